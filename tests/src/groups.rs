@@ -81,7 +81,7 @@ pub fn ends_at_its_time_limit_and_goes_on(mpi: Mpi, program: &Path) -> Result<()
     let last = (reached + 10).to_string();
     let rest = [program, &last, "16"];
     let found = well(&arena, "rest", run(mpi, &arena, &options[..2], &rest)?.env("FIELD_TELLS", ""))?;
-    ensure!(found.errors.contains("goes back to epoch"), "it began again; {}", arena.evidence());
+    ensure!(found.errors.contains("rolls back to epoch"), "it began again; {}", arena.evidence());
     ensure!(found.errors.contains(&format!("at step {reached}")), "not at {reached}; {}", arena.evidence());
     let quiet = Arena::new()?;
     let truth = well(&quiet, "undisturbed", &mut run(mpi, &quiet, &["--encode-every", "1000"], &rest)?)?;

@@ -62,7 +62,7 @@ pub fn survives_a_lost_node(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u64) 
     let mut running = Running::start(&watched.arena, "slurm", Output::Log, &mut command)?;
     watched.wait_for_a_moment(&mut running)?;
     nodes.lose(1)?;
-    watched.wait_until_told(&mut running, &format!("since they do not answer: {}\n", nodes.name(1)))?;
+    watched.wait_until_told(&mut running, &format!("because they do not answer: {}\n", nodes.name(1)))?;
     watched.wait_for_a_moment(&mut running)?;
     watched.check(running)?;
     let left = nodes.left()?;

@@ -33,7 +33,7 @@ fi
 echo done
 "#;
 
-const LOST: &str = "one of its processes has ended, and it has not for 1s";
+const LOST: &str = "one of its processes has ended, and the launcher has not ended for 1s";
 
 /// Told before each launch but the first.
 const LAUNCHED_AGAIN: &str = "launching it again";
@@ -128,7 +128,7 @@ pub fn a_node_that_is_gone_in_the_end_is_named(mpi: Mpi, program: &Path) -> Resu
     command.args(["sh", "-c", "\"$@\"; touch \"$PLACE/gone\"", "{nodes}"]).env("PLACE", arena.folder());
     command.args(mpi.launcher).args(["-n", &RANKS.to_string()]).arg(program).args(["5", "4"]);
     let ended = Running::complete(&arena, "launched", &mut command)?.well("the launch");
-    told(&ended.with_context(|| arena.evidence())?, "the job is done, and here no longer answers", &arena)
+    told(&ended.with_context(|| arena.evidence())?, "the job has finished, and here no longer answers", &arena)
 }
 
 /// What carries commands out here, whatever the node; before it does so it carries out a line of its own.
@@ -149,7 +149,7 @@ pub fn a_launch_that_does_not_end_is_ended(mpi: Mpi, program: &Path) -> Result<(
     command.args(["sh", "-c", "\"$@\"; sleep 600", "sh"]).args(mpi.launcher).args(["-n", &RANKS.to_string()]);
     let ended = Running::complete(&arena, "launched", command.arg(program).args(["5", "4"]))?;
     ensure!(ended.exited(70), "it ended otherwise; {}", arena.evidence());
-    told(&ended, "all of its processes have left the group, and it has not ended for 1s", &arena)?;
+    told(&ended, "all of its processes have left the group, and the launcher has not ended for 1s", &arena)?;
     ensure!(ended.output.lines().count() == 1, "not one result; {}", arena.evidence());
     ensure!(!arena.images().exists(), "the job's directory is still there; {}", arena.evidence());
     Ok(())

@@ -247,7 +247,7 @@ pub fn goes_on_from_what_was_saved(mpi: Mpi, program: &Path, seed: u64) -> Resul
     );
     let again = watched.start("again", &[], &[])?;
     let ended = watched.check(again)?;
-    ensure!(ended.errors.contains("goes back to epoch"), "it does not say from where it goes on; {}", watched.said());
+    ensure!(ended.errors.contains("rolls back to epoch"), "it does not say from where it goes on; {}", watched.said());
     Ok(())
 }
 
@@ -286,7 +286,7 @@ pub fn survives_lost_nodes(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u64) -
     let mut watched = Watched::endless(mpi, program, seed)?;
     let mut all: Vec<usize> = (0..RANKS).collect();
     watched.random.shuffle(&mut all);
-    let missed = |node: usize| format!("since they do not answer: {}\n", nodes.name(node));
+    let missed = |node: usize| format!("because they do not answer: {}\n", nodes.name(node));
     let mut running = watched.start_on(nodes, &Job::on(&nodes.list(), &["--spares", "1"]))?;
     watched.wait_for_a_moment(&mut running)?;
     nodes.lose(all[0])?;
@@ -357,7 +357,7 @@ pub fn goes_on_with_fewer_nodes(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u
     let lost = watched.random.usize(..RANKS);
     nodes.lose(lost)?;
     let refused = running.wait(PATIENCE)?;
-    let reason = format!("3 nodes answer, and 4 are needed: {} do not", nodes.name(lost));
+    let reason = format!("3 nodes answer and 4 are needed; these do not: {}", nodes.name(lost));
     ensure!(!refused.exited(0) && refused.errors.contains(&reason), "no {reason:?}; {}", watched.said());
     ensure!(refused.errors.contains("are saved in"), "nothing was saved; {}", watched.said());
     let mut others: Vec<&str> = (0..RANKS).filter(|node| *node != lost).map(|node| nodes.name(node)).collect();

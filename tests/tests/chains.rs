@@ -154,7 +154,7 @@ fn a_damaged_link_is_named_and_the_newest_checkpoint_that_does_without_it_contin
     let said = standfast.ask("verify", &arena.images(), &[])?;
     ensure!(!said.status.success(), "verify finds nothing wrong");
     ensure!(said.output.contains("checkpoint 1: good"), "said: {}", said.output);
-    ensure!(said.output.contains("checkpoint 4: DAMAGED, it builds upon checkpoint 2"), "said: {}", said.output);
+    ensure!(said.output.contains("checkpoint 4: DAMAGED, it is based on checkpoint 2"), "said: {}", said.output);
     open_gate(&arena)?;
     let ended = standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("the restart")?;
     for number in 2..=4 {

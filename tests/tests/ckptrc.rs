@@ -116,6 +116,6 @@ fn a_wrong_line_of_ckptrc_is_named_and_nothing_is_started() -> Result<()> {
 #[test]
 fn a_ckptrc_that_others_may_write_is_refused_by_name() -> Result<()> {
     let said = refused("maxtime 60\n", 0o666)?;
-    ensure!(said.contains(".ckptrc") && said.contains("others may write it"), "said: {said}");
+    ensure!(said.contains(".ckptrc") && said.contains("other users may write it"), "said: {said}");
     Ok(())
 }

@@ -121,7 +121,7 @@ fn where_the_disk_takes_nothing_in_time_what_is_where_is_told_and_the_job_goes_o
     let ended = running.wait(PATIENCE)?;
     ensure!(ended.exited(75), "{:?} said: {}", ended.status, ended.errors);
     let told = "the newest checkpoint (3) is only in memory";
-    ensure!(ended.errors.contains(told) && ended.errors.contains("the newest on disk: 1"), "said: {}", ended.errors);
+    ensure!(ended.errors.contains(told) && ended.errors.contains("newest on disk: 1"), "said: {}", ended.errors);
     goes_on(standfast, &arena, 3).map(drop)
 }
 
@@ -202,7 +202,7 @@ fn checkpoints_are_flushed_while_the_program_stands_still_where_that_is_wanted()
         Ok(status["live"]["flush"]["foreground_nanoseconds_per_mib"].as_u64().filter(|time| *time > 0))
     })?;
     let said = standfast.ask("status", &arena.images(), &[])?.well("status")?.output;
-    ensure!(said.contains("while the program stands still, as asked for"), "it says: {said}");
+    ensure!(said.contains("while the program is paused, as requested"), "it says: {said}");
     // It runs on, and stands where it was.
     kill_both(standfast, running)?;
     fs::remove_dir_all(place(&arena))?;
@@ -250,7 +250,7 @@ fn memory_in_which_two_generations_have_no_room_is_not_used_and_that_is_said() -
         let found = generations(standfast, &arena)?;
         ensure!(!found.is_empty() && found.iter().all(|it| !it.1 && it.2), "{found:?}");
         let said = running.errors_so_far();
-        let told = "two generations of the program do not fit half of the memory";
+        let told = "two checkpoints of the program do not fit in half";
         ensure!(said.contains(told) == is_told, "said: {said}");
         kill_both(standfast, running)?;
         fs::remove_file(arena.work().join("waiting"))?;

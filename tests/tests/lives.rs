@@ -226,6 +226,6 @@ fn a_lease_of_another_boot_whose_heartbeat_goes_on_is_left_alone() -> Result<()>
         Ok(again.has_ended()?.then_some(()))
     })?;
     let said = again.wait(PATIENCE)?.refusal("a restart beside a living job")?;
-    ensure!(said.contains("heartbeat goes on"), "{said}");
+    ensure!(said.contains("heartbeat continues"), "{said}");
     Ok(())
 }

@@ -142,7 +142,7 @@ fn a_restart_that_waits_for_a_port_ends_when_it_is_told_to() -> Result<()> {
         let (restarted, another) = restarted_beside_another(&arena)?;
         restarted.signal(signal)?;
         let said = restarted.wait(PATIENCE)?.refusal("a restart that was called off")?;
-        ensure!(said.contains(&format!("ended by {signal}")), "{said}");
+        ensure!(said.contains(&format!("interrupted by {signal}")), "{said}");
         another.signal(Signal::SIGKILL)?;
         another.wait(PATIENCE)?;
         arena.wait_until_empty(PATIENCE)?;

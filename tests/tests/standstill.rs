@@ -30,7 +30,7 @@ fn a_parent_of_vfork_is_waited_for_while_the_other_threads_run() -> Result<()> {
         Ok(asked.has_ended()?.then_some(()))
     })?;
     let said = asked.wait(PATIENCE)?.refusal("a checkpoint with a thread in vfork")?;
-    ensure!(said.contains("does not stop"), "{said}");
+    ensure!(said.contains("cannot be stopped"), "{said}");
     fs::write(arena.work().join("gate"), "")?;
     standfast.checkpoint()?;
     fs::write(arena.work().join("end"), "")?;

@@ -3,7 +3,7 @@
 use crate::arguments::{Arguments, Checkpoint, Clean, Coalesce, Command, Doctor, Form, Inspect, Man, Status, Verify};
 use crate::homes::shared_binaries;
 use crate::reporter::say;
-use crate::tables;
+use crate::{refusals, tables};
 use anyhow::bail;
 use clap::CommandFactory;
 use serde::Serialize;
@@ -40,6 +40,11 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Clean(clean) => remove(clean),
         Command::Doctor(doctor) => examine(&doctor),
+        Command::Explain(explain) => {
+            let text = explain.code.map_or_else(refusals::all, refusals::explanation);
+            write_out(text.as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Completions(completions) => {
             let mut script = Vec::new();
             clap_complete::generate(completions.shell, &mut Arguments::command(), "standfast", &mut script);
@@ -76,7 +81,7 @@ fn remove(clean: Clean) -> anyhow::Result<ExitCode> {
 }
 
 fn verify_generations(verify: &Verify) -> anyhow::Result<ExitCode> {
-    let verified = standfast::verify(&verify.place.directory, verify.at)?;
+    let verified = standfast::verify(&verify.place.directory, verify.at, &mut speak)?;
     if verified.is_empty() {
         bail!("there is no checkpoint yet: nothing to verify");
     }
@@ -110,7 +115,7 @@ fn manual(man: &Man) -> anyhow::Result<ExitCode> {
         None => command,
         Some(name) => match command.find_subcommand(name) {
             Some(found) => found.clone(),
-            None => bail!("there is no command {name}: `standfast --help` lists them"),
+            None => bail!("unknown command {name}: see standfast --help"),
         },
     };
     let mut text = Vec::new();

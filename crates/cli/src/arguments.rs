@@ -4,8 +4,8 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
     Compress, DeltaMode, DetachKey, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, GenerationNumber, Grace,
-    Ids, Incremental, Interval, Keep, KeepFinished, MaxFiles, Memory, MinInterval, SaveFiles, SaveFolder, Snapshot,
-    Stack, TerminalKind, Track,
+    Ids, Incremental, Interval, Keep, KeepFinished, MaxFiles, Memory, MinInterval, RefusalCode, SaveFiles, SaveFolder,
+    Snapshot, Stack, TerminalKind, Track,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -121,6 +121,7 @@ pub(crate) enum Command {
     Coalesce(Coalesce),
     Clean(Clean),
     Doctor(Doctor),
+    Explain(Explain),
     #[command(subcommand)]
     Group(Group),
     Completions(Completions),
@@ -391,6 +392,14 @@ pub(crate) struct Doctor {
     pub(crate) pid: Option<i32>,
     #[command(flatten)]
     pub(crate) form: Form,
+}
+
+/// Explain why a checkpoint or a restart was refused
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// Code in the message, such as SF0401 [default: list all]
+    #[arg(value_name = "CODE")]
+    pub(crate) code: Option<RefusalCode>,
 }
 
 /// Print completions for a shell

@@ -23,8 +23,8 @@ pub(crate) fn answer(question: Group) -> anyhow::Result<ExitCode> {
         Group::Rebuild(rebuild) => {
             let report = standfast::group_rebuild(&rebuild.place.directory)?;
             print(rebuild.place.form, &report, || match report.logical_ranks.len() {
-                0 => format!("epoch {} lacked nothing\n", report.epoch),
-                rebuilt => format!("epoch {} is whole: {rebuilt} shards were rebuilt\n", report.epoch),
+                0 => format!("epoch {} is complete\n", report.epoch),
+                rebuilt => format!("epoch {} is complete: {rebuilt} shards were rebuilt\n", report.epoch),
             })?;
             Ok(ExitCode::SUCCESS)
         }
@@ -70,11 +70,13 @@ fn in_words(held: &GroupEpoch) -> String {
     let missing: Vec<String> = held.missing.iter().map(u32::to_string).collect();
     let missing = if missing.is_empty() { String::new() } else { format!(", not of {}", missing.join(", ")) };
     let standing = match held.suffices {
-        true if held.level == "local" => "whole; local: bears no loss".to_owned(),
-        true if held.missing.is_empty() => format!("whole; bears the loss of {} more in each group", held.tolerates),
-        true => format!("can be rebuilt; bears the loss of {} more in each group", held.tolerates),
+        true if held.level == "local" => "complete; local: tolerates no loss".to_owned(),
+        true if held.missing.is_empty() => {
+            format!("complete; tolerates the loss of {} more in each group", held.tolerates)
+        }
+        true => format!("can be rebuilt; tolerates the loss of {} more in each group", held.tolerates),
         false if held.place == "memory" => "not enough by itself: other nodes may hold the rest".to_owned(),
-        false => "not enough to go on from".to_owned(),
+        false => "not enough to continue from".to_owned(),
     };
     let held_logical_ranks = held.held.len();
     format!(
@@ -107,7 +109,7 @@ fn nodes(names: Vec<String>, spares: usize, agent: Option<String>) -> anyhow::Re
     let (names, usual) = if names == ["slurm"] {
         let list = std::env::var(slurm::VARIABLE).unwrap_or_default();
         let names = slurm::names(&list).map_err(|reason| {
-            anyhow!("--nodes slurm is for within an allocation (salloc, sbatch); ${}: {reason}", slurm::VARIABLE)
+            anyhow!("--nodes slurm works within an allocation (salloc, sbatch); ${}: {reason}", slurm::VARIABLE)
         })?;
         (names, slurm::AGENT)
     } else {

@@ -7,6 +7,7 @@ mod group;
 mod homes;
 mod leave;
 mod program;
+mod refusals;
 mod reporter;
 mod settings;
 mod slurm;

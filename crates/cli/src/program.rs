@@ -27,13 +27,13 @@ impl Missing {
         let name = program.display();
         match self {
             Self::NotFound if program.as_bytes().starts_with(b"-") => {
-                format!("there is no option {name}: 'standfast run --help' lists them all")
+                format!("unknown option {name}: see standfast run --help")
             }
-            Self::NotFound if is_path(program) => format!("there is no program {name}: check the path"),
+            Self::NotFound if is_path(program) => format!("no program at {name}: check the path"),
             Self::NotFound => {
-                format!("there is no program {name} in PATH: check the name, or write ./{name} if it lies here")
+                format!("no program {name} in PATH: check the name, or write ./{name} for one in this directory")
             }
-            Self::NotExecutable => format!("{name} is no program that you may execute: chmod +x {name}"),
+            Self::NotExecutable => format!("you may not execute {name}: make it executable with chmod +x {name}"),
         }
     }
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_mistyped_option_is_not_taken_for_a_program() {
-        assert!(Missing::NotFound.message(OsStr::new("--dir")).contains("no option --dir"));
+        assert!(Missing::NotFound.message(OsStr::new("--dir")).contains("unknown option --dir"));
         assert!(Missing::NotFound.message(OsStr::new("heat")).contains("no program heat"));
     }
 

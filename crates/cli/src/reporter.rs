@@ -1,9 +1,9 @@
-//! What is said to people: always on standard error and with the command's name in front, since standard output belongs
-//! to the program that runs.
+//! Messages for people: always on standard error and with the command's name in front, because standard output belongs to
+//! the program that runs.
 
 use crate::arguments::Volume;
 use rustix::termios::{OutputModes, tcgetattr};
-use standfast::{JobEvent, Severity, printable, printable_lines, without_numbers};
+use standfast::{JobEvent, Severity, message_lines, printable, printable_lines, without_numbers};
 use std::io::{self, Write};
 
 /// Speaks as loudly as was asked for.
@@ -30,11 +30,12 @@ impl Reporter {
     }
 }
 
-/// Says something in any case. A closed standard error is nobody's fault.
+/// Prints a message, and each hint on a line of its own. A closed standard error is nobody's fault.
 pub(crate) fn say(message: &str) {
     let end = if is_raw(&io::stderr()) { "\r\n" } else { "\n" };
-    let line = format!("standfast: {}{end}", in_one_line(&without_numbers(message)));
-    drop(io::stderr().write_all(line.as_bytes()));
+    let message = without_numbers(message);
+    let lines: String = message_lines(&message).map(|line| format!("standfast: {}{end}", in_one_line(&line))).collect();
+    drop(io::stderr().write_all(lines.as_bytes()));
 }
 
 /// What is wrong with the command line, or the help that it asks for; then the end. Words of a command line may be names of
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_line() {
+    fn each_part_of_a_message_is_one_line() {
         assert_eq!(in_one_line("first\nsecond \n"), "first second");
         assert_eq!(in_one_line("a\x1b[2Jb\rc"), r"a\x1b[2Jb\rc");
     }

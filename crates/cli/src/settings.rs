@@ -63,7 +63,7 @@ struct Setting {
 }
 
 fn settings(text: &[u8]) -> anyhow::Result<Vec<Setting>> {
-    let text = std::str::from_utf8(text).with_context(|| format!("{SETTINGS} is no text"))?;
+    let text = std::str::from_utf8(text).with_context(|| format!("{SETTINGS} is not UTF-8 text"))?;
     let tables: Map<String, Value> =
         basic_toml::from_str(text).map_err(|error| anyhow::anyhow!("{SETTINGS}: {error}"))?;
     let mut settings = Vec::new();
@@ -74,7 +74,7 @@ fn settings(text: &[u8]) -> anyhow::Result<Vec<Setting>> {
                     settings.push(setting(&key, &value)?);
                 }
             }
-            _ => bail!("{SETTINGS}: there is no table '{name}': settings stand below [{TABLE}]"),
+            _ => bail!("{SETTINGS}: unknown section '{name}': settings belong in [{TABLE}]"),
         }
     }
     Ok(settings)
@@ -87,7 +87,7 @@ fn setting(key: &str, value: &Value) -> anyhow::Result<Setting> {
     let mut known = run.get_arguments().filter(is_setting);
     let Some(argument) = known.find(|argument| argument.get_long() == Some(key)) else {
         let names = run.get_arguments().filter(is_setting).filter_map(Arg::get_long).collect::<Vec<_>>();
-        bail!("{SETTINGS}: there is no setting '{key}' in [{TABLE}]: write one of {}", names.join(", "));
+        bail!("{SETTINGS}: unknown setting '{key}' in [{TABLE}]: use one of {}", names.join(", "));
     };
     let values = match value {
         Value::Array(values) if matches!(argument.get_action(), ArgAction::Append) => &values[..],
@@ -151,11 +151,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_the_file() {
         for (text, wanted) in [
-            ("[run]\nintervall = \"1m\"", "no setting 'intervall'"),
+            ("[run]\nintervall = \"1m\"", "unknown setting 'intervall'"),
             ("[run]\ninterval = \"soon\"", "soon"),
-            ("[run]\nfresh = true", "no setting 'fresh'"),
-            ("[restart]\nids = \"new\"", "no table 'restart'"),
-            ("keep = 3", "no table 'keep'"),
+            ("[run]\nfresh = true", "unknown setting 'fresh'"),
+            ("[restart]\nids = \"new\"", "unknown section 'restart'"),
+            ("keep = 3", "unknown section 'keep'"),
             ("[run]\nwait = \"yes\"", "wait = true"),
             ("[run]\nkeep = [1, 2]", "one value"),
             ("[run\n", "line"),

@@ -70,7 +70,7 @@ fn expanded(part: &str) -> Result<Vec<String>, String> {
 /// A number, or from one to another, with as many digits as the first has.
 fn numbers(range: &str) -> Result<impl Iterator<Item = String>, String> {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
-    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{range:?} is no range of numbers"));
+    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{range:?} is not a range of numbers"));
     let (digits, first, last) = (first.len(), number(first)?, number(last)?);
     if first > last {
         return Err(format!("{range:?} runs backwards"));

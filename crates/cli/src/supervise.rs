@@ -117,7 +117,7 @@ pub(crate) fn attach(attach: Attach) -> anyhow::Result<ExitCode> {
 }
 
 fn tell_recovery_mode(directory: &Path) {
-    say(&format!("detached; the program runs on. Back to it: standfast attach {}", ForShell(directory)));
+    say(&format!("detached; the program continues. Reattach with: standfast attach {}", ForShell(directory)));
 }
 
 /// Supervises in a process behind this one.
@@ -196,11 +196,11 @@ fn conclude(ended: Result<Ending, Error>) -> anyhow::Result<ExitCode> {
 fn only_directory() -> anyhow::Result<PathBuf> {
     let mut found = standfast::find_directories(Path::new(".")).context("name the directory: standfast restart DIR")?;
     match found.len() {
-        0 => bail!("there is no *.standfast directory right here: name the job's directory: standfast restart DIR"),
+        0 => bail!("there is no *.standfast directory here\nhint: name the job's directory: standfast restart DIR"),
         1 => Ok(found.remove(0)),
         _ => {
             let commands = found.iter().map(|it| format!("standfast restart {}", ForShell(it)));
-            bail!("there are several jobs right here, name one: {}", commands.collect::<Vec<_>>().join(" | "))
+            bail!("there are several jobs here: {}\nhint: name one of them", commands.collect::<Vec<_>>().join(" | "))
         }
     }
 }

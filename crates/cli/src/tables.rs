@@ -8,7 +8,7 @@ use standfast::report::{
     CheckpointReport, CleaningReport, CoalescingReport, GenerationReport, InspectionReport, JobStatus, LiveReport,
     ProcessReport, StatusReport, VerificationReport,
 };
-use standfast::{Ending, FlushMode, FlushReport, ForShell, Interval, printable};
+use standfast::{Ending, FlushMode, FlushReport, ForShell, Interval, message_lines, printable};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -22,6 +22,7 @@ const HUGE_PAGE_BYTES: u64 = 2 << 20;
 pub(crate) fn status(status: &StatusReport) -> String {
     let words = std::iter::once(&status.program).chain(&status.arguments);
     let mut facts = vec![
+        ("saved", last_durable(status)),
         ("job", words.map(String::as_str).collect::<Vec<_>>().join(" ")),
         ("started", format!("{} in {}", moment(status.started_nanoseconds), status.working_directory)),
         ("state", job_state(status)),
@@ -37,12 +38,23 @@ pub(crate) fn status(status: &StatusReport) -> String {
     format!("{text}\n{}", generations(&status.generations))
 }
 
+/// How much would be lost if the machine failed now.
+fn last_durable(status: &StatusReport) -> String {
+    match &status.durable {
+        Some(durable) => {
+            let age = span(Duration::from_secs(durable.age_seconds as u64));
+            format!("{age} ago: checkpoint {} is durable", durable.generation)
+        }
+        None => "nothing yet: no durable checkpoint".to_owned(),
+    }
+}
+
 /// Which checkpoint survives what, where that is not the same for all.
 fn durability(status: &StatusReport) -> Vec<(&'static str, String)> {
     let Some(memory) = &status.memory else { return Vec::new() };
     let Some(place) = &memory.place else {
         let why = memory.missing.as_deref().unwrap_or_default();
-        return vec![("memory", format!("cannot be had any more, the disk's checkpoints count: {why}"))];
+        return vec![("memory", format!("lost, the checkpoints on disk are used: {why}"))];
     };
     let newest = |is_there: fn(&GenerationReport) -> bool| {
         let found = status.generations.iter().rev().find(|it| !it.is_superseded && is_there(it));
@@ -54,12 +66,12 @@ fn durability(status: &StatusReport) -> Vec<(&'static str, String)> {
         (
             "memory",
             format!(
-                "{} in {}: survives the program and its supervisor, and not a reboot, the end of a container or, often, of a batch job or login",
+                "{} in {}: survives the program and its supervisor, but not a reboot, the end of a container or, often, of a batch job or login",
                 newest(|it| it.is_in_memory),
                 ForShell(place)
             ),
         ),
-        ("disk", format!("{}: survives all that its file system survives", newest(|it| it.is_on_disk))),
+        ("disk", format!("{}: survives whatever its file system survives", newest(|it| it.is_on_disk))),
     ]
 }
 
@@ -67,7 +79,7 @@ fn durability(status: &StatusReport) -> Vec<(&'static str, String)> {
 fn job_state(status: &StatusReport) -> String {
     let directory = ForShell(&status.directory);
     let can_continue = status.generations.iter().any(|generation| !generation.is_superseded);
-    let remedy = if can_continue { format!("; continue with: standfast restart {directory}") } else { String::new() };
+    let next = if can_continue { format!("; continue with: standfast restart {directory}") } else { String::new() };
     let repeat = if can_continue {
         format!("; to repeat it from its last checkpoint: standfast restart {directory}")
     } else {
@@ -84,15 +96,15 @@ fn job_state(status: &StatusReport) -> String {
                 "runs{pid}, but its supervisor is gone; save it once more with: standfast checkpoint --stop {directory}"
             )
         }
-        JobStatus::Elsewhere => "held by another host or container, which cannot be seen from here".to_owned(),
-        JobStatus::Crashed => format!("crashed{remedy}"),
+        JobStatus::Elsewhere => "held by another host or container".to_owned(),
+        JobStatus::Crashed => format!("crashed{next}"),
         JobStatus::Killed { signal } => {
             let ending = Ending::Killed { signal };
-            format!("was {ending}{}", if ending.is_own_failure() { repeat } else { remedy })
+            format!("was {ending}{}", if ending.is_own_failure() { repeat } else { next })
         }
-        JobStatus::Stopped => format!("was stopped after a checkpoint{remedy}"),
+        JobStatus::Stopped => format!("was stopped after a checkpoint{next}"),
         JobStatus::Exited { status: 0 } if can_continue => {
-            format!("finished; remove what it keeps with: standfast clean {directory}")
+            format!("finished; remove its checkpoints with: standfast clean {directory}")
         }
         JobStatus::Exited { status: 0 } => "finished".to_owned(),
         JobStatus::Exited { status } => format!("ended with status {status}{repeat}"),
@@ -109,25 +121,27 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
     let mut facts = vec![("supervisor", format!("process {}", live.supervisor_pid)), ("next", next)];
     facts.extend(live.last_checkpoint.as_ref().map(|report| ("last", checkpoint(report))));
     facts.extend(live.flush.as_ref().map(|report| ("flushes", flush(report))));
-    facts.extend(live.last_failure.as_ref().map(|reason| ("failed", reason.clone())));
+    facts.extend(
+        live.last_failure.as_ref().map(|reason| ("failed", message_lines(reason).collect::<Vec<_>>().join("; "))),
+    );
     facts
 }
 
 /// Where checkpoints in memory are brought to the disk, and why.
 fn flush(report: &FlushReport) -> String {
     let place = match report.flush_mode {
-        FlushMode::Background => "beside the program",
-        FlushMode::Foreground => "while the program stands still",
+        FlushMode::Background => "while the program runs",
+        FlushMode::Foreground => "while the program is paused",
     };
-    let why = if report.is_asked { ", as asked for" } else { "" };
+    let why = if report.is_asked { ", as requested" } else { "" };
     let costs = match (report.background_nanoseconds_per_mib, report.foreground_nanoseconds_per_mib) {
         (Some(beside), Some(still)) => format!(
-            ": for each MiB its threads wait {} longer for processors beside a flush, and it would stand still for {}",
+            ": per MiB it loses {} of processor time; a pause would take {}",
             nanoseconds(beside),
             nanoseconds(still)
         ),
-        (None, Some(still)) => format!(": for each MiB it stands still for {}", nanoseconds(still)),
-        (_, None) => "; what that costs it is not measured yet".to_owned(),
+        (None, Some(still)) => format!(": per MiB a pause of {}", nanoseconds(still)),
+        (_, None) => "; its cost is not measured yet".to_owned(),
     };
     format!("{place}{why}{costs}")
 }
@@ -135,15 +149,15 @@ fn flush(report: &FlushReport) -> String {
 /// One checkpoint.
 pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
     format!(
-        "checkpoint {}{}: {}, paused {} (of that {} to look what {} threads hold), {} after {}; of {} pages {} had \
-         changed, {} are stored; taken by {}, {}{}{}{}",
+        "checkpoint {}{}: {}, paused {} ({} of it scanning the state of {} threads), {} after {}; {} pages scanned, {} \
+         changed, {} stored; method {}, {}{}{}{}",
         report.generation,
-        report.parent.map_or_else(String::new, |parent| format!(" upon {parent}")),
+        report.parent.map_or_else(String::new, |parent| format!(" based on {parent}")),
         size(report.file_bytes),
         nanoseconds(report.pause_nanoseconds),
         nanoseconds(report.scanning_nanoseconds),
         report.tasks,
-        if report.is_in_memory { "in memory" } else { "safe" },
+        if report.is_in_memory { "in memory" } else { "durable" },
         nanoseconds(report.durable_nanoseconds),
         report.pages_scanned,
         report.pages_read,
@@ -154,14 +168,14 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
         match report.first_writes {
             0 => String::new(),
             writes => format!(
-                "; {writes} first writes to tracked pages since the one before took about {}",
+                "; {writes} first writes to tracked pages since the previous one cost about {}",
                 nanoseconds(report.first_writes_nanoseconds)
             ),
         },
         match report.huge_pages_split {
             0 => String::new(),
             split => format!(
-                "; {split} huge pages ({}) are small ones since they were tracked (--track hash avoids that)",
+                "; tracking has split {split} huge pages ({}) into small ones (--track hash avoids that)",
                 size(split * HUGE_PAGE_BYTES)
             ),
         },
@@ -171,9 +185,9 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
 /// What was coalesced.
 pub(crate) fn coalescing(report: &CoalescingReport) -> String {
     match report.generation {
-        None => "nothing to coalesce: no checkpoint that is kept builds upon another one\n".to_owned(),
+        None => "nothing to coalesce: every kept checkpoint is full\n".to_owned(),
         Some(generation) => format!(
-            "checkpoint {generation} is full now: {}; {} older ones have gone\n",
+            "checkpoint {generation} is full now: {}; {} older ones removed\n",
             size(report.file_bytes),
             report.removed
         ),
@@ -205,7 +219,7 @@ pub(crate) fn generations(generations: &[GenerationReport]) -> String {
     if generations.is_empty() {
         return "no checkpoint yet\n".to_owned();
     }
-    let mut table = bare_table(["checkpoint", "upon", "taken", "pause", "pages", "size", ""]);
+    let mut table = bare_table(["checkpoint", "based on", "taken", "pause", "pages", "size", ""]);
     for generation in generations {
         table.add_row([
             generation.generation.to_string(),
@@ -316,7 +330,7 @@ fn waiting(signals: &[u8]) -> String {
 pub(crate) fn findings(machine: &[Finding], process: Option<&[Finding]>) -> String {
     let mut text: String = machine.iter().map(finding).collect();
     match process {
-        Some([]) => text += "ok    process: nothing in it stands in the way of a checkpoint\n",
+        Some([]) => text += "ok    process: it can be checkpointed\n",
         Some(blockers) => text.extend(blockers.iter().map(finding)),
         None => {}
     }
@@ -326,8 +340,10 @@ pub(crate) fn findings(machine: &[Finding], process: Option<&[Finding]>) -> Stri
 fn finding(finding: &Finding) -> String {
     let verdict = if finding.is_fine { "ok  " } else { "FAIL" };
     let means = if finding.means.is_empty() { String::new() } else { format!(": {}", finding.means) };
-    let remedy = if finding.remedy.is_empty() { String::new() } else { format!(" ({})", finding.remedy) };
-    format!("{verdict}  {}\n", printable(&format!("{}{means}{remedy}", finding.what)))
+    let code = finding.code.as_ref().map_or_else(String::new, |code| format!(" ({code})"));
+    let hint =
+        if finding.hint.is_empty() { String::new() } else { format!("      hint: {}\n", printable(&finding.hint)) };
+    format!("{verdict}  {}\n{hint}", printable(&format!("{}{means}{code}", finding.what)))
 }
 
 fn facts_as_lines(facts: &[(&str, String)]) -> String {
@@ -409,10 +425,10 @@ mod tests {
             foreground_nanoseconds_per_mib: still,
         };
         let learnt = flush(&report(FlushMode::Foreground, false, Some(2_500_000), Some(400_000)));
-        assert!(learnt.starts_with("while the program stands still:"), "{learnt}");
-        assert!(learnt.contains("wait 2.5 ms longer") && learnt.contains("still for 0.4 ms"), "{learnt}");
+        assert!(learnt.starts_with("while the program is paused:"), "{learnt}");
+        assert!(learnt.contains("loses 2.5 ms") && learnt.contains("take 0.4 ms"), "{learnt}");
         let asked = flush(&report(FlushMode::Background, true, None, None));
-        assert!(asked.starts_with("beside the program, as asked for") && asked.contains("not measured"), "{asked}");
+        assert!(asked.starts_with("while the program runs, as requested") && asked.contains("not measured"), "{asked}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod codec;
 pub mod delta;
 pub mod directions;
 pub mod erasure;
+mod hint;
 mod mask;
 mod page;
 mod page_set;
@@ -27,6 +28,7 @@ mod syndrome;
 pub mod words;
 
 pub use checksum::{Checksum, Root};
+pub use hint::{HINT, cause, message_lines};
 pub use mask::{MASK_BYTES, MASK_WORD_BYTES, MASK_WORDS, Mask};
 pub use page::{Address, PAGE_BYTES, PageRange, is_zero, merge_ranges};
 pub use page_set::PageSet;

@@ -38,7 +38,7 @@ pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
         }
     }
     let reason = if main_thread_ended {
-        "its main thread has ended while others go on; such a program cannot be checkpointed yet".to_owned()
+        "its main thread has ended while other threads run; such a program cannot be checkpointed yet".to_owned()
     } else if status.tracer != 0 && !is_ours {
         format!("process {} traces it already (a debugger or strace?); end that first", status.tracer)
     } else if status.user != process::effective_user() {

@@ -14,7 +14,7 @@ use crate::job::Shared;
 use crate::tracer_lock::TracerLockGuard;
 use crate::tree::{Member, Roots};
 use crate::waits::Interrupted;
-use crate::{Blocker, EngineError, ProcessIdentity};
+use crate::{Blocker, EngineError, ProcessIdentity, RefusalCode};
 use standfast_core::Address;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::process;
@@ -310,12 +310,14 @@ fn goes_on(main: ProcessIdentity) -> bool {
 /// What it means that the looked-at has ended, where it was not the main process.
 pub(crate) fn if_another_ended(error: EngineError, main: ProcessIdentity) -> EngineError {
     if matches!(error, EngineError::Ended) && goes_on(main) {
-        return EngineError::Refused(vec![Blocker {
-            what: "a process of the program".to_owned(),
-            why: "it was ended, from outside, while it was looked at".to_owned(),
-            remedy: String::new(),
-            passing: true,
-        }]);
+        return EngineError::Refused(vec![
+            Blocker::new(
+                RefusalCode::EndedMeanwhile,
+                "a process of the program",
+                "another program killed it during the checkpoint",
+            )
+            .for_now(),
+        ]);
     }
     error
 }

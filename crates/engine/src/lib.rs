@@ -35,6 +35,7 @@ mod precopy;
 mod program;
 mod read;
 mod reading;
+mod refusal_code;
 mod rehearsal;
 mod restart;
 mod reused_ports;
@@ -59,6 +60,7 @@ pub use job::{Assistance, Freezer, Job, Launch, News};
 pub use listing::{ListingNews, NotSaved};
 pub use precopy::Precopied;
 pub use read::{CaptureOptions, Captured, Reading, SavedFiles, StackPart};
+pub use refusal_code::{RefusalCode, UnknownRefusalCode};
 pub use rehearsal::rehearse;
 pub use restart::{
     AddressWait, ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartNews,

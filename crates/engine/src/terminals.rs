@@ -150,10 +150,10 @@ impl Sides {
         let is_writable = |side: &File| Ok::<_, io::Error>(ready_events(side.as_fd(), OUTPUT)? & OUTPUT != 0);
         let packets = terminal::tells_packets(self.master.as_fd())?;
         if ready_events(self.master.as_fd(), URGENT)? & URGENT != 0 {
-            return Err(Unreported::NotNow("it has not been told yet what was done to the other side (TIOCPKT)"));
+            return Err(Unreported::NotNow("it has unread packets about the other side (TIOCPKT)"));
         }
         if settings.local & libc::EXTPROC != 0 {
-            return Err(Unreported::NotNow("what is typed is processed by somebody else (EXTPROC)"));
+            return Err(Unreported::NotNow("its input is processed by another program (EXTPROC)"));
         }
         if shown < QUEUE_BYTES && packets && !is_writable(&self.slave)? {
             return Err(Unreported::NotNow("its output is held back (Ctrl-S)"));
@@ -162,7 +162,7 @@ impl Sides {
             return Err(Unreported::NotNow("what is typed is held back (tcflow)"));
         }
         if typed > TYPED_AHEAD_MAX && !passes_unchanged(settings) {
-            return Err(Unreported::NotNow("more has been typed ahead than the terminal has looked at"));
+            return Err(Unreported::NotNow("more was typed ahead than the terminal has processed"));
         }
         Ok(())
     }
@@ -229,11 +229,7 @@ impl Sides {
         if settings.input & libc::IXON != 0 && settings.characters[libc::VSTART] != 0 {
             write(&self.master, &[settings.characters[libc::VSTART]], &self.slave)?;
         }
-        if is_stopped()? {
-            Err(io::Error::other("its output is held back by nobody"))
-        } else {
-            Ok(Some(OutputStop::Key))
-        }
+        if is_stopped()? { Err(io::Error::other("its output is not held back")) } else { Ok(Some(OutputStop::Key)) }
     }
 }
 

@@ -84,11 +84,11 @@ pub struct Restore {
 pub enum Refusal {
     /// The application had begun, and no shard of any epoch is left or was ever sealed.
     #[n(0)]
-    #[error("there is no epoch to go back to: the job had begun, and nobody holds a sealed shard that can be read")]
+    #[error("there is no epoch to roll back to: the job had begun, and no member holds a readable sealed shard")]
     Nothing,
     /// There are shards, but of no epoch enough.
     #[n(1)]
-    #[error("epoch {epoch} cannot be recovered: group {group} lacks the shards of {} logical ranks, more than its code bears", .missing.len())]
+    #[error("epoch {epoch} cannot be recovered: group {group} lacks the shards of {} logical ranks, more than its code tolerates", .missing.len())]
     TooMuchLost {
         /// The newest epoch.
         #[n(0)]
@@ -113,7 +113,7 @@ pub enum Refusal {
     },
     /// What was computed is not what its owner had sealed, and there is no other epoch.
     #[n(4)]
-    #[error("epoch {epoch} cannot be recovered: {reason}; and there is no other epoch to go back to")]
+    #[error("epoch {epoch} cannot be recovered: {reason}; there is no other epoch to roll back to")]
     Rejected {
         /// The epoch.
         #[n(0)]

@@ -183,15 +183,13 @@ pub enum MessageError {
     #[error("it is not a message of a Standfast group")]
     Foreign,
     /// Of another build.
-    #[error("it has version {0}, this Standfast speaks {MESSAGE_VERSION}: run the same build everywhere")]
+    #[error("it has version {0}, and this build uses {MESSAGE_VERSION}: run the same build everywhere")]
     Version(u16),
     /// Of another job.
     #[error("it belongs to job {0}, not to this one")]
     ForeignJob(JobId),
     /// Of another epoch that has the number of the one here: another history of the job.
-    #[error(
-        "it belongs to epoch {found}, and here that number is {here}: another history of this job is still running"
-    )]
+    #[error("it belongs to epoch {found}, and here that number is {here}: another life of this job is still running")]
     OtherEpoch {
         /// Of which it is.
         found: EpochId,
@@ -287,14 +285,14 @@ pub fn decode(plan: &Plan, mut bytes: Vec<u8>) -> Result<(Term, Message), Messag
     let mut message = match kind as u16 {
         CONTROL => Message::Control(whole(body)?),
         DATA => Message::Data(whole(body)?),
-        other => return Err(MessageError::Senseless(format!("there is no kind {other}"))),
+        other => return Err(MessageError::Senseless(format!("unknown kind {other}"))),
     };
     match &mut message {
         Message::Data(Data::Part(part)) => {
             bytes.truncate(pages);
             part.bytes = bytes;
         }
-        _ if pages > 0 => return Err(MessageError::Senseless("it has pages and is none of those that have".into())),
+        _ if pages > 0 => return Err(MessageError::Senseless("it has pages, and its kind has none".into())),
         _ => {}
     }
     check(plan, &message)?;
@@ -345,10 +343,7 @@ fn check(plan: &Plan, message: &Message) -> Result<(), MessageError> {
         _ => return Ok(()),
     };
     if !plan.is_member(logical_rank) {
-        return senseless(format!(
-            "logical rank {} is no member's, and nothing of it can be described",
-            logical_rank.0
-        ));
+        return senseless(format!("logical rank {} belongs to no member", logical_rank.0));
     }
     checked.or_else(|error| senseless(error.to_string()))
 }

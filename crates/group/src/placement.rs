@@ -53,8 +53,7 @@ impl fmt::Display for Weakness {
         let (domain, group, logical_ranks) = (self.domain, self.group, self.logical_ranks.len());
         write!(
             f,
-            "the loss of {domain} would take {logical_ranks} logical ranks of group {group}, more than its code bears: use more nodes, \
-             smaller groups or more checks"
+            "the loss of {domain} would take {logical_ranks} logical ranks of group {group}, more than its code tolerates: use more nodes, smaller groups or more checks"
         )
     }
 }

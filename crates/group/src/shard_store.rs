@@ -131,7 +131,7 @@ pub enum LoadError {
     #[error(transparent)]
     Damaged(#[from] Damaged),
     /// Its pages are what was written, and not what their owner had sealed.
-    #[error("the shard of {shard} is not what was sealed, at slot {slot} or behind it")]
+    #[error("the shard of {shard} is not what was sealed, at slot {slot} or after it")]
     Different {
         /// Which shard.
         shard: ShardId,

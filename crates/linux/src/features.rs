@@ -6,10 +6,9 @@ use crate::sys::process;
 use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind};
 
 /// What a restarted job and its user see of its namespaces.
-const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid \
-programs, and sees its own processes only; a pid file that it wrote is not valid outside";
+const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid programs, and sees only its own processes; a pid file that it wrote is not valid outside its namespace";
 const SEEN_IN_PID_NAMESPACE: &str =
-    "a restarted program sees its own processes only; a pid file that it wrote is not valid outside";
+    "a restarted program sees only its own processes; a pid file that it wrote is not valid outside its namespace";
 
 /// One thing that the kernel or the system may or may not offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +46,7 @@ impl Features {
             Feature {
                 name: "ptrace of a program whose supervisor died",
                 present: scope == 0 || process::effective_user() == 0,
-                meaning: "without it a program cannot be taken up again when its supervisor was killed",
+                meaning: "without it a program cannot be adopted after its supervisor was killed",
                 remark: "",
             },
             Feature {
@@ -60,7 +59,7 @@ impl Features {
             Feature {
                 name: "comparison of open files (kcmp)",
                 present: process::same_open_file((own, 0), (own, 0)).is_ok(),
-                meaning: "without it descriptors that share an offset cannot be told from those that do not",
+                meaning: "without it descriptors that share an offset cannot be distinguished from those that do not",
                 remark: "",
             },
             Feature {

@@ -92,7 +92,7 @@ pub(crate) fn apart_to_the_end<T>(work: impl FnOnce() -> io::Result<T>) -> io::R
             Ok(())
         })
     })?;
-    namespace_helper.result.unwrap_or_else(|| Err(io::Error::other("somebody killed a process of ours")))
+    namespace_helper.result.unwrap_or_else(|| Err(io::Error::other("another program killed a helper process")))
 }
 
 struct NamespaceHelper<T, F> {

@@ -33,7 +33,7 @@ pub enum MemberError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// This process cannot keep what it must keep.
-    #[error("this process cannot go on: {0}")]
+    #[error("this process cannot continue: {0}")]
     Leave(String),
     /// A region.
     #[error("region {id}: {reason}")]

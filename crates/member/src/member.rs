@@ -90,7 +90,7 @@ impl<T: Transport> Member<T> {
         let mut arrangement = rendezvous::call(&mut wire, settings)?;
         let launch_progress = settings.launch_progress.clone().filter(|_| wire.rank() == 0);
         if let Some(Err(error)) = launch_progress.as_deref().map(|path| LaunchProgress::Joined.tell(path)) {
-            arrangement.warnings.push(format!("`standfast group run` cannot be told that all have joined: {error}"));
+            arrangement.warnings.push(format!("cannot report to `standfast group run` that all have joined: {error}"));
         }
         let directory = wire.agree(memory_place::take(&settings.memory, settings.job))?;
         let logical_rank = LogicalRank(wire.rank());
@@ -219,8 +219,8 @@ impl<T: Transport> Member<T> {
         let place = logical_rank_directory(&self.directory, logical_rank);
         directory.fetch(ShardId { epoch, logical_rank }, life, &place)?;
         self.shard_store = FileShardStore::open(&place, job, logical_rank, &self.arrangement.plan)?;
-        let reason = "memory holds too little to go on from";
-        self.arrangement.warnings.push(format!("the job goes back to epoch {epoch} of the directory: {reason}"));
+        let reason = "memory holds too little to continue from";
+        self.arrangement.warnings.push(format!("the job rolls back to epoch {epoch} of the directory: {reason}"));
         Ok(())
     }
 

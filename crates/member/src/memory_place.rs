@@ -58,7 +58,7 @@ pub(crate) fn take(memory: &Path, job: JobId) -> Result<PathBuf, MemberError> {
             }
         }
     }
-    Err(refused.unwrap_or_else(|| MemberError::unusable(memory, "there is no place in it")))
+    Err(refused.unwrap_or_else(|| MemberError::unusable(memory, "it has no space left")))
 }
 
 /// Removes what a job has on this node, wherever it lies.

@@ -272,7 +272,7 @@ impl<T: Transport> Wire<T> {
             Some(NOTE) => {
                 let note = minicbor::decode(&bytes).map_err(|error| {
                     MemberError::Disagreement(format!(
-                        "process {from} says something that cannot be understood ({error}): all must use one version"
+                        "process {from} sent a message that cannot be decoded ({error}): all processes must use one version"
                     ))
                 })?;
                 if let Note::Leaves(reason) = note {
@@ -281,7 +281,7 @@ impl<T: Transport> Wire<T> {
                 self.notes.push_back((from, note));
                 Ok(())
             }
-            _ => Err(MemberError::Disagreement(format!("process {from} sent a message of no known kind"))),
+            _ => Err(MemberError::Disagreement(format!("process {from} sent a message of an unknown kind"))),
         }
     }
 }

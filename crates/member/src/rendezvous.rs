@@ -119,7 +119,7 @@ fn arrange(present: &[Presence], settings: &Settings) -> Result<Arrangement, Str
         }
         if presence.terms != settings.terms() {
             let (theirs, ours) = (&presence.terms, settings.terms());
-            return Err(format!("process {rank} has other terms than process 0: {theirs}; {ours}"));
+            return Err(format!("process {rank} has other settings than process 0: {theirs}; {ours}"));
         }
     }
     let leader = |presence: &Presence| present.iter().position(|it| it.node == presence.node).expect("it is there");
@@ -152,7 +152,7 @@ fn in_directory(
     let enough = |held: &&HeldEpoch| held.lacking().is_ok_and(|lacking| lacking.is_none());
     let good: Vec<&HeldEpoch> = epochs.iter().filter(enough).collect();
     let Some(first) = good.first() else {
-        let reason = format!("{} holds shards of epoch {}, and too few of them", path.display(), newest.epoch);
+        let reason = format!("{} holds too few shards of epoch {}", path.display(), newest.epoch);
         return Ok((Some(plan), Some(InDirectory::NotEnough(reason))));
     };
     let noted = directory.life().map_err(|error| error.to_string())?;
@@ -197,13 +197,13 @@ fn plan(
         if plan.members() != present.len() {
             let (before, now) = (plan.members(), present.len());
             return Err(format!(
-                "the job's checkpoints are of {before} processes, and {now} are here: start as many as before"
+                "the job's checkpoints are of {before} processes, and {now} were started: start as many as before"
             ));
         }
         return Ok(plan);
     }
     if present.len() < 2 {
-        return Err("one process has nobody to keep its state: a group needs two".into());
+        return Err("a group needs at least two processes".into());
     }
     let sites: Vec<Site> = leaders.iter().map(|leader| Site { rack: *leader, node: *leader }).collect();
     let groups = rotating_groups(&sites, settings.scheme, settings.group_members.max(least_members(settings.scheme)));
@@ -429,7 +429,7 @@ mod tests {
         let version = concat!("version ", env!("CARGO_PKG_VERSION"));
         let older = Presence { terms: ours.terms.replace(version, "version 0.0.1"), ..ours.clone() };
         let refused = arrange(&[ours.clone(), ours.clone(), older], &settings).unwrap_err();
-        assert!(refused.contains("process 2 has other terms") && refused.contains("version 0.0.1"), "{refused}");
+        assert!(refused.contains("process 2 has other settings") && refused.contains("version 0.0.1"), "{refused}");
         let foreign = Presence { job: JobId::from_bytes([2; 16]), ..ours.clone() };
         let refused = arrange(&[ours, foreign], &settings).unwrap_err();
         assert!(refused.contains("process 1 is of job 0202"), "{refused}");

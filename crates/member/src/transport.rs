@@ -52,5 +52,5 @@ pub enum Patience {
 
 /// The transport has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("messages cannot be sent or received any more: {0}")]
+#[error("messages can no longer be sent or received: {0}")]
 pub struct TransportError(pub String);

@@ -183,7 +183,10 @@ fn a_job_of_which_nothing_can_be_read_is_refused_and_left_alone() {
         let before = files(&cluster);
         for reason in launch_as(|rank| cluster.settings(rank), |_, member| member.err().map(|error| error.to_string()))
         {
-            assert!(reason.as_ref().is_some_and(|it| it.contains("nobody holds a sealed shard")), "{name}: {reason:?}");
+            assert!(
+                reason.as_ref().is_some_and(|it| it.contains("no member holds a readable sealed shard")),
+                "{name}: {reason:?}"
+            );
         }
         assert!(files(&cluster) == before, "{name}: what is there is what it was");
         // The same byte is put right.

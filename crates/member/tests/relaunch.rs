@@ -105,9 +105,9 @@ fn what_processes_do_not_agree_on_is_named() {
         let threads: Vec<_> = network.lines().into_iter().map(join).collect();
         reasons.extend(threads.into_iter().map(|thread| thread.join().unwrap()));
     });
-    let named = |reason: &Option<String>| reason.as_ref().is_some_and(|it| it.contains("process 2 has other terms"));
+    let named = |reason: &Option<String>| reason.as_ref().is_some_and(|it| it.contains("process 2 has other settings"));
     assert!(reasons.iter().all(named), "{reasons:?}");
     let alone = Network::new(1, 3, None).lines().pop().unwrap();
     let refused = Member::join(alone, &cluster.settings(0)).err().map(|error| error.to_string());
-    assert!(refused.is_some_and(|reason| reason.contains("a group needs two")));
+    assert!(refused.is_some_and(|reason| reason.contains("a group needs at least two processes")));
 }

@@ -14,7 +14,7 @@ const COALESCED_BYTES_MIN: u64 = 4 << 20;
 
 words! {
     /// Whether a checkpoint saves only what has changed since the one before (L6).
-    kept Incremental, "does not say whether checkpoints save only what has changed",
+    kept Incremental, "is not a mode of incremental checkpoints",
     /// Each one saves everything.
     Off = "off",
     /// Each one that can.
@@ -36,7 +36,7 @@ impl Incremental {
 
 words! {
     /// Dirty-page detection (M3, H10).
-    kept Track, "is no way to find what has changed",
+    kept Track, "is not a way to detect dirty pages",
     /// As the kernel allows: by its page tables, else by checksums.
     #[default]
     Auto = "auto",
@@ -60,7 +60,7 @@ pub(crate) fn tracking(incremental: Incremental, track: Track) -> Tracking {
 
 number! {
     /// How many images there may be that build upon each other before they are coalesced (L7).
-    MaxFiles, "is no number of images that may build upon each other",
+    MaxFiles, "is not a number of images in a chain",
     /// Sixteen: a full image is rewritten once in so many checkpoints at most, and a restart reads few files.
     16
 }

@@ -213,6 +213,7 @@ fn attempt_at(
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),
     };
+    destination.note_under_way(&prepared);
     if let Err(error) = give_back_free_memory(freezer) {
         return failed(error.into(), Some(prepared));
     }

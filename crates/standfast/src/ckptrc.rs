@@ -147,7 +147,7 @@ impl Ckptrc {
         let one_file = self.maxfiles.is_none_or(|files| files == Self::defaults().keep);
         let incremental = self.incremental == Some(Switch::On) && one_file;
         let sentence =
-            "'incremental on' is without effect where maxfiles is 1, as it is if it is not said: set it to 2 or more";
+            "'incremental on' has no effect with maxfiles 1, which is the default: set maxfiles to 2 or more";
         incremental.then_some(sentence).into_iter().map(|sentence| format!("{CKPTRC}: {sentence}"))
     }
 }
@@ -257,7 +257,7 @@ pub enum CkptrcError {
         source: LineError,
     },
     /// Somebody else could have written it.
-    #[error("{path} is not followed, since it decides where memory images go: {fault}", path = ForShell(.path))]
+    #[error("{path} is not used, because it decides where memory images go: {fault}", path = ForShell(.path))]
     Untrusted {
         /// The file.
         path: PathBuf,
@@ -266,7 +266,7 @@ pub enum CkptrcError {
     },
     /// It is far longer than settings can be.
     #[error(
-        "{path} is longer than {CKPTRC_BYTES_MAX} bytes, which cannot be a file of settings: move it away",
+        "{path} is longer than {CKPTRC_BYTES_MAX} bytes and cannot be a settings file\nhint: move it away",
         path = ForShell(.path)
     )]
     TooLong {
@@ -274,7 +274,7 @@ pub enum CkptrcError {
         path: PathBuf,
     },
     /// The system does not let it be read.
-    #[error("cannot read {path}: {}. Make it readable, or move it away", InWords(.source), path = ForShell(.path))]
+    #[error("cannot read {path}: {}\nhint: make it readable, or move it away", InWords(.source), path = ForShell(.path))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -299,14 +299,14 @@ pub struct LineError {
 pub enum LineFault {
     /// It begins with none of the keys.
     #[error(
-        "there is no key '{text}': write checkpointing, dir, maxtime, mintime, incremental, maxfiles or fork, or put a # in front"
+        "unknown key '{text}': use checkpointing, dir, maxtime, mintime, incremental, maxfiles or fork, or put a # in front"
     )]
     Key {
         /// What stood there.
         text: String,
     },
     /// Neither on nor off.
-    #[error("'{text}' is no value of {key}: write '{key} on' or '{key} off'")]
+    #[error("'{text}' is not a value of {key}: write '{key} on' or '{key} off'")]
     Switch {
         /// The key.
         key: &'static str,
@@ -314,7 +314,7 @@ pub enum LineFault {
         text: String,
     },
     /// Not a number, or not one within the bounds.
-    #[error("'{text}' is no value of {key}: write a whole number from {least} to {most}")]
+    #[error("'{text}' is not a value of {key}: write a whole number from {least} to {most}")]
     Number {
         /// The key.
         key: &'static str,
@@ -326,7 +326,7 @@ pub enum LineFault {
         most: u64,
     },
     /// Not a path.
-    #[error("dir names no directory: write its path behind the key")]
+    #[error("dir names no directory: write its path after the key")]
     Directory,
     /// The key was there before.
     #[error("{key} is set a second time: keep one of the two lines")]
@@ -342,7 +342,7 @@ pub enum LineFault {
 pub enum TrustFault {
     /// It belongs to somebody else.
     #[error(
-        "it belongs to user {owner}, not to user {user} who runs this. Start the program in another directory, or put a file of your own there"
+        "it belongs to user {owner}, not to you (user {user})\nhint: start the program in another directory, or put a file of your own there"
     )]
     Owner {
         /// Whose it is.
@@ -351,16 +351,16 @@ pub enum TrustFault {
         user: u32,
     },
     /// Its mode lets others write.
-    #[error("others may write it (mode {mode:o}). If you are sure that nobody has, `chmod go-w` it")]
+    #[error("other users may write it (mode {mode:o})\nhint: if you are sure that nobody has, chmod go-w it")]
     Mode {
         /// Permission bits.
         mode: u32,
     },
     /// It leads somewhere else.
-    #[error("it is a symbolic link. Put the file itself in its place")]
+    #[error("it is a symbolic link\nhint: put the file itself in its place")]
     Link,
     /// A directory, a FIFO, a device.
-    #[error("it is not a regular file. Move it away")]
+    #[error("it is not a regular file\nhint: move it away")]
     NoFile,
 }
 

@@ -70,7 +70,7 @@ impl Coalescing {
     pub(crate) fn join(self) -> Result<Option<Coalesced>, String> {
         match self.work.join() {
             Ok(outcome) => outcome.map_err(|error| error.to_string()),
-            Err(_) => Err("an internal error of standfast, described above; please report it".to_owned()),
+            Err(_) => Err("an internal error, described above; please report it".to_owned()),
         }
     }
 }
@@ -106,7 +106,7 @@ pub fn coalesce(directory: &Path, listener: &mut Listener<'_>) -> Result<Coalesc
         Ok(Reply::Coalesced(report)) => Ok(report),
         Ok(Reply::Failed { message }) => Err(Error::Declined(format!("nothing was coalesced: {message}"))),
         Ok(_) => Err(Error::Declined(
-            "the supervisor answered another question: use the same standfast on both sides".into(),
+            "the supervisor is of another version\nhint: use the same standfast on both sides".into(),
         )),
         Err(ControlError::Nobody) => without_supervisor(directory, listener),
         Err(source) => Err(Error::Unanswered { directory: directory.to_owned(), source: source.into() }),

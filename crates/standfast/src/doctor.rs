@@ -8,6 +8,9 @@ use standfast_linux::{Feature, Features};
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
+    /// The code of the refusal, for `standfast explain`; only of what a process holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// What: `ptrace of own children`.
     pub what: String,
     /// Whether it is as Standfast would have it.
@@ -15,19 +18,26 @@ pub struct Finding {
     /// What that means: that it is missing or, where that may surprise, that it is there; otherwise empty.
     pub means: String,
     /// What the user can do; empty where nothing needs doing, or nothing can be done.
-    pub remedy: String,
+    pub hint: String,
 }
 
 impl From<Feature> for Finding {
     fn from(feature: Feature) -> Self {
         let means = if feature.present { feature.remark } else { feature.meaning };
-        Self { what: feature.name.to_owned(), is_fine: feature.present, means: means.to_owned(), remedy: String::new() }
+        Self {
+            code: None,
+            what: feature.name.to_owned(),
+            is_fine: feature.present,
+            means: means.to_owned(),
+            hint: String::new(),
+        }
     }
 }
 
 impl From<Blocker> for Finding {
     fn from(blocker: Blocker) -> Self {
-        Self { what: blocker.what, is_fine: false, means: blocker.why, remedy: blocker.remedy }
+        let Blocker { code, what, why, hint, .. } = blocker;
+        Self { code: Some(code.to_string()), what, is_fine: false, means: why, hint }
     }
 }
 

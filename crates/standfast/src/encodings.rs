@@ -8,7 +8,7 @@ use standfast_store::Encodings;
 
 words! {
     /// Whether pages that have changed are kept as what has changed in them (C4).
-    kept DeltaMode, "does not say whether pages are kept as what has changed in them",
+    kept DeltaMode, "is not a mode of differences",
     /// No.
     #[default]
     None = "none",
@@ -20,7 +20,7 @@ words! {
 
 words! {
     /// Whether pages are compressed (L9).
-    kept Compress, "is no way to compress",
+    kept Compress, "is not a compression",
     /// No.
     #[default]
     None = "none",

@@ -1,5 +1,5 @@
-//! What can go wrong with a request, sorted by what a user can do about it. The words are for that user: cause first,
-//! then the remedy.
+//! What can go wrong with a request, sorted by what a user can do about it. Each says what failed and why,
+//! then, on lines of their own, what the user can do (`hint: ...`).
 
 use crate::control::ControlError;
 use crate::quoting::{ForShell, InWords};
@@ -15,13 +15,13 @@ use std::path::PathBuf;
 pub enum Error {
     /// The directory holds a job that could be continued.
     #[error(
-        "{dir} holds an unfinished job. To continue it: standfast restart {dir}  (or add --resume to this command). To give it up and start afresh: add --fresh. To keep both: choose another directory with -d",
+        "{dir} holds an unfinished job\nhint: continue it: standfast restart {dir} (or add --resume to this command)\nhint: discard it and start from the beginning: add --fresh\nhint: keep both: choose another directory with -d",
         dir = ForShell(.0)
     )]
     Unfinished(PathBuf),
     /// `--resume` was given, and the unfinished job is that of another command line.
     #[error(
-        "{dir} holds an unfinished job of another command line ({found}). To continue that one: standfast restart {dir}. To give it up: add --fresh. To keep both: choose another directory with -d",
+        "{dir} holds an unfinished job of another command line ({found})\nhint: continue that one: standfast restart {dir}\nhint: discard it and start this one: add --fresh\nhint: keep both: choose another directory with -d",
         dir = ForShell(.directory)
     )]
     OtherJob {
@@ -32,7 +32,7 @@ pub enum Error {
     },
     /// Somebody supervises the job at this moment.
     #[error(
-        "the job in {dir} is supervised by process {pid} on {host}. Wait for it to end, or stop it after a checkpoint: standfast checkpoint --stop {dir}",
+        "the job in {dir} is supervised by process {pid} on {host}\nhint: wait until it ends, or stop it after a checkpoint: standfast checkpoint --stop {dir}",
         dir = ForShell(.directory)
     )]
     Supervised {
@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// The supervisor died and the program did not.
     #[error(
-        "the program of {dir} still runs as process {pid}, although its supervisor is gone. To save it once more: standfast checkpoint {dir} (with --stop it ends there and can be restarted). To end it as it is: kill {pid}",
+        "the program of {dir} still runs as process {pid}, although its supervisor is gone\nhint: save it once more: standfast checkpoint {dir} (with --stop it ends there and can be restarted)\nhint: end it as it is: kill {pid}",
         dir = ForShell(.directory)
     )]
     StillRuns {
@@ -55,11 +55,11 @@ pub enum Error {
         pid: i32,
     },
     /// There is neither a supervisor to ask nor a program to look at.
-    #[error("nothing runs in {dir}. To continue its job: standfast restart {dir}", dir = ForShell(.0))]
+    #[error("nothing runs in {dir}\nhint: continue its job: standfast restart {dir}", dir = ForShell(.0))]
     NothingRuns(PathBuf),
-    /// What a job keeps was to be removed, and it has not finished.
+    /// The checkpoints of a job were to be removed, and it has not finished.
     #[error(
-        "{dir} keeps an unfinished job, whose checkpoints a restart needs: standfast restart {dir}. To remove them all the same: standfast clean --unfinished {dir}",
+        "{dir} holds an unfinished job, whose checkpoints a restart needs\nhint: continue it: standfast restart {dir}\nhint: remove it: standfast clean --unfinished {dir}",
         dir = ForShell(.0)
     )]
     NotFinished(PathBuf),
@@ -71,20 +71,20 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The job ended, and the kernel did not tell how.
+    /// The job ended, and the kernel did not report how.
     #[error("the program ended but its exit status is unknown; check its results")]
     EndUnknown,
     /// The user has ended a wait before the program ran.
-    #[error("ended by {} while it waited; the job is as it was before", signal_name(*.signal))]
+    #[error("interrupted by {} while waiting; the job is unchanged", signal_name(*.signal))]
     CalledOff {
         /// The signal with which the user did.
         signal: i32,
     },
-    /// The supervisor could not carry a request out; its own words.
+    /// The supervisor could not carry out a request; its own words.
     #[error("{0}")]
     Declined(String),
     /// The supervisor did not answer.
-    #[error("the supervisor of {dir} could not be asked: {source}. See: standfast status {dir}", dir = ForShell(.directory))]
+    #[error("the supervisor of {dir} could not be asked: {source}\nhint: see standfast status {dir}", dir = ForShell(.directory))]
     Unanswered {
         /// Where.
         directory: PathBuf,
@@ -138,3 +138,31 @@ fn signal_name(signal: i32) -> &'static str {
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct UnansweredReason(#[from] ControlError);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a change: `INSTA_UPDATE=always cargo test -p standfast`, then read the difference.
+    #[test]
+    fn errors_are_as_they_were_read() {
+        let directory = || PathBuf::from("/work/heat.standfast");
+        let denied = || io::Error::from_raw_os_error(13);
+        let errors = [
+            Error::Unfinished(directory()),
+            Error::OtherJob { directory: directory(), found: "./cool 7".to_owned() },
+            Error::Supervised { directory: directory(), pid: 7, host: "node1".to_owned() },
+            Error::StillRuns { directory: directory(), pid: 8 },
+            Error::NothingRuns(directory()),
+            Error::NotFinished(directory()),
+            Error::NotStarted { program: "./heat".into(), source: denied() },
+            Error::EndUnknown,
+            Error::CalledOff { signal: 2 },
+            Error::System { action: "find the working directory", source: denied() },
+        ];
+        // The usual place is that of the module `snapshots`.
+        insta::with_settings!({ snapshot_path => "texts" }, {
+            insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n\n"));
+        });
+    }
+}

@@ -28,7 +28,12 @@ pub enum JobEvent {
         taken_nanoseconds: u64,
     },
     /// Under which process ids the job goes on.
-    Ids(JobIds),
+    Ids {
+        /// Which.
+        ids: JobIds,
+        /// Whether the job had them in its last life as well, so that it has been said.
+        is_known: bool,
+    },
     /// A restarted job goes on without something on which no result depends.
     Without {
         /// What, and why.
@@ -91,7 +96,16 @@ pub enum JobEvent {
         /// Why.
         reason: String,
     },
-    /// The level in memory cannot be had any more.
+    /// Long work is under way.
+    Progress {
+        /// What is done.
+        work: LongWork,
+        /// Bytes that are done.
+        done_bytes: u64,
+        /// Bytes in all, where that is known.
+        total_bytes: Option<u64>,
+    },
+    /// The level in memory is lost.
     MemoryLost {
         /// Why.
         reason: String,
@@ -224,6 +238,31 @@ pub enum JobEvent {
     },
 }
 
+/// Work that may take long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LongWork {
+    /// A checkpoint is written.
+    Writing {
+        /// Its number.
+        generation: u64,
+    },
+    /// A job is restored from a checkpoint.
+    Restoring {
+        /// Its number.
+        generation: u64,
+    },
+    /// A checkpoint is verified.
+    Verifying {
+        /// Its number.
+        generation: u64,
+    },
+    /// A checkpoint in memory is flushed to disk.
+    Flushing {
+        /// Its number.
+        generation: u64,
+    },
+}
+
 /// Who wants to hear a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -245,8 +284,9 @@ impl JobEvent {
             | Self::Uncloned { .. }
             | Self::Flushed { .. }
             | Self::NotInMemory { is_selector: false, .. } => Severity::Detail,
-            Self::Ids(JobIds::New { reason: None }) => Severity::Detail,
-            Self::Ids(_)
+            Self::Ids { ids: JobIds::New { reason: None }, .. }
+            | Self::Ids { ids: JobIds::Old { .. }, is_known: true } => Severity::Detail,
+            Self::Ids { .. }
             | Self::Without { .. }
             | Self::AddressAwaited { .. }
             | Self::File(_)
@@ -257,6 +297,7 @@ impl JobEvent {
             | Self::AwaitsExit { .. }
             | Self::WatchesHeartbeat { .. }
             | Self::Leftovers { .. }
+            | Self::Progress { .. }
             | Self::Stopped { .. }
             | Self::Unfinished { .. }
             | Self::Failed { .. }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 words! {
     /// Where flushes are to run.
-    kept Flush, "does not say where flushes run",
+    kept Flush, "is not a flush mode",
     /// Beside the program.
     Background = "background",
     /// While the program stands still.

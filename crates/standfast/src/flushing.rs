@@ -4,8 +4,10 @@
 
 use crate::background::Background;
 use crate::checkpoint::{Destination, FREEZE_MAX, Failure, STOPPABLE_MAX, sync_outputs};
+use crate::event::{JobEvent, Listener, LongWork};
 use crate::flush_mode::{Beside, FlushCosts, FlushMode};
 use crate::levels::{DurableEvery, FlushEvery};
+use crate::progress::Reports;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::setpriority_process;
 use standfast_engine::{Delays, Freezer, Output, own_delay};
@@ -197,28 +199,30 @@ impl Flushing {
         self.work.join().unwrap_or(Ended { end: Err(Failure::Broken), measured: Measured::Nothing })
     }
 
-    /// Waits for its end so long at most, and gives it up then: `None`. A disk that hangs is not waited for.
-    pub(crate) fn join_within(self, time: Duration) -> Option<Result<End, Failure>> {
+    /// Waits for its end within `time`, and cancels it then: `None`. A disk that hangs is not waited for.
+    pub(crate) fn join_within(self, time: Duration, listener: &mut Listener<'_>) -> Option<Result<End, Failure>> {
         let deadline = Instant::now() + time;
+        let mut reports = Reports::begin(Instant::now());
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            if reports.take_due(Instant::now()) {
+                let work = LongWork::Flushing { generation: self.number.get() };
+                listener(&JobEvent::of_progress(work, self.pacing.progress()));
+            }
+            let rest = deadline.saturating_duration_since(Instant::now());
+            let left = rest.min(reports.due().saturating_duration_since(Instant::now()));
             let timeout = Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
             let mut fds = [PollFd::new(&self.work, PollFlags::IN)];
             match poll(&mut fds, Some(&timeout)) {
-                Ok(0) => {
+                Ok(1..) => return Some(self.join().end),
+                Ok(0) | Err(_) if rest.is_zero() => {
                     self.cancel();
                     return None;
                 }
-                Ok(_) => return Some(self.join().end),
-                Err(_) if left.is_zero() => {
-                    self.cancel();
-                    return None;
-                }
-                // A signal came.
-                Err(_) => {}
+                // A report is due, or a signal came.
+                Ok(0) | Err(_) => {}
             }
         }
     }
@@ -288,6 +292,8 @@ impl Flush {
         if levels.directory.manifest()?.generation(self.number).is_some() {
             return Ok(End::OnDisk(None));
         }
+        let bytes = memory.manifest()?.generation(self.number).map_or(0, |generation| generation.file_bytes);
+        self.pacing.progress().expect(bytes);
         let Some(flushed) = levels.directory.take_from(lease, memory, self.number, pacer)? else {
             return Ok(End::GivenUp);
         };

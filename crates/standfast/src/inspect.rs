@@ -1,11 +1,13 @@
 //! `inspect` and `verify`: what an image holds, and whether every byte of it is as it was written. Nothing is written.
 
-use crate::Error;
+use crate::event::LongWork;
+use crate::progress::reported;
 use crate::quoting::without_numbers;
 use crate::report::{
     DescriptorReport, GenerationReport, InspectionReport, MachineReport, MemoryReport, ObjectReport, ProcessReport,
     ThreadReport, VerificationReport,
 };
+use crate::{Error, Listener};
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{
     Backing, Bytes, JobState, ObjectKind, OpenFileKind, PendingSignal, ProcessState, SavedPart, StandardStream,
@@ -29,18 +31,25 @@ pub fn inspect(directory: &Path, at: Option<GenerationNumber>) -> Result<Inspect
     Ok(describe(&choice.image, GenerationReport::of(generation, level)))
 }
 
-/// Reads and verifies every block of a generation; of all generations if none is named.
+/// Reads and verifies every block of a generation; of all generations if none is named. `listener` hears of its progress.
 ///
 /// # Errors
 /// When there is nothing to verify. Damage is no error but the result.
-pub fn verify(directory: &Path, at: Option<GenerationNumber>) -> Result<Vec<VerificationReport>, Error> {
+pub fn verify(
+    directory: &Path,
+    at: Option<GenerationNumber>,
+    listener: &mut Listener<'_>,
+) -> Result<Vec<VerificationReport>, Error> {
     let of_store = |error| Error::of_store(directory, error);
     let levels = JobDirectory::look(directory).and_then(Levels::open).map_err(of_store)?.0;
     let mut verified = Vec::new();
     for (level, level_directory) in levels.each() {
         let generations = level_directory.manifest().map_err(of_store)?.generations;
         for generation in generations.iter().filter(|it| at.is_none_or(|at| at == it.number)) {
-            let outcome = level_directory.image(generation.number).and_then(|image| image.verify());
+            let outcome = level_directory.image(generation.number).and_then(|image| {
+                let work = LongWork::Verifying { generation: generation.number.get() };
+                reported(image.progress(), work, listener, || image.verify())
+            });
             verified.push(VerificationReport {
                 generation: generation.number.get(),
                 is_in_memory: level == Level::Memory,

@@ -45,21 +45,21 @@ impl FromStr for Memory {
 
 number! {
     /// Every Nth in-memory checkpoint is flushed to disk (H1).
-    FlushEvery, "does not say which of the checkpoints in memory go on to the disk, one in so many",
+    FlushEvery, "is not a number: write N to flush every Nth in-memory checkpoint to disk",
     /// Sixteen: with a disk 50 times as dear as memory and 83 % of failures that memory survives, the model of H2 says 15.6.
     16
 }
 
 time! {
     /// How long the newest checkpoint on the disk may be behind at most, while there are newer ones in memory.
-    DurableEvery, "is no time between checkpoints on the disk",
+    DurableEvery, "is not an interval between checkpoints on disk",
     /// Ten minutes, as long as checkpoints are apart where nobody says otherwise.
     600
 }
 
 time! {
     /// How long the newest checkpoint may take to get to the disk when the job has been stopped or has failed.
-    Grace, "is no time in which to bring the newest checkpoint to the disk",
+    Grace, "is not a time for flushing the newest checkpoint to disk",
     /// Thirty seconds: what batch systems leave between SIGTERM and SIGKILL.
     30
 }

@@ -155,8 +155,8 @@ impl FromStr for Interval {
         if text == "off" {
             return Ok(Self::Off);
         }
-        let remedy = "is no interval: write a time of 10ms to a year with its unit (90s, 10m, 1h 30m), or 'off'";
-        let wrong = || OptionError::new(text, remedy);
+        let hint = "is not an interval: write a time from 10ms to a year with its unit (90s, 10m, 1h 30m), or 'off'";
+        let wrong = || OptionError::new(text, hint);
         let interval = humantime::parse_duration(text).map_err(|_| wrong())?;
         if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
             return Err(wrong());
@@ -185,14 +185,14 @@ impl Serialize for Interval {
 
 number! {
     /// How many generations are kept.
-    Keep, "is no number of generations to keep",
+    Keep, "is not a number of checkpoints to keep",
     /// Two, so that one that turns out damaged leaves another to fall back to.
     2
 }
 
 words! {
     /// Process and thread ids of a restarted job.
-    kept Ids, "is no way to give ids",
+    kept Ids, "is not a policy for process ids",
     /// The old ones, in namespaces of the job's own where that is allowed.
     #[default]
     Auto = "auto",
@@ -212,7 +212,7 @@ words! {
 
 words! {
     /// How much of the main thread's stack is saved (L10).
-    kept Stack, "is no part of the stack",
+    kept Stack, "is not a part of the stack",
     /// What lies above the stack pointer and its red zone; signal handlers may overwrite the rest at any time anyway.
     #[default]
     Live = "live",
@@ -232,7 +232,7 @@ impl Stack {
 
 words! {
     /// What a restart does about files that are not what they were at the checkpoint.
-    kept Files, "is no way to treat files",
+    kept Files, "is not a policy for files",
     /// What only the program can have written since is cut off, and kept beside the image; else the restart is refused.
     #[default]
     Auto = "auto",

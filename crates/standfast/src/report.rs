@@ -167,6 +167,8 @@ pub struct GenerationReport {
 /// A job directory at a glance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StatusReport {
+    /// The newest checkpoint that survives a crash of the machine, if there is one.
+    pub durable: Option<DurableReport>,
     /// Where it is.
     pub directory: PathBuf,
     /// The job's identity.
@@ -191,6 +193,15 @@ pub struct StatusReport {
     pub generations: Vec<GenerationReport>,
     /// The level in memory, if it has one.
     pub memory: Option<MemoryLevelReport>,
+}
+
+/// The newest checkpoint on disk.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DurableReport {
+    /// Its number.
+    pub generation: u64,
+    /// Seconds since it was taken: the work that would be lost now.
+    pub age_seconds: f64,
 }
 
 /// A level in memory.

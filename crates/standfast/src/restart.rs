@@ -1,5 +1,8 @@
 //! `restart`: a job goes on from one of its checkpoints.
 
+mod reported;
+
+use self::reported::Reported;
 use crate::checkpoint::Destination;
 use crate::event::{JobEvent, Listener};
 use crate::flushing::sync_paths;
@@ -30,6 +33,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,7 +86,7 @@ pub fn find_directories(place: &Path) -> Result<Vec<PathBuf>, Error> {
         found.sort();
         Ok(found)
     };
-    found().map_err(Error::system("look for job directories here"))
+    found().map_err(Error::system("list the job directories here"))
 }
 
 /// Continues a job and supervises it to its end.
@@ -181,9 +185,10 @@ pub(crate) fn continue_job(
                 let generation = choice.number.get();
                 let taken = choice.image.state().clocks.realtime_nanoseconds;
                 let outputs = outputs(choice.image.state());
+                let was_in_namespaces = was_in_namespaces(choice.image.state());
                 drop(choice);
                 listener(&JobEvent::Continued { generation, taken_nanoseconds: taken });
-                listener(&JobEvent::Ids(ids));
+                listener(&JobEvent::Ids { ids, is_known: was_in_namespaces });
                 notes.into_iter().for_each(|remark| listener(&JobEvent::Without { remark }));
                 touched.into_iter().for_each(|note| listener(&JobEvent::File(note)));
                 life.trouble.drain(..).for_each(|reason| listener(&JobEvent::Trouble { reason }));
@@ -220,6 +225,12 @@ pub(crate) fn continue_job(
     }
 }
 
+/// Whether a job had namespaces of its own when it was checkpointed: only a restart gives it some.
+fn was_in_namespaces(job: &JobState) -> bool {
+    let own = std::fs::metadata("/proc/self/ns/pid").map(|file| file.ino());
+    job.pid_namespace != 0 && own.is_ok_and(|own| own != job.pid_namespace)
+}
+
 /// The levels of the life that is to begin.
 struct Life {
     levels: Levels,
@@ -245,7 +256,7 @@ impl Life {
         if !is_same && let Some(level) = &levels.memory {
             if let Ok(choice) = level.choose(Selector::Newest) {
                 sync_paths(&outputs(choice.image.state()))
-                    .map_err(Error::system("make durable what the program has written"))?;
+                    .map_err(Error::system("make the program's files durable"))?;
                 let pacing = Pacing::default();
                 pacing.hurry();
                 levels.directory.take_from(&job.lease, level, choice.number, &pacing).map_err(of_store)?;
@@ -350,7 +361,7 @@ fn revive(
             }
             Err(error) => {
                 refusal = Some(error);
-                Err("the restart was called off".into())
+                Err("the restart was interrupted".into())
             }
         }
     };
@@ -359,8 +370,9 @@ fn revive(
         let checksum = file.digest?.checksum;
         job.directory.saved_binary(checksum, Path::new(OsStr::from_bytes(&file.path.0)))
     };
+    let source = Reported::new(&choice.image, choice.number.get(), &waiting.listener);
     let revived = engine::restart(
-        &choice.image,
+        &source,
         RestartOptions {
             ids: options.ids.policy(),
             clocks: job.clocks,
@@ -416,7 +428,7 @@ impl<'a, 'l> Waiting<'a, 'l> {
     fn goes_on(&self, wait: &engine::AddressWait) -> Result<(), BoxError> {
         if let Some(signal) = self.front.and_then(ForegroundConnection::asks_to_end) {
             let _ = self.called_off.set(signal);
-            return Err("the restart was called off".into());
+            return Err("the restart was interrupted".into());
         }
         let engine::AddressWait { address, waited, rest } = wait.clone();
         if waited >= UNREPORTED_MAX && self.reported.borrow().as_ref() != Some(&address) {

@@ -240,7 +240,7 @@ pub(crate) fn bind_control(directory: &Path, listener: &mut Listener<'_>) -> Opt
     ControlSocket::bind(directory)
         .map_err(|error| {
             let reason = format!(
-                "`standfast checkpoint` and `standfast status` cannot reach this supervisor, since no socket can be made in its directory: {}",
+                "standfast checkpoint and standfast status cannot reach this supervisor, because its directory takes no socket: {}",
                 crate::InWords(&error)
             );
             listener(&JobEvent::Trouble { reason });
@@ -270,7 +270,7 @@ fn describe(request: &RunRequest) -> Result<JobDescription, Error> {
 
 /// The path of a folder as the kernel shows it. It need not be there yet.
 fn settled(folder: &Path) -> Result<Bytes, Error> {
-    let unknown = Error::system("find the folder that is to be saved");
+    let unknown = Error::system("find the folder to save");
     let settled = match folder.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -60,8 +60,8 @@ impl FromStr for SaveFiles {
             "off" => return Ok(Self::Off),
             _ => {}
         }
-        let remedy = "is no size of files to save: write a number with its unit (64M, 2G), 'auto' or 'off'";
-        let wrong = || OptionError::new(text, remedy);
+        let hint = "is not a size of files to save: write a number with its unit (64M, 2G), 'auto' or 'off'";
+        let wrong = || OptionError::new(text, hint);
         let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let unit = unit.strip_suffix('B').unwrap_or(unit);
@@ -118,7 +118,7 @@ impl From<OsString> for SaveFolder {
 
 words! {
     /// What becomes of connections whose other end is outside the job.
-    kept ExternalSockets, "is no way to treat connections to others",
+    kept ExternalSockets, "is not a policy for external connections",
     /// They refuse the checkpoint.
     #[default]
     Refuse = "refuse",

@@ -19,7 +19,7 @@ const FORCED_SHARE: u64 = 2;
 
 words! {
     /// How memory is taken while the program stands still, with the names that the papers of 1995 and 1996 have as well.
-    kept Snapshot, "is no way to take memory",
+    kept Snapshot, "is not a snapshot method",
     /// It is written as it is read; the program goes on when all has been handed to the file system (L5).
     Sequential = "sequential",
     /// It is copied and written when the program runs on, as far as half of the free memory goes.

@@ -4,11 +4,12 @@ use crate::Error;
 use crate::control::{Reply, Request, ask};
 use crate::options::JobOptions;
 use crate::quoting::without_numbers;
-use crate::report::{GenerationReport, JobStatus, MemoryLevelReport, StatusReport};
+use crate::report::{DurableReport, GenerationReport, JobStatus, MemoryLevelReport, StatusReport};
 use standfast_format::manifest::{Generation, GenerationNumber, Outcome};
 use standfast_store::{JobDirectory, LeaseState, Level, Levels, StoreError};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The job in `directory` at a glance.
 ///
@@ -38,7 +39,9 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
         _ => None,
     };
     let description = &manifest.description;
+    let generations = generations(&levels).map_err(of_store)?;
     Ok(StatusReport {
+        durable: last_durable(&generations, SystemTime::now()),
         directory: directory.to_owned(),
         job: manifest.job.to_string(),
         program: description.program.to_string(),
@@ -49,12 +52,20 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
         program_pid,
         options: JobOptions::from_record(manifest.options),
         live,
-        generations: generations(&levels).map_err(of_store)?,
+        generations,
         memory: manifest.memory.as_ref().and_then(|memory| memory.level).map(|_| MemoryLevelReport {
             place: levels.memory.as_ref().map(|memory| memory.path().to_owned()),
             missing: missing.map(|error| without_numbers(&error.to_string())),
         }),
     })
+}
+
+/// The newest checkpoint on disk that counts.
+fn last_durable(generations: &[GenerationReport], now: SystemTime) -> Option<DurableReport> {
+    let durable = generations.iter().rev().find(|it| it.is_on_disk && !it.is_superseded)?;
+    let taken = UNIX_EPOCH + Duration::from_nanos(durable.taken_nanoseconds);
+    let age = now.duration_since(taken).unwrap_or_default();
+    Some(DurableReport { generation: durable.generation, age_seconds: age.as_secs_f64() })
 }
 
 /// The generations of the job in `directory`, ascending.
@@ -118,6 +129,27 @@ fn job_status(lease_state: &LeaseState, outcome: Outcome) -> JobStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_checkpoint_on_disk_that_counts_is_the_durable_one() {
+        let generation = |number, is_on_disk: bool, is_superseded: bool| GenerationReport {
+            generation: number,
+            parent: None,
+            taken_nanoseconds: number * 1_000_000_000,
+            pause_nanoseconds: 0,
+            pages_stored: 0,
+            pages_inherited: 0,
+            file_bytes: 0,
+            is_superseded,
+            is_in_memory: !is_on_disk,
+            is_on_disk,
+            root: String::new(),
+        };
+        let all = [generation(1, true, false), generation(2, true, true), generation(3, false, false)];
+        let now = UNIX_EPOCH + Duration::from_secs(61);
+        assert_eq!(last_durable(&all, now), Some(DurableReport { generation: 1, age_seconds: 60.0 }));
+        assert_eq!(last_durable(&all[1..], now), None);
+    }
 
     #[test]
     fn a_job_that_nobody_holds_stands_as_was_last_noted() {

@@ -23,6 +23,7 @@ use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_lease;
 use crate::options::{Interval, JobOptions};
 use crate::preflight::{Preflight, look};
+use crate::progress::Reports;
 use crate::quoting::without_numbers;
 use crate::report::CheckpointReport;
 use crate::requested_checkpoints::MinInterval;
@@ -79,6 +80,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         heartbeat_due: now,
         is_named: false,
         checkpointing: None,
+        reports: None,
         coalescing: None,
         flushes: FlushSchedule::new(post.options.flush_every, post.options.durable_every, now),
         flushing: None,
@@ -125,6 +127,8 @@ struct Supervisor<'a, 'l> {
     /// Whether the lease names the program.
     is_named: bool,
     checkpointing: Option<Checkpointing>,
+    /// When its progress is reported, where somebody waits for it.
+    reports: Option<Reports>,
     coalescing: Option<Coalescing>,
     /// Which checkpoints in memory go on to the disk, and when.
     flushes: FlushSchedule,
@@ -201,6 +205,7 @@ impl Supervisor<'_, '_> {
             self.begin_flush(now);
             self.check_free_space(now);
             self.end_due_waits(now);
+            self.report_progress(now);
             let ready = self.wait(now)?;
             if ready.checkpoint {
                 self.end_checkpoint();
@@ -368,7 +373,9 @@ impl Supervisor<'_, '_> {
         let client = self.post.control.as_ref().and_then(ControlSocket::deadline);
         let waits = if self.ending_waits.is_none() { self.job.freezer().next_wait_end() } else { None };
         let flush = if self.flushing.is_none() { self.flushes.due() } else { None };
-        [Some(self.heartbeat_due), checkpoint, self.preflight.due(), client, waits, flush].into_iter().flatten().min()
+        let report = self.reports.as_ref().map(Reports::due);
+        let dues = [Some(self.heartbeat_due), checkpoint, self.preflight.due(), client, waits, flush, report];
+        dues.into_iter().flatten().min()
     }
 
     /// Names the program in the lease, and later shows that its supervisor lives. That the disk refuses is told and
@@ -383,7 +390,7 @@ impl Supervisor<'_, '_> {
             if self.is_named { lease.heartbeat() } else { lease.set_program(in_lease(self.job.main_process())) };
         match renewed {
             Ok(()) => self.is_named = true,
-            Err(error) => self.warn(format!("the lease could not be renewed: {error}")),
+            Err(error) => self.warn(format!("cannot renew the lease: {error}")),
         }
     }
 
@@ -399,7 +406,7 @@ impl Supervisor<'_, '_> {
             Err(error) => {
                 hold_child_signal(self.is_traced());
                 self.job.freezer().pass_over_waits();
-                self.warn(format!("no thread could be started to end waits in time: {error}"));
+                self.warn(format!("cannot start a thread to end waits in time: {error}"));
             }
         }
     }
@@ -422,7 +429,7 @@ impl Supervisor<'_, '_> {
     fn check_free_space(&mut self, now: Instant) {
         let (destination, freezer) = (self.post.destination.clone(), self.job.freezer());
         if let Err(error) = self.preflight.begin(now, move || look(&destination, &freezer)) {
-            self.warn(format!("whether the program can be checkpointed could not be found out: {error}"));
+            self.warn(format!("cannot examine whether the program can be checkpointed: {error}"));
         }
     }
 

@@ -5,6 +5,7 @@ use crate::StoreError;
 use crate::before::Loaded;
 use crate::image_file::ImageFile;
 use crate::job::LevelDirectory;
+use crate::progress::Progress;
 use crate::resolve::{BlockRun, Resolved, Take, resolve};
 use standfast_core::PAGE_BYTES;
 use standfast_core::codec::{Decompressor, Encoding};
@@ -41,6 +42,7 @@ pub struct Chain {
     resolved: Resolved,
     /// Where each link has its pages, once somebody has asked for a single one.
     pub(crate) block_runs: Vec<OnceLock<Vec<BlockRun>>>,
+    progress: Progress,
 }
 
 /// What [`Chain::verify`] has looked at.
@@ -93,12 +95,18 @@ impl Chain {
             StoreError::Image { path, source }
         })?;
         let block_runs = links.iter().map(|_| OnceLock::new()).collect();
-        Ok(Self { level_directory: Arc::clone(level_directory), links, resolved, block_runs })
+        let level_directory = Arc::clone(level_directory);
+        Ok(Self { level_directory, links, resolved, block_runs, progress: Progress::default() })
     }
 
     /// The header of the generation's own image.
     pub fn header(&self) -> &Header {
         &self.newest().image.header
+    }
+
+    /// How far [`Chain::verify`] or [`ImageSource::deliver`] has come, in bytes of pages.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// Reads and verifies every block of the generation's own image. Those of the generations that it builds upon are
@@ -140,6 +148,7 @@ impl Chain {
     fn in_turn(&self, portions: Vec<(usize, Range<usize>)>, place: Place<'_>) -> Result<(), Failure> {
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
+        self.progress.expect(portions.iter().map(|(link, blocks)| self.page_bytes(*link, blocks)).sum());
         let read = || {
             let mut buffers = Buffers::default();
             while let Some(portion) = portions.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -151,7 +160,9 @@ impl Chain {
                         continue;
                     }
                 };
-                if let Err(error) = place(runs, bytes) {
+                let placed = place(runs, bytes);
+                self.progress.add(self.page_bytes(portion.0, &portion.1));
+                if let Err(error) = placed {
                     // The others find nothing left to do.
                     next.store(portions.len(), Ordering::Relaxed);
                     note(&failure, Failure::Placing(error));
@@ -166,6 +177,10 @@ impl Chain {
             read();
         });
         failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    fn page_bytes(&self, link: usize, blocks: &Range<usize>) -> u64 {
+        self.links[link].image.index.blocks()[blocks.clone()].iter().map(|block| block.page_bytes() as u64).sum()
     }
 
     /// Reads and verifies a portion: which pages of it are taken, and what they hold.

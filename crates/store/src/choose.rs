@@ -1,6 +1,7 @@
 //! Which generation a restart takes: the newest that is good, and why those before it were not.
 
 use crate::{Chain, JobDirectory, Lease, StoreError};
+use standfast_core::cause;
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
 
 /// Which generation is wanted.
@@ -38,9 +39,9 @@ pub struct Skipped {
 /// Skipped generations as part of a sentence.
 pub(crate) fn list_skipped(skipped: &[Skipped]) -> String {
     if skipped.is_empty() {
-        return "there is no older one".into();
+        return "there is no other checkpoint".into();
     }
-    let each = skipped.iter().map(|it| format!("generation {}: {}", it.number, it.reason));
+    let each = skipped.iter().map(|it| format!("checkpoint {}: {}", it.number, cause(&it.reason.to_string())));
     each.collect::<Vec<_>>().join("; ")
 }
 

@@ -14,16 +14,16 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum StoreError {
     /// The directory does not exist.
-    #[error("there is no directory {path}: start a job in it with `standfast run -d {path}`", path = .0.display())]
+    #[error("there is no directory {path}\nhint: start a job in it: standfast run -d {path} PROGRAM", path = .0.display())]
     NoDirectory(PathBuf),
     /// The directory holds no job.
-    #[error("{path} holds no job: start one with `standfast run -d {path}`", path = .0.display())]
+    #[error("{path} holds no job\nhint: start one in it: standfast run -d {path} PROGRAM", path = .0.display())]
     NoJob(PathBuf),
     /// The job has no checkpoint yet.
-    #[error("the job in {} has no checkpoint yet: it can only be started afresh", .0.display())]
+    #[error("the job in {} has no checkpoint yet\nhint: start it from the beginning: standfast run --fresh", .0.display())]
     NoCheckpoint(PathBuf),
     /// There are checkpoints, and not one of them is good.
-    #[error("no checkpoint in {} is good: {}", .directory.display(), list_skipped(.skipped))]
+    #[error("no checkpoint in {} can be used: {}", .directory.display(), list_skipped(.skipped))]
     NoneGood {
         /// Where.
         directory: PathBuf,
@@ -31,7 +31,7 @@ pub enum StoreError {
         skipped: Vec<Skipped>,
     },
     /// A generation was asked for by number and there is none of that number.
-    #[error("there is no generation {number} in {path}: `standfast list {path}` shows those there are", path = .directory.display())]
+    #[error("there is no checkpoint {number} in {path}\nhint: see which there are: standfast list {path}", path = .directory.display())]
     NoSuchGeneration {
         /// Where.
         directory: PathBuf,
@@ -39,14 +39,14 @@ pub enum StoreError {
         number: GenerationNumber,
     },
     /// Somebody else owns it or may write it, so that its content cannot be trusted.
-    #[error("{} is not safe to use: {fault} ({remedy})", .path.display())]
+    #[error("{} is not safe to use: {fault}\nhint: {hint}", .path.display())]
     Untrusted {
         /// Directory or file.
         path: PathBuf,
         /// What is wrong with it.
         fault: String,
         /// What the user can do.
-        remedy: String,
+        hint: String,
     },
     /// An image is not what was written.
     #[error("{}: {source}", .path.display())]
@@ -57,13 +57,13 @@ pub enum StoreError {
         source: ImageError,
     },
     /// A file of somebody else's has a name that a checkpoint is to have.
-    #[error("{} has the name of a checkpoint and is not one: move it away, or choose another directory with -d", .0.display())]
+    #[error("{} has the name of a checkpoint and is not one\nhint: move it away, or choose another directory with -d", .0.display())]
     NotAnImage(PathBuf),
     /// An image is whole and is not the one that the manifest means.
     #[error("{} is not the image that the manifest names: it was replaced or belongs to another job", .0.display())]
     WrongImage(PathBuf),
     /// An older generation, from which this one inherits, is not good.
-    #[error("it builds upon checkpoint {number}: {source}")]
+    #[error("it is based on checkpoint {number}: {source}")]
     Link {
         /// The older one.
         number: GenerationNumber,
@@ -71,7 +71,7 @@ pub enum StoreError {
         source: Box<StoreError>,
     },
     /// A generation that could not be read before, by this process.
-    #[error("it was found not to be good before")]
+    #[error("it was found damaged before")]
     FoundBad {
         /// Whether that was damage.
         is_damage: bool,
@@ -85,10 +85,10 @@ pub enum StoreError {
         source: ManifestError,
     },
     /// There is no room for a new checkpoint.
-    #[error("no space left for {}: free some, or choose another directory with -d; the checkpoint before it is kept", .0.display())]
+    #[error("no space left for {}; the previous checkpoint is kept\nhint: free some space, or choose another directory with -d", .0.display())]
     NoSpace(PathBuf),
     /// The disk or the file system refused.
-    #[error("cannot {action} {}: {source} ({remedy})", .path.display())]
+    #[error("cannot {action} {}: {source}\nhint: {hint}", .path.display())]
     StorageBackend {
         /// What was being done: `write`.
         action: &'static str,
@@ -97,14 +97,14 @@ pub enum StoreError {
         /// The answer.
         source: io::Error,
         /// What the user can do.
-        remedy: &'static str,
+        hint: &'static str,
     },
     /// A live supervisor has the job.
-    #[error("the job is supervised by process {} on {} already", .0.supervisor.pid, .0.host)]
+    #[error("the job is already supervised by process {} on {}", .0.supervisor.pid, .0.host)]
     Supervised(Holder),
     /// The supervisor is gone, the program is not: a second life would write the same files.
     #[error(
-        "the program still runs as process {pid}, although its supervisor is gone: `standfast checkpoint` saves it once more, `kill {pid}` ends it"
+        "the program still runs as process {pid}, although its supervisor is gone\nhint: save it once more with standfast checkpoint, or end it: kill {pid}"
     )]
     ProgramStillRuns {
         /// The program.
@@ -115,7 +115,7 @@ pub enum StoreError {
     NothingToAdopt,
     /// The lease belongs to a machine or container that cannot be seen from here.
     #[error(
-        "the job was last supervised on {}; no heartbeat for {} s. If you are sure that it no longer runs there, use --force",
+        "the job was last supervised on {}; no heartbeat for {} s\nhint: if you are sure that it no longer runs there, use --force",
         .holder.host, .silent.as_secs()
     )]
     HeldElsewhere {
@@ -126,21 +126,21 @@ pub enum StoreError {
     },
     /// The lease was taken in another boot, on this machine or one of the same name, and may be alive there.
     #[error(
-        "the job is supervised on another machine that is named {} as well, whose heartbeat goes on; stop it there, or use --force if you are sure that it no longer runs",
+        "the job is supervised on another machine that is also named {}: its heartbeat continues\nhint: stop it there; if you are sure that it no longer runs, use --force",
         .0.host
     )]
     HeldByNamesake(Holder),
     /// The lease cannot be read, so nobody knows who holds it.
-    #[error("the lease {} cannot be understood; if you are sure that the job runs nowhere, use --force", .0.display())]
+    #[error("cannot read the lease {}: its contents are not those of a lease\nhint: if you are sure that the job runs nowhere, use --force", .0.display())]
     LeaseUnreadable(PathBuf),
     /// Somebody has taken the job over by force: this process must no longer write.
-    #[error("the lease on {} was taken over by somebody else: no further checkpoint is written from here", .0.display())]
+    #[error("another process has taken over the lease on {}: this one writes no further checkpoints", .0.display())]
     LeaseLost(PathBuf),
     /// Another checkpoint of the same job is being written by this process.
-    #[error("a checkpoint of this job is being written already: wait for it to end")]
+    #[error("a checkpoint of this job is already being written\nhint: wait until it is complete")]
     Busy,
-    /// The sink failed before and has told why then.
-    #[error("writing this checkpoint was given up after an earlier error")]
+    /// The sink failed before and reported why then.
+    #[error("writing this checkpoint was abandoned after an earlier error")]
     GivenUp,
 }
 
@@ -163,7 +163,7 @@ impl StoreError {
         Some(Self::Untrusted {
             path: path.to_owned(),
             fault: link.to_string(),
-            remedy: "if that is where you want to go, name the directory behind it".into(),
+            hint: "if that is where you want to go, name the directory that it leads to".into(),
         })
     }
 
@@ -171,27 +171,63 @@ impl StoreError {
         if let Some(astray) = Self::led_astray(path, &source) {
             return astray;
         }
-        let remedy = match source.kind() {
-            io::ErrorKind::NotFound => "the file is missing: was it removed by hand?",
+        let hint = match source.kind() {
+            io::ErrorKind::NotFound => "the file is missing; see whether it was removed by hand",
             io::ErrorKind::PermissionDenied => "run this as the owner of the directory",
-            io::ErrorKind::UnexpectedEof => "the file was cut off",
+            io::ErrorKind::UnexpectedEof => "the file is shorter than it was written; restore it from a copy",
             _ => "check the disk",
         };
-        Self::StorageBackend { action: "read", path: path.to_owned(), source, remedy }
+        Self::StorageBackend { action: "read", path: path.to_owned(), source, hint }
     }
 
     pub(crate) fn writing(path: &Path, source: io::Error) -> Self {
         if let Some(astray) = Self::led_astray(path, &source) {
             return astray;
         }
-        let remedy = match source.kind() {
+        let hint = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => return Self::NoSpace(path.to_owned()),
             io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only: choose another directory with -d",
             io::ErrorKind::PermissionDenied => "check the permissions of the directory",
             io::ErrorKind::FileTooLarge => "raise the limit on file sizes (`ulimit -f`) or use another file system",
-            io::ErrorKind::NotFound => "was the directory removed by hand?",
-            _ => "check the disk; the checkpoint before it is kept",
+            io::ErrorKind::NotFound => "see whether the directory was removed by hand",
+            _ => "check the disk; the previous checkpoint is kept",
         };
-        Self::StorageBackend { action: "write", path: path.to_owned(), source, remedy }
+        Self::StorageBackend { action: "write", path: path.to_owned(), source, hint }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a change: `INSTA_UPDATE=always cargo test -p standfast-store`, then read the difference.
+    #[test]
+    fn errors_are_as_they_were_read() {
+        let path = || PathBuf::from("/work/heat.standfast");
+        let number = GenerationNumber::new(7).expect("it is above 0");
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let skipped = || vec![Skipped { number, reason: Box::new(StoreError::WrongImage(path())) }];
+        let errors = [
+            StoreError::NoDirectory(path()),
+            StoreError::NoJob(path()),
+            StoreError::NoCheckpoint(path()),
+            StoreError::NoneGood { directory: path(), skipped: skipped() },
+            StoreError::NoSuchGeneration { directory: path(), number },
+            StoreError::Untrusted { path: path(), fault: "others may write it".into(), hint: "chmod go-w it".into() },
+            StoreError::NotAnImage(path()),
+            StoreError::WrongImage(path()),
+            StoreError::Link { number, source: Box::new(StoreError::WrongImage(path())) },
+            StoreError::FoundBad { is_damage: true },
+            StoreError::writing(&path(), full()),
+            StoreError::writing(&path(), io::Error::from_raw_os_error(5)),
+            StoreError::reading(&path(), io::Error::from_raw_os_error(13)),
+            StoreError::ProgramStillRuns { pid: 7 },
+            StoreError::NothingToAdopt,
+            StoreError::LeaseUnreadable(path()),
+            StoreError::LeaseLost(path()),
+            StoreError::Busy,
+            StoreError::GivenUp,
+        ];
+        insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n\n"));
     }
 }

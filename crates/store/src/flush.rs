@@ -12,6 +12,7 @@ use crate::chain::{Chain, LINKS_MAX};
 use crate::job::image_name_of;
 use crate::pack::Packer;
 use crate::prepare::{Draft, Slot, write_frame};
+use crate::progress::Progress;
 use crate::{JobDirectory, Lease, StorageFile, StoreError};
 use standfast_format::ImageSource;
 use standfast_format::image::{ImageIdentity, Parent, assemble};
@@ -46,6 +47,7 @@ pub struct Pacing {
     changed: Condvar,
     /// Without rests from then on.
     gentle_until: Option<Instant>,
+    progress: Progress,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,6 +65,11 @@ impl Pacing {
     /// Gentle up to that moment, so that it does not last for ever on a slow disk.
     pub fn gentle_until(moment: Instant) -> Self {
         Self { gentle_until: Some(moment), ..Self::default() }
+    }
+
+    /// How much has been copied.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// Without rests from now on: somebody waits for it.
@@ -99,7 +106,8 @@ impl Pacer for Pacing {
         *self.lock() != Pace::Cancelled
     }
 
-    fn turn(&self, _: u64, took: Duration) -> bool {
+    fn turn(&self, bytes: u64, took: Duration) -> bool {
+        self.progress.add(bytes);
         let left = self.gentle_until.map(|moment| moment.saturating_duration_since(Instant::now()));
         let rest = rest_after(took, left);
         let waited = self.changed.wait_timeout_while(self.lock(), rest, |pace| *pace == Pace::Gentle);

@@ -47,7 +47,7 @@ impl JobDirectory {
 pub(crate) struct ReadOnly(pub(crate) Directory);
 
 fn refused<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's, and is only looked at"))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user and is open for reading only"))
 }
 
 impl StorageBackend for ReadOnly {

@@ -42,7 +42,7 @@ impl ImageFile {
             return Err(StoreError::Untrusted {
                 path,
                 fault: format!("it describes a job in {bytes} bytes, and belongs to another user"),
-                remedy: "look at it as its owner".into(),
+                hint: "read it as its owner".into(),
             });
         }
         // Allocates what the file holds, not what it says: the header was checked against the length of the file.

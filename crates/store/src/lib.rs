@@ -55,6 +55,7 @@ mod lease;
 mod levels;
 mod pack;
 mod prepare;
+mod progress;
 mod random;
 mod resolve;
 mod retention;
@@ -80,6 +81,7 @@ pub use lease::{
 };
 pub use levels::{Level, Levels};
 pub use prepare::{PreparePlan, Prepared, Sealed, Writing};
+pub use progress::Progress;
 pub use random::random_token;
 pub use storage_backend::{Directory, FileStatus, LockGuard, StorageBackend, StorageFile};
 pub use tails::TAIL_BYTES_MAX;

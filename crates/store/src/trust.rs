@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Refuses what belongs to somebody else or what others may write.
 pub(crate) fn check_trusted(path: &Path, status: &FileStatus, user: u32) -> Result<(), StoreError> {
-    let untrusted = |fault, remedy| Err(StoreError::Untrusted { path: path.to_owned(), fault, remedy });
+    let untrusted = |fault, hint| Err(StoreError::Untrusted { path: path.to_owned(), fault, hint });
     if status.owner != user {
         return untrusted(
             format!("it belongs to user {}, not to user {user} who runs this", status.owner),
@@ -17,7 +17,7 @@ pub(crate) fn check_trusted(path: &Path, status: &FileStatus, user: u32) -> Resu
     if status.mode & 0o022 != 0 {
         return untrusted(
             format!("others may write it (mode {:o})", status.mode),
-            "if you are sure that nobody has, `chmod go-w` it".into(),
+            "if you are sure that nobody has, run chmod go-w on it".into(),
         );
     }
     Ok(())
@@ -58,18 +58,14 @@ pub(crate) fn open_trusted(
             return Err(StoreError::Untrusted {
                 path,
                 fault: "it is a symbolic link".into(),
-                remedy: "put the file itself in its place".into(),
+                hint: "put the file itself in its place".into(),
             });
         }
         other => other.map_err(read)?,
     };
     let status = file.status().map_err(read)?;
     if !status.is_regular {
-        return Err(StoreError::Untrusted {
-            path,
-            fault: "it is not a regular file".into(),
-            remedy: "remove it".into(),
-        });
+        return Err(StoreError::Untrusted { path, fault: "it is not a regular file".into(), hint: "remove it".into() });
     }
     check_trusted(&path, &status, user)?;
     Ok((file, status))

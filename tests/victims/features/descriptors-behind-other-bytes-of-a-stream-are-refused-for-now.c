@@ -1,6 +1,6 @@
 /* Descriptors on their way behind other bytes of a stream are refused by name: with which byte they come cannot be told.
  *
- * expect: refuse "with which byte"
+ * expect: refuse "at which byte"
  * doctor-blind: what is in flight is not looked at while the program runs
  */
 #include "check.h"

@@ -1,6 +1,6 @@
 /* A log to which somebody else has written after the program's death is not cut back unasked.
  *
- * expect: refuse-restart "log" "somebody else" "--files rollback" "--files keep"
+ * expect: refuse-restart "log" "another program" "--files rollback" "--files keep"
  * meanwhile: echo a stranger was here >> log
  */
 #include "check.h"

@@ -1,6 +1,6 @@
 /* A file of /proc about the program that is on its way in a message is waited for.
  *
- * expect: refuse "socket" "on its way"
+ * expect: refuse "socket" "unread message passes"
  * doctor-blind: what is in flight is not looked at while the program runs
  */
 #include "proc_files.h"

@@ -1,6 +1,6 @@
 /* A socket of a family that cannot be brought back is refused by name.
  *
- * expect: refuse "socket of this kind"
+ * expect: refuse "sockets of this kind"
  */
 #include "check.h"
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 /* A file that was saved with the checkpoint, and that somebody else has changed since, is not overwritten: the restart is
  * refused.
  *
- * expect: refuse-restart "database" "somebody else has written"
+ * expect: refuse-restart "database" "another program has written"
  * run: --save-files=1M
  * meanwhile: printf X | dd of=database bs=1 seek=4096 conv=notrunc status=none
  */

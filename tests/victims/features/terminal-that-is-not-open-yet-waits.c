@@ -1,6 +1,6 @@
 /* A pseudo-terminal whose slave nobody has opened yet delays the checkpoint: what has been typed there cannot be seen.
  *
- * expect: refuse "ptmx" "opened its other side"
+ * expect: refuse "ptmx" "other side has not been opened"
  */
 #include "terminal.h"
 

@@ -1,7 +1,7 @@
 /* A master in packet mode that has not been told yet what was done to the slave delays the checkpoint: the news can be told
  * once only.
  *
- * expect: refuse "ptmx" "told"
+ * expect: refuse "ptmx" "unread packets"
  * doctor-blind: whether there are news is looked at when all stand still
  */
 #include "terminal.h"

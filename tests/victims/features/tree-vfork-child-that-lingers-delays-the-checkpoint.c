@@ -1,7 +1,7 @@
 /* The parent of a vfork cannot be stopped before its child has executed a program or ended: the checkpoint is given up
  * after a while, and parent and child go on unharmed.
  *
- * expect: refuse "does not stop"
+ * expect: refuse "cannot be stopped"
  * doctor-blind: the child may be gone by the time of the checkpoint
  */
 #include "family.h"

@@ -68,3 +68,20 @@ fn contradictions_and_nonsense_are_refused() {
         assert_eq!(error.exit_code(), 2, "{words}");
     }
 }
+
+/// After a change: `INSTA_UPDATE=always cargo test -p standfast-cli`, then read the difference.
+#[test]
+fn help_texts_are_as_they_were_read() {
+    let mut command = Arguments::command().term_width(100);
+    command.build();
+    let mut commands = vec![("standfast".to_owned(), command.clone())];
+    for sub in command.get_subcommands().filter(|it| it.get_name() != "help") {
+        commands.push((sub.get_name().to_owned(), sub.clone()));
+        let nested = sub.get_subcommands().filter(|it| it.get_name() != "help");
+        commands.extend(nested.map(|it| (format!("{} {}", sub.get_name(), it.get_name()), it.clone())));
+    }
+    for (name, command) in commands {
+        let help = command.term_width(100).render_long_help().to_string();
+        insta::assert_snapshot!(format!("help {name}").replace(' ', "_"), help);
+    }
+}

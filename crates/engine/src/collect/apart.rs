@@ -4,7 +4,7 @@
 use super::process_snapshot::{NAMESPACES, NamespacesAndCredentials, ProcessSnapshot};
 use super::supervisors::is_supervisor;
 use crate::tree::Member;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::ProcessSwitches;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
@@ -30,16 +30,18 @@ pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -
             Ok((namespaces_and_credentials, status)) => (namespaces_and_credentials, status),
             Err(_) => continue,
         };
-        blockers.extend(differences(own, norm, place > 0).into_iter().map(|what| lasting(member.pid, what)));
+        blockers.extend(
+            differences(own, norm, place > 0)
+                .into_iter()
+                .map(|what| of_process(member.pid, RefusalCode::OwnContext, what)),
+        );
     }
     blockers.append(&mut in_common(&living));
     blockers.extend(members.iter().filter(|it| it.wait_status.is_some_and(|it| it & CORE_DUMPED != 0)).map(|zombie| {
         let why = "it has left a core file, and could not be made again without leaving another one";
-        Blocker {
-            passing: true,
-            remedy: "wait until it is waited for".to_owned(),
-            ..lasting(zombie.pid, why.to_owned())
-        }
+        of_process(zombie.pid, RefusalCode::CoreDumped, why)
+            .with_hint("wait until its parent has waited for it")
+            .for_now()
     }));
     blockers
 }
@@ -49,7 +51,9 @@ pub(super) fn traced(members: &[Member]) -> Vec<Blocker> {
     let tracer = |member: &Member| Status::of(member.pid).map(|status| status.tracer).unwrap_or_default();
     let traced = members.iter().map(|member| (member, tracer(member)));
     let traced = traced.filter(|(_, tracer)| *tracer != 0 && !is_supervisor(*tracer));
-    traced.map(|(it, tracer)| lasting(it.pid, format!("process {tracer} traces it already"))).collect()
+    traced
+        .map(|(it, tracer)| of_process(it.pid, RefusalCode::Traced, format!("process {tracer} traces it already")))
+        .collect()
 }
 
 /// What a thread has of its own that a restart would make all threads of the process share. `main` is of its process.
@@ -78,11 +82,12 @@ pub(super) fn of_thread(pid: i32, status: &Status, main: &ProcessSnapshot) -> Ve
             own.push("a namespace".to_owned());
         }
     }
-    let blocker = |what: String| Blocker {
-        what: format!("thread {tid}"),
-        why: format!("it has {what} of its own, apart from its process, which cannot be brought back yet"),
-        remedy: String::new(),
-        passing: false,
+    let blocker = |what: String| {
+        Blocker::new(
+            RefusalCode::ThreadContext,
+            format!("thread {tid}"),
+            format!("it has {what} of its own, apart from its process, which cannot be restored yet"),
+        )
     };
     own.into_iter().map(blocker).collect()
 }
@@ -98,25 +103,25 @@ pub(super) fn signalled_by_thread<'a>(
         if !proc::children_of_thread(parent, parent).map_err(|_| EngineError::Ended)?.contains(&pid) {
             let why = "it is to get a signal when the thread of its parent ends that has made it, which is not the main \
                        thread";
-            blockers.push(lasting(pid, why.to_owned()));
+            blockers.push(of_process(pid, RefusalCode::ParentDeathSignal, why));
         }
     }
     Ok(blockers)
 }
 
-fn lasting(pid: i32, why: String) -> Blocker {
+fn of_process(pid: i32, code: RefusalCode, why: impl Into<String>) -> Blocker {
     let name = proc::read(pid, "comm").unwrap_or_default();
     let name = String::from_utf8_lossy(&name);
     let kind = if Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') { "zombie" } else { "process" };
-    Blocker { what: format!("{kind} {pid} ({})", name.trim()), why, remedy: String::new(), passing: false }
+    Blocker::new(code, format!("{kind} {pid} ({})", name.trim()), why)
 }
 
 /// What these processes, of which the first is the main one, have in common beside what can be shared again.
 fn in_common(living: &[&Member]) -> Vec<Blocker> {
     let mut blockers: Vec<Blocker> = Vec::new();
     let mut name = |member: &Member, other: &Member, what: &str| {
-        let why = format!("it shares {what} with process {}, which cannot be brought back yet", other.pid);
-        blockers.push(lasting(member.pid, why));
+        let why = format!("it shares {what} with process {}, which cannot be restored yet", other.pid);
+        blockers.push(of_process(member.pid, RefusalCode::SharedContext, why));
     };
     let of_one_memory = sharers(living, Common::Memory);
     for (member, first) in &of_one_memory {

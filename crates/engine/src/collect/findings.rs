@@ -15,7 +15,7 @@ use crate::inheritance::Inheritance;
 use crate::job::Kept;
 use crate::listing::{Listed, NotSaved};
 use crate::tree::Member;
-use crate::{Blocker, CaptureOptions, EngineError, pool};
+use crate::{Blocker, CaptureOptions, EngineError, RefusalCode, pool};
 use standfast_format::records::{FileReference, JobState, MemoryObject, ProcessState, ProcessTree, SavedFolder};
 use std::os::unix::fs::MetadataExt;
 
@@ -168,12 +168,10 @@ impl OfProcess {
         let path = &subject.process_snapshot.executable;
         let executable = files.reference(path).or_else(|why| replaced(subject.pid, path, kept).ok_or(why));
         let executable = executable.unwrap_or_else(|why| {
-            blockers.push(Blocker {
-                what: format!("executable {}", String::from_utf8_lossy(path)),
-                why,
-                remedy: "start the program again from the installed file".to_owned(),
-                passing: false,
-            });
+            blockers.push(
+                Blocker::new(RefusalCode::Executable, format!("executable {}", String::from_utf8_lossy(path)), why)
+                    .with_hint("start the program again from the installed file"),
+            );
             FileReference::default()
         });
         Ok(Self { mappings, executable })

@@ -2,11 +2,11 @@
 
 use super::Subject;
 use super::files::{References, copied};
-use super::objects::{Objects, Unsupported};
+use super::objects::Objects;
 use crate::error::kernel;
 use crate::job::Kept;
 use crate::track::{Pages, Place, Scan, Track};
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode, error::Reason};
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::BackingPage;
 use standfast_format::records::{
@@ -38,10 +38,7 @@ enum Kind {
     MappedFile(FileReference),
     /// System V shared memory.
     Segment,
-    Refused {
-        why: String,
-        remedy: &'static str,
-    },
+    Refused(Reason),
 }
 
 impl Mappings {
@@ -71,9 +68,9 @@ impl Mappings {
                         objects.note_mapped_read_only(file);
                     }
                     if let (Backing::SharedFileReadOnly { file, .. }, Some(true)) = (&backing, may_write)
-                        && let Err(Unsupported { why, remedy }) = objects.note_writable(file)
+                        && let Err(reason) = objects.note_writable(file)
                     {
-                        blockers.push(blocker(map, why, remedy));
+                        blockers.push(blocker(map, reason));
                     }
                     found.ordinary.push(mapping(backing));
                 }
@@ -88,13 +85,13 @@ impl Mappings {
                     Ok(object) => {
                         found.ordinary.push(mapping(Backing::SharedObject { object, offset: map.offset }));
                     }
-                    Err(Unsupported { why, remedy }) => blockers.push(blocker(map, why, remedy)),
+                    Err(reason) => blockers.push(blocker(map, reason)),
                 },
                 Kind::Segment => match objects.of_segment(place, map) {
                     Ok(object) => found.ordinary.push(mapping(Backing::SharedObject { object, offset: 0 })),
-                    Err(Unsupported { why, remedy }) => blockers.push(blocker(map, why, remedy)),
+                    Err(reason) => blockers.push(blocker(map, reason)),
                 },
-                Kind::Refused { why, remedy } => blockers.push(blocker(map, why, remedy)),
+                Kind::Refused(reason) => blockers.push(blocker(map, reason)),
             }
         }
         Ok(found)
@@ -126,13 +123,8 @@ impl Mappings {
     }
 }
 
-fn blocker(map: &Map, why: String, remedy: &str) -> Blocker {
-    Blocker {
-        what: format!("mapping {:#x} ({})", map.start, String::from_utf8_lossy(&map.path)),
-        why,
-        remedy: remedy.to_owned(),
-        passing: false,
-    }
+fn blocker(map: &Map, reason: Reason) -> Blocker {
+    Blocker::of(format!("mapping {:#x} ({})", map.start, String::from_utf8_lossy(&map.path)), reason)
 }
 
 fn mapping(map: &Map, backing: Backing) -> Mapping {
@@ -152,7 +144,7 @@ fn mapping(map: &Map, backing: Backing) -> Mapping {
 }
 
 fn kind(map: &Map, (kept, files): (&Kept, &mut References), objects: &Objects) -> Kind {
-    let refused = |why: &str, remedy| Kind::Refused { why: why.to_owned(), remedy };
+    let refused = |code, why: &str| Kind::Refused(Reason::new(code, why));
     match map.path.as_slice() {
         b"[vsyscall]" => return Kind::Fixed,
         path if path == b"[vdso]" || path.starts_with(b"[vvar") => return Kind::Special,
@@ -160,24 +152,29 @@ fn kind(map: &Map, (kept, files): (&Kept, &mut References), objects: &Objects) -
             return Kind::Ordinary(Backing::Anonymous);
         }
         HUGE_PAGES => {
-            return refused(
-                "huge pages from the system's pool that are shared cannot be saved yet",
-                "run the program without them (PostgreSQL: huge_pages = off)",
-            );
+            let why = "huge pages from the system's pool that are shared cannot be saved yet";
+            let reason = Reason::new(RefusalCode::SharedHugePages, why);
+            return Kind::Refused(reason.with_hint("run the program without them (PostgreSQL: huge_pages = off)"));
         }
         path if path.starts_with(b"[anon:") && !map.shared => return Kind::Ordinary(Backing::Anonymous),
-        path if path.starts_with(b"[") => return refused("a mapping of the kernel's of a kind not known here", ""),
+        path if path.starts_with(b"[") => {
+            return refused(RefusalCode::Mapping, "this version does not know this mapping of the kernel");
+        }
         path if path.starts_with(b"/memfd:") => return Kind::Object,
         _ if map.is_segment() => return Kind::Segment,
         b"/dev/zero (deleted)" => return Kind::Object,
-        path if path.starts_with(b"/[aio]") => return refused("kernel asynchronous I/O cannot be saved", ""),
+        path if path.starts_with(b"/[aio]") => {
+            return refused(RefusalCode::Mapping, "kernel asynchronous I/O cannot be saved");
+        }
         _ => {}
     }
     let file = files.of_mapping(map);
     let copied = || copied(&map.path, map.inode, kept).filter(|_| !map.shared);
     match file.or_else(|why| copied().ok_or(why)) {
         Err(_) if objects.hold_deleted_file(map) => Kind::Object,
-        Err(why) => Kind::Refused { why, remedy: "start the program again from the installed files" },
+        Err(why) => Kind::Refused(
+            Reason::new(RefusalCode::Executable, why).with_hint("start the program again from the installed files"),
+        ),
         Ok(file) if map.shared && objects.is_written(&file) => Kind::MappedFile(file),
         Ok(file) if map.shared => Kind::Ordinary(Backing::SharedFileReadOnly { file, offset: map.offset }),
         Ok(file) => Kind::Ordinary(Backing::PrivateFile { file, offset: map.offset }),

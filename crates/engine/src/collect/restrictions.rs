@@ -3,7 +3,7 @@
 use super::apart;
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::remote_caller::{Answers, Number, RemoteCallBatch};
-use crate::Blocker;
+use crate::{Blocker, RefusalCode};
 use standfast_linux::proc::{self, Status};
 use std::io;
 
@@ -23,6 +23,7 @@ pub(super) fn of_process(status: &Status) -> Option<Blocker> {
     let pinned = status.pinned_kib;
     (pinned > 0).then(|| {
         lasting(
+            RefusalCode::PinnedMemory,
             "pinned memory".to_owned(),
             &format!("{pinned} KiB of it are pinned for a device or for io_uring, which may write to them at any time"),
             "have the program do without RDMA and io_uring (Node.js: set UV_USE_IO_URING=0)",
@@ -36,6 +37,7 @@ pub(super) fn of_thread(status: &Status, own: &Status) -> Vec<Blocker> {
     let mut blockers = Vec::new();
     if (status.seccomp, status.seccomp_filters) != (own.seccomp, own.seccomp_filters) {
         blockers.push(lasting(
+            RefusalCode::Sandbox,
             format!("seccomp filter of thread {thread}"),
             "the program has restricted its system calls, which a restart could not do again",
             "run it without its sandbox",
@@ -43,6 +45,7 @@ pub(super) fn of_thread(status: &Status, own: &Status) -> Vec<Blocker> {
     }
     if status.shadow_stack {
         blockers.push(lasting(
+            RefusalCode::ShadowStack,
             format!("shadow stack of thread {thread}"),
             "the program runs on a hardware shadow stack, which cannot be rebuilt yet",
             "set GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
@@ -85,6 +88,7 @@ impl Landlock {
         let thread = status.ids.first().copied().unwrap_or_default();
         (answer == -i64::from(libc::EPERM)).then(|| {
             lasting(
+                RefusalCode::Sandbox,
                 format!("sandbox of thread {thread}"),
                 "the program has put itself under Landlock (or something like it), and a restart would be free of it",
                 "run it without its sandbox",
@@ -97,6 +101,7 @@ impl Landlock {
 pub(super) fn secure_bits(theirs: i64, ours: i64) -> Option<Blocker> {
     (theirs != ours).then(|| {
         lasting(
+            RefusalCode::SecurityBits,
             "security bits".to_owned(),
             "the program has changed what privileges mean to it (PR_SET_SECUREBITS)",
             "start it under capsh with these bits set",
@@ -104,8 +109,8 @@ pub(super) fn secure_bits(theirs: i64, ours: i64) -> Option<Blocker> {
     })
 }
 
-fn lasting(what: String, why: &str, remedy: &str) -> Blocker {
-    Blocker { what, why: why.to_owned(), remedy: remedy.to_owned(), passing: false }
+fn lasting(code: RefusalCode, what: String, why: &str, hint: &str) -> Blocker {
+    Blocker::new(code, what, why).with_hint(hint)
 }
 
 #[cfg(test)]

@@ -135,9 +135,10 @@ fn is_headless(pid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RefusalCode;
 
     fn blocker(what: &str) -> Blocker {
-        Blocker { what: what.to_owned(), why: String::new(), remedy: String::new(), passing: false }
+        Blocker::new(RefusalCode::PinnedMemory, what, String::new())
     }
 
     /// What comes of looks that tell this, one after the other.

@@ -1,8 +1,8 @@
 //! Collects what a job counts on in the file system by name: directories on the way to its files, sockets and pipes,
 //! working directories. A restart makes again what of these is gone; what it could not enter or find is refused here.
 
-use crate::Blocker;
 use crate::restart::{directory_of, path_in};
+use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Bytes, JobState, OpenFileKind, Socket, SocketState, Surrounding};
 use standfast_linux::proc;
 use standfast_linux::sys::tree::may_access;
@@ -23,12 +23,14 @@ const SMALL_DIRECTORY_BYTES: u64 = 4096;
 pub(super) fn judge_working_directory(pid: i32) -> io::Result<Option<Blocker>> {
     let shown = proc::link(pid, "cwd")?;
     let Some(why) = why_not_entered(pid, &shown)? else { return Ok(None) };
-    Ok(Some(Blocker {
-        what: format!("working directory {}", String::from_utf8_lossy(&shown)),
-        why,
-        remedy: "start the program in a directory that can be entered by its path".to_owned(),
-        passing: false,
-    }))
+    Ok(Some(
+        Blocker::new(
+            RefusalCode::WorkingDirectory,
+            format!("working directory {}", String::from_utf8_lossy(&shown)),
+            why,
+        )
+        .with_hint("start the program in a directory that can be entered by its path"),
+    ))
 }
 
 fn why_not_entered(pid: i32, shown: &[u8]) -> io::Result<Option<String>> {

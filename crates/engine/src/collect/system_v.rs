@@ -11,7 +11,7 @@ use super::supervisors::is_supervisor;
 use super::undo::Probe;
 use crate::error::kernel;
 use crate::freeze::Frozen;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{
     JobState, MessageQueue, ObjectKind, Semaphore, SemaphoreSet, SystemVName, TypedMessage,
 };
@@ -83,12 +83,10 @@ impl SystemV {
             match verdict {
                 Verdict::Foreign => {}
                 Verdict::Carried { of_job } => self.carried.push((object.clone(), of_job)),
-                Verdict::Shared { why } => blockers.push(Blocker {
-                    what: object.to_string(),
-                    why,
-                    remedy: "start all that use it under one standfast run".to_owned(),
-                    passing: false,
-                }),
+                Verdict::Shared { why } => blockers.push(
+                    Blocker::new(RefusalCode::SystemVShared, object.to_string(), why)
+                        .with_hint("start all that use it under one standfast run"),
+                ),
             }
         }
         blockers
@@ -177,13 +175,11 @@ pub(super) fn probes<'a>(frozen: &Frozen, sets: &'a [SemaphoreSet]) -> Result<Ve
             alone &= !system_v::same_undo_list(first, *other).map_err(comparing)?;
         }
         if !alone {
-            return Err(EngineError::Refused(vec![Blocker {
-                what: format!("semaphore adjustments of process {}", process.pid),
-                why: "not all of its threads, and they alone, undo what they do to semaphores together (CLONE_SYSVSEM)"
-                    .to_owned(),
-                remedy: String::new(),
-                passing: false,
-            }]));
+            return Err(EngineError::Refused(vec![Blocker::new(
+                RefusalCode::SemaphoreUndo,
+                format!("semaphore adjustments of process {}", process.pid),
+                "not all of its threads, and they alone, undo what they do to semaphores together (CLONE_SYSVSEM)",
+            )]));
         }
         mains.push(first);
         probes.push(Some(Probe { sets }));
@@ -209,12 +205,14 @@ fn name((object, of_job): &(SystemVObject, bool)) -> SystemVName {
 }
 
 fn cannot_be_read(object: &SystemVObject, error: &io::Error) -> EngineError {
-    EngineError::Refused(vec![Blocker {
-        what: object.to_string(),
-        why: format!("what it holds cannot be looked at ({error})"),
-        remedy: "give its owner permission to read it".to_owned(),
-        passing: false,
-    }])
+    EngineError::Refused(vec![
+        Blocker::new(
+            RefusalCode::SystemVUnreadable,
+            object.to_string(),
+            format!("its contents cannot be read ({error})"),
+        )
+        .with_hint("give its owner permission to read it"),
+    ])
 }
 
 /// Whose an object is.

@@ -8,7 +8,7 @@ use super::{apart, process_tree, restrictions, scheduling, switches, timers};
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
 use crate::job::Shared;
-use crate::{Blocker, EngineError, StackPart};
+use crate::{Blocker, EngineError, RefusalCode, StackPart};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
     AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState, Unreported,
@@ -269,12 +269,11 @@ fn refuse_foreign_code(process: &FrozenProcess) -> Result<(), EngineError> {
     if process.tasks.iter().all(|task| task.registers.is_64_bit()) {
         return Ok(());
     }
-    Err(EngineError::Refused(vec![Blocker {
-        what: "32-bit code".to_owned(),
-        why: "only 64-bit programs can be checkpointed".to_owned(),
-        remedy: String::new(),
-        passing: false,
-    }]))
+    Err(EngineError::Refused(vec![Blocker::new(
+        RefusalCode::ThirtyTwoBit,
+        "32-bit code",
+        "only 64-bit programs can be checkpointed",
+    )]))
 }
 
 /// What a thread is asked for its process.
@@ -379,12 +378,15 @@ fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
     match (task.registers.pending_restart(), task.interrupted.call) {
         (Abort::None, _) => Ok(task.registers),
         (Abort::Restart { .. }, Some(number)) => Ok(task.registers.without_restart_block(number)),
-        (Abort::Restart { .. }, None) => Err(EngineError::Refused(vec![Blocker {
-            what: format!("thread {}", task.task.tid()),
-            why: "it waits in a system call whose number the kernel no longer tells".to_owned(),
-            remedy: "wait until the call has returned".to_owned(),
-            passing: true,
-        }])),
+        (Abort::Restart { .. }, None) => Err(EngineError::Refused(vec![
+            Blocker::new(
+                RefusalCode::SystemCall,
+                format!("thread {}", task.task.tid()),
+                "it waits in a system call whose number the kernel no longer tells",
+            )
+            .with_hint("wait until the call has returned")
+            .for_now(),
+        ])),
     }
 }
 
@@ -392,11 +394,10 @@ fn no_parasite_area(error: ParasiteAreaError, pid: i32, shared: &Shared) -> Engi
     match error {
         ParasiteAreaError::Task(error) => refine(error, pid, shared),
         ParasiteAreaError::Kernel(source) => kernel("borrowing memory of the program", source),
-        error => EngineError::Refused(vec![Blocker {
-            what: "parasite area".to_owned(),
-            why: error.to_string(),
-            remedy: "wait a moment".to_owned(),
-            passing: true,
-        }]),
+        error => EngineError::Refused(vec![
+            Blocker::new(RefusalCode::ParasiteArea, "parasite area", error.to_string())
+                .with_hint("wait a moment")
+                .for_now(),
+        ]),
     }
 }

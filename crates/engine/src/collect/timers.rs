@@ -3,7 +3,7 @@
 
 use super::remote_caller::RemoteCaller;
 use crate::freeze::{FrozenProcess, FrozenTask};
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{Bytes, IntervalTimer, PendingSignal, PosixTimer, TimerClock, TimerNotice, Timers};
 use standfast_linux::proc::{Notice, Status, TimerInformation};
 use standfast_linux::sys::ptrace::Queue;
@@ -53,12 +53,11 @@ impl Found {
             waiting = after;
             blockers.clear();
         }
-        blockers.push(Blocker {
-            what: "timers".to_owned(),
-            why: "signals kept arriving while they were looked at".to_owned(),
-            remedy: "wait a moment".to_owned(),
-            passing: true,
-        });
+        blockers.push(
+            Blocker::new(RefusalCode::SignalsArriving, "timers", "signals kept arriving while their states were read")
+                .with_hint("wait a moment")
+                .for_now(),
+        );
         Ok(Self::default())
     }
 
@@ -87,13 +86,11 @@ impl Found {
         blockers: &mut Vec<Blocker>,
     ) -> Result<(), EngineError> {
         let Ok(informations) = TimerInformation::of(process.pid) else {
-            blockers.push(Blocker {
-                what: "POSIX timers".to_owned(),
-                why: "this kernel does not tell which ones a program has made (it lacks CONFIG_CHECKPOINT_RESTORE)"
-                    .to_owned(),
-                remedy: String::new(),
-                passing: false,
-            });
+            blockers.push(Blocker::new(
+                RefusalCode::KernelTooOld,
+                "POSIX timers",
+                "this kernel does not tell which ones a program has made (it lacks CONFIG_CHECKPOINT_RESTORE)",
+            ));
             return Ok(());
         };
         for information in informations {
@@ -161,12 +158,8 @@ impl Found {
 
     /// What stays unknown when every thread was asked.
     pub(super) fn refuse_ownerless(&self, blockers: &mut Vec<Blocker>) {
-        let refusal = |place: &usize| Blocker {
-            what: format!("POSIX timer {}", self.timers.posix[*place].id),
-            why: "it measures the processor time of one thread and does not run, so that nobody can tell of which"
-                .to_owned(),
-            remedy: "wait until it is set, or make it for a clock from pthread_getcpuclockid".to_owned(),
-            passing: true,
+        let refusal = |place: &usize| {
+            Blocker::new(RefusalCode::PosixTimer, format!("POSIX timer {}", self.timers.posix[*place].id), "it measures the processor time of one thread and is not running, so that the kernel does not report which thread").with_hint("wait until it is set, or make it for a clock from pthread_getcpuclockid").for_now()
         };
         blockers.extend(self.ownerless.iter().map(refusal));
     }
@@ -217,13 +210,12 @@ fn clock(number: i32, process: &FrozenProcess) -> Option<(TimerClock, bool)> {
 }
 
 fn foreign_clock(information: &TimerInformation) -> Blocker {
-    Blocker {
-        what: format!("POSIX timer {}", information.id),
-        why: "it measures the processor time of another process or of a thread that has ended, or a clock device"
-            .to_owned(),
-        remedy: "delete the timer".to_owned(),
-        passing: false,
-    }
+    Blocker::new(
+        RefusalCode::PosixTimer,
+        format!("POSIX timer {}", information.id),
+        "it measures the processor time of another process or of an ended thread, or a clock device",
+    )
+    .with_hint("delete the timer")
 }
 
 /// A thread that has ended is told nothing any more.

@@ -8,7 +8,7 @@
 use super::remote_caller::RemoteCaller;
 use super::system_v::is_gone;
 use crate::error::kernel;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{SemaphoreSet, Undo};
 use std::io;
 
@@ -53,14 +53,9 @@ impl Probe<'_> {
                     // Another program's, which has removed them meanwhile.
                     Err(Unknown::Kernel(error)) if !set.name.of_job && is_gone(&error) => break,
                     Err(Unknown::Kernel(error)) => {
-                        blockers.push(Blocker {
-                            what: format!("System V semaphores {}", set.name.id),
-                            why: format!(
+                        blockers.push(Blocker::new(RefusalCode::SemaphoreUndo, format!("System V semaphores {}", set.name.id), format!(
                                 "what the end of a process would do to them (SEM_UNDO) cannot be found out ({error})"
-                            ),
-                            remedy: "give their users permission to change them".to_owned(),
-                            passing: false,
-                        });
+                            )).with_hint("give their users permission to change them"));
                         break;
                     }
                 }

@@ -8,7 +8,7 @@
 //! beside a process that its parent has adopted from another session.
 
 use super::ids::highest_id;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{JobState, ProcessState, ProcessTree};
 use std::collections::BTreeMap;
 
@@ -253,10 +253,9 @@ impl<'a, R: Relative> Birth<'a, R> {
 }
 
 fn not_put_back(pid: i32) -> EngineError {
-    EngineError::Refused(vec![Blocker {
-        what: format!("process {pid}"),
-        why: "it belongs to a session that its parent does not belong to, and cannot be put back there".to_owned(),
-        remedy: String::new(),
-        passing: false,
-    }])
+    EngineError::Refused(vec![Blocker::new(
+        RefusalCode::ProcessTree,
+        format!("process {pid}"),
+        "it belongs to a session that its parent does not belong to, and cannot be made there again",
+    )])
 }

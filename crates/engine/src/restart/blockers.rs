@@ -9,7 +9,7 @@ use super::remake::Remaking;
 use super::scratch::ADDRESS_END;
 use super::vdso::{self, Vdso};
 use crate::collect::machine;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
     Backing, Bytes, FileReference, JobState, Machine, Mapping, ObjectKind, ProcessState, ProcessTree,
@@ -26,11 +26,25 @@ const REGISTERS: usize = 27;
 pub(super) struct Blockers(Vec<Blocker>);
 
 impl Blockers {
-    pub(super) fn add(&mut self, what: &str, why: &str, remedy: &str) {
-        let blocker = Blocker { what: what.to_owned(), why: why.to_owned(), remedy: remedy.to_owned(), passing: false };
+    pub(super) fn add(&mut self, blocker: Blocker) {
         if !self.0.contains(&blocker) {
             self.0.push(blocker);
         }
+    }
+
+    /// A file that the restart may not continue with.
+    pub(super) fn add_objection(&mut self, what: &str, objection: Objection) {
+        self.add(Blocker::new(RefusalCode::FileChanged, what, objection.why).with_hint(objection.hint));
+    }
+
+    /// Something that the restart needs under its path.
+    pub(super) fn add_missing(&mut self, what: String, why: impl Into<String>) {
+        self.add(Blocker::new(RefusalCode::PathTaken, what, why).with_hint("put it back"));
+    }
+
+    /// An image that verifies and yet describes what cannot be.
+    pub(super) fn add_impossible(&mut self, why: &str) {
+        self.add(Blocker::new(RefusalCode::Image, "image", why).with_hint("restart from another checkpoint: --at N"));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -45,7 +59,10 @@ impl Blockers {
         let (was, is) = (&job.machine, machine(0));
         if was.architecture != is.architecture {
             let why = format!("the checkpoint was taken on {}, this machine is {}", was.architecture, is.architecture);
-            self.add("processor", &why, "restart it on a machine of the same kind");
+            self.add(
+                Blocker::new(RefusalCode::Processor, "processor", why)
+                    .with_hint("restart on a machine of the same kind"),
+            );
         }
         self.check_processor(was);
         vdso::decide(job, &is).unwrap_or_else(|blocker| {
@@ -61,7 +78,10 @@ impl Blockers {
         if !missing.is_empty() {
             let names = missing.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
             let why = format!("this one lacks what the program may use: {names}");
-            self.add("processor", &why, "restart it on a machine that has all that the old one had");
+            self.add(
+                Blocker::new(RefusalCode::Processor, "processor", why)
+                    .with_hint("restart on a machine whose processor has all of them"),
+            );
         }
         let lacking = was.xsave_features & !processor::enabled_state();
         let areas = processor::state_areas(was.xsave_features);
@@ -71,7 +91,10 @@ impl Blockers {
                 "it keeps the registers that the program uses in another way (XSAVE features {:#x})",
                 was.xsave_features
             );
-            self.add("processor", &why, "restart it on a machine of the same kind");
+            self.add(
+                Blocker::new(RefusalCode::Processor, "processor", why)
+                    .with_hint("restart on a machine of the same kind"),
+            );
         }
     }
 
@@ -86,11 +109,7 @@ impl Blockers {
         let ids: BTreeSet<i32> = job.processes.iter().map(|process| process.pid).collect();
         let sound = living > 0 && ids.len() == job.processes.len() && job.processes[0].process_tree.parent.is_none();
         if !sound || !job.processes.iter().enumerate().all(is_sound) {
-            self.add(
-                "image",
-                "it verifies, but describes a tree of processes that cannot be",
-                "use another generation",
-            );
+            self.add_impossible("it verifies, but describes a tree of processes that cannot be");
         } else {
             self.0.append(&mut foreseen(job));
         }
@@ -107,10 +126,8 @@ impl Blockers {
         let once: BTreeSet<i32> = sessions.iter().copied().collect();
         let held = job.terminals.iter().filter(|it| it.held).count();
         if once.len() != sessions.len() || !sessions.into_iter().all(leads) || held > 1 {
-            self.add(
-                "image",
+            self.add_impossible(
                 "it verifies, but gives a terminal to a session that is not there, or has two held for it",
-                "use another generation",
             );
         }
     }
@@ -137,14 +154,14 @@ impl Blockers {
         let signals = process.pending.iter().chain(process.threads.iter().flat_map(|thread| &thread.pending));
         let signals = signals.into_iter().all(|signal| signal.information.0.len() == 128);
         if process.threads.is_empty() || !ranges.iter().all(sound) || !apart || !backed || !threads || !signals {
-            self.add("image", "it verifies, but describes a process that cannot be", "use another generation");
+            self.add_impossible("it verifies, but describes a process that cannot be");
         }
     }
 
     /// Code and data that come from a file again must be what they were.
     pub(super) fn check_unchanged(&mut self, reckoning: &Reckoning<'_>, file: &FileReference, role: &str) {
-        if let Err(Objection { why, remedy, .. }) = reckoning.judge_mapped(file) {
-            self.add(&format!("{role} {}", file.path), &why, &remedy);
+        if let Err(objection) = reckoning.judge_mapped(file) {
+            self.add_objection(&format!("{role} {}", file.path), objection);
         }
     }
 
@@ -169,8 +186,8 @@ impl Blockers {
     /// Files that had several names.
     pub(super) fn check_names(&mut self, reckoning: &Reckoning<'_>, remaking: &mut Remaking<'_>) {
         for names in reckoning.names.values() {
-            if let Some(Objection { why, remedy, .. }) = &names.against {
-                self.add(&format!("file {}", names.own.display()), why, remedy);
+            if let Some(objection) = &names.against {
+                self.add_objection(&format!("file {}", names.own.display()), objection.clone());
             }
             names.absent().for_each(|path| remaking.expect(path));
         }
@@ -193,7 +210,7 @@ impl Blockers {
             });
             match judged {
                 Ok(plan) => plans.push(plan),
-                Err(Objection { why, remedy, .. }) => self.add(&format!("mapped file {}", file.path), &why, &remedy),
+                Err(objection) => self.add_objection(&format!("mapped file {}", file.path), objection),
             }
         }
         plans
@@ -205,7 +222,7 @@ impl Blockers {
         for (place, folder) in reckoning.job.folders.iter().enumerate() {
             match reckoning.judge_folder(place) {
                 Ok(plan) => plans.extend(plan),
-                Err(Objection { why, remedy, .. }) => self.add(&format!("folder {}", folder.path), &why, &remedy),
+                Err(objection) => self.add_objection(&format!("folder {}", folder.path), objection),
             }
         }
         plans

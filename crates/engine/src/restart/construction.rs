@@ -287,8 +287,9 @@ pub(super) fn end_processes(pids: &[i32], other_threads: &[i32], init: Option<Ar
 pub(super) fn building(error: TaskError) -> EngineError {
     match error {
         TaskError::Kernel { action, source, .. } => kernel(&format!("{action} of the new process"), source),
-        TaskError::Ended { .. } | TaskError::TimedOut { .. } => {
-            kernel("building the new process", std::io::Error::other("somebody killed it; restart the job once more"))
-        }
+        TaskError::Ended { .. } | TaskError::TimedOut { .. } => kernel(
+            "building the new process",
+            std::io::Error::other("another program killed it; restart the job once more"),
+        ),
     }
 }

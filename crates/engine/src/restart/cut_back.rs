@@ -8,7 +8,7 @@ use super::listing::{ComePlan, FILES_MAX, ListedPlan, name};
 use super::plan::JobPlan;
 use super::tails::{KeepTail, Tail};
 use crate::error::kernel;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -28,20 +28,12 @@ impl Family {
         let stay = (!paths.is_empty()).then_some(FileNote::Stay { paths });
         let objected = settled.iter().filter_map(|listed| Some((listed, listed.against.clone()?)));
         let mut blockers: Vec<_> = objected
-            .map(|(listed, Objection { why, remedy, .. })| Blocker {
-                what: format!("file {}", listed.path.display()),
-                why,
-                remedy,
-                passing: false,
+            .map(|(listed, Objection { why, hint, .. })| {
+                Blocker::new(RefusalCode::FileChanged, format!("file {}", listed.path.display()), why).with_hint(hint)
             })
             .collect();
         if settled.len() > FILES_MAX {
-            blockers.push(Blocker {
-                what: format!("{} files", settled.len()),
-                why: format!("the program has appended to them since the checkpoint, and what {FILES_MAX} of them have grown by can be kept"),
-                remedy: "to go on with them as they are: standfast restart --files keep".to_owned(),
-                passing: false,
-            });
+            blockers.push(Blocker::new(RefusalCode::FileChanged, format!("{} files", settled.len()), format!("the program has appended to them since the checkpoint, and what {FILES_MAX} of them have grown by can be kept")).with_hint("continue with them as they are: standfast restart --files keep"));
         }
         if blockers.is_empty() { Ok((settled, stay)) } else { Err(EngineError::Refused(blockers)) }
     }
@@ -109,7 +101,7 @@ impl ListedPlan {
     fn check(&self, file: &File) -> io::Result<()> {
         let status = file.metadata()?;
         let is_same = (status.dev(), status.ino(), status.len()) == (self.key.0, self.key.1, self.length);
-        let changed = || io::Error::other("somebody else writes to it at this moment");
+        let changed = || io::Error::other("another program is writing to it");
         if is_same { Ok(()) } else { Err(changed()) }
     }
 

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_WRONLY: u32 = libc::O_WRONLY as u32;
 const O_APPEND: u32 = libc::O_APPEND as u32;
-const KEEP: &str = "to go on with it as it is: standfast restart --files keep";
+const KEEP: &str = "continue with it as it is: standfast restart --files keep";
 
 /// What a restart does about files that are not what they were at the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,18 +75,18 @@ pub(super) struct RegularPlan {
     pub(super) renamed: Option<PathBuf>,
 }
 
-/// Why a file does not do, and the remedy.
+/// Why a restart may not continue with a file, and what the user can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Objection {
     pub(super) why: String,
-    pub(super) remedy: String,
+    pub(super) hint: String,
     /// Whether what the file held at the checkpoint is as it was, and others have added to it since.
     pub(super) is_addition: bool,
 }
 
 impl Objection {
-    pub(super) fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { why: why.into(), remedy: remedy.into(), is_addition: false }
+    pub(super) fn new(why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { why: why.into(), hint: hint.into(), is_addition: false }
     }
 }
 
@@ -165,10 +165,9 @@ impl<'a> Reckoning<'a> {
             && let Some(who) = self.foreign_writer(other_writer.as_ref(), &now, matches!(how, FilePlan::OwnFile(_)))
         {
             let why = format!("it has grown by {grown} bytes since the checkpoint, and {who}");
-            let remedy = format!(
-                "to cut it back all the same, what is cut off being kept: standfast restart --files rollback; {KEEP}"
-            );
-            return Err(Objection { is_addition: true, ..Objection::new(why, remedy) });
+            let hint =
+                format!("cut it back anyway (the truncated end is kept): standfast restart --files rollback; {KEEP}");
+            return Err(Objection { is_addition: true, ..Objection::new(why, hint) });
         }
         Ok(RegularPlan { cut: Some(file.length), ..unmoved })
     }
@@ -242,7 +241,7 @@ impl<'a> Reckoning<'a> {
         let found = digest_of(&opened, file.length, recorded.coverage).map_err(unreadable)?;
         if found != recorded {
             let why = "what it held at the checkpoint has been changed since";
-            return Err(Objection::new(why, remedy_for_changed(file)));
+            return Err(Objection::new(why, hint_for_changed(file)));
         }
         let is_only_touched =
             now.len() == file.length && identity(now).modified_nanoseconds == file.identity.modified_nanoseconds;
@@ -251,15 +250,14 @@ impl<'a> Reckoning<'a> {
         }
         if is_only_touched {
             let why = format!(
-                "with {} bytes it was too large to be recorded whole, the program may write to it, and where it lies a \
-                 write through a mapping changes no times: nobody knows whether it was changed since",
+                "with {} bytes it was too large to be recorded whole, and on this file system writes through a mapping change no times: whether it was changed is unknown",
                 file.length
             );
-            let remedy = format!("have such files saved: standfast run --save-files={}; {KEEP}", file.length);
-            return if times_tell || !self.is_written(file) { Ok(()) } else { Err(Objection::new(why, remedy)) };
+            let hint = format!("have such files saved: standfast run --save-files={}; {KEEP}", file.length);
+            return if times_tell || !self.is_written(file) { Ok(()) } else { Err(Objection::new(why, hint)) };
         }
         let why = format!(
-            "it has been written to since the checkpoint, and with {} bytes it was too large to be recorded whole",
+            "it was written to since the checkpoint, and with {} bytes it was too large to be recorded whole",
             file.length
         );
         Err(Objection::new(why, KEEP))
@@ -324,11 +322,11 @@ impl<'a> Reckoning<'a> {
         let end = self.options.ends.iter().find(|end| (end.device, end.inode) == key);
         let modified = identity(now).modified_nanoseconds;
         if end.is_some_and(|end| (end.length, end.modified_nanoseconds) != (now.len(), modified)) {
-            return Some("somebody else has written to it since the program ended".to_owned());
+            return Some("another program has written to it since the program ended".to_owned());
         }
         let rebooted = self.job.machine.boot_id != boot_id() && self.job.machine.host == host();
         if rebooted && modified > boot_nanoseconds() {
-            return Some("somebody else has written to it since this machine was started".to_owned());
+            return Some("another program has written to it since this machine was booted".to_owned());
         }
         None
     }
@@ -340,10 +338,10 @@ fn with_versions(why: String, file: &FileReference) -> String {
 
 /// What to do about a file that does not hold any more what it held. A database is more than one file, and none of them
 /// may be exchanged alone, nor be gone on with as it is: the program has the old state of it in its memory.
-fn remedy_for_changed(file: &FileReference) -> String {
+fn hint_for_changed(file: &FileReference) -> String {
     if is_database(&file.path.0) {
-        return "put back what all files of the database held at the checkpoint, its log (-wal) among them; or begin \
-again: standfast run --fresh --save-files=SIZE, which saves them"
+        return "put back all files of the database as they were at the checkpoint, with its log (-wal); or start again \
+         with them saved: standfast run --fresh --save-files=SIZE"
             .to_owned();
     }
     format!("put the old version back; {KEEP}")

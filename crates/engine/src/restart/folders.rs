@@ -266,7 +266,7 @@ fn give_attributes(root: &Folder, entry: &FolderEntry, file: Option<(&FileRefere
     let held = root.find(name)?;
     let found = held.metadata()?;
     if !is_kind(&entry.item, &found) {
-        return Err(io::Error::other("somebody else has put something of another kind in its place"));
+        return Err(io::Error::other("something of another kind has taken its place"));
     }
     if let FolderItem::Link { target } = &entry.item {
         if held.target()? != as_path(target) {

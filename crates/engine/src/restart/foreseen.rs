@@ -4,7 +4,7 @@
 use super::descriptors::parking;
 use super::rehearsed_births::rehearse_births;
 use super::scratch::hole;
-use crate::Blocker;
+use crate::{Blocker, RefusalCode};
 use standfast_format::records::{JobState, ProcessState};
 use standfast_linux::sys::process;
 
@@ -20,7 +20,8 @@ pub(crate) fn foreseen(job: &JobState) -> Vec<Blocker> {
     let wanted = descriptors_wanted(job);
     if wanted > limit {
         let why = format!("a restart needs {wanted} at a time, and this process may have {limit} (ulimit -Hn)");
-        blockers.push(blocker("descriptors".to_owned(), why, "raise the limit before the job is started"));
+        let blocker = Blocker::new(RefusalCode::NoRoom, "descriptors", why);
+        blockers.push(blocker.with_hint("raise the limit before the job is started"));
     }
     blockers
 }
@@ -37,12 +38,8 @@ fn descriptors_wanted(job: &JobState) -> u64 {
 }
 
 fn no_room(process: &ProcessState) -> Blocker {
-    let why = "there is no free range of addresses in it for a restart to work in";
-    blocker(format!("address space of process {}", process.pid), why.to_owned(), "")
-}
-
-fn blocker(what: String, why: String, remedy: &str) -> Blocker {
-    Blocker { what, why, remedy: remedy.to_owned(), passing: false }
+    let why = "no free range of addresses for the restore trampoline";
+    Blocker::new(RefusalCode::NoRoom, format!("address space of process {}", process.pid), why)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::construction::Construction;
 use super::plan::{JobPlan, Plan};
 use crate::collect::machine;
 use crate::error::kernel;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{JobState, ProcessState};
 use standfast_format::{Contents, ImageSource};
@@ -144,15 +144,15 @@ fn needs_old_ids(what: &str, why: &str, reason: Option<&str>) -> EngineError {
     match reason {
         Some(reason) => refuse(
             what.to_owned(),
-            format!("{why}, and namespaces, in which it would get the old ids back, cannot be had here ({reason})"),
+            format!("{why}, and namespaces, which would restore the old ids, are not available here ({reason})"),
             "allow unprivileged user namespaces, or restart it as root",
         ),
-        None => refuse(what.to_owned(), why.to_owned(), "do not ask for new ids (--ids auto)"),
+        None => refuse(what.to_owned(), why.to_owned(), "restart without --ids new"),
     }
 }
 
-fn refuse(what: String, why: String, remedy: &str) -> EngineError {
-    EngineError::Refused(vec![Blocker { what, why, remedy: remedy.to_owned(), passing: false }])
+fn refuse(what: String, why: String, hint: &str) -> EngineError {
+    EngineError::Refused(vec![Blocker::new(RefusalCode::Ids, what, why).with_hint(hint)])
 }
 
 fn contains(haystack: &[u8], needle: &[u8]) -> bool {
@@ -175,7 +175,7 @@ mod tests {
     fn an_id_that_the_kernel_would_not_give_is_refused_with_the_limit() {
         assert!(refuse_above(32_767, 32_768).is_ok());
         let Err(EngineError::Refused(blockers)) = refuse_above(32_768, 32_768) else { panic!("it is not refused") };
-        assert!(blockers[0].what.contains("32768") && blockers[0].remedy.contains("kernel.pid_max"));
+        assert!(blockers[0].what.contains("32768") && blockers[0].hint.contains("kernel.pid_max"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 pub(super) const FILES_MAX: usize = 2000;
 /// How much is looked at in directories that have come since.
 const COME_NAMES_MAX: usize = 2000;
-const CHOICE: &str = "to cut it back, what is cut off being kept: standfast restart --files rollback; to go on with it as it is: --files keep";
+const CHOICE: &str = "cut it back (the truncated end is kept): standfast restart --files rollback; continue with it as it is: --files keep";
 
 /// A file that has grown or come since the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -346,7 +346,7 @@ impl Reckoning<'_> {
         let is_own = is_own_stream((now.device, now.inode));
         let ended = self.options.ended_nanoseconds.filter(|_| !is_own);
         let is_late = ended.is_some_and(|end| now.modified_nanoseconds > end.saturating_add(TICK_NANOSECONDS));
-        is_late.then(|| "somebody else has written to it since the program ended".to_owned())
+        is_late.then(|| "another program has written to it since the program ended".to_owned())
     }
 }
 
@@ -380,8 +380,8 @@ fn is_unchanged_below(path: &Path, was: &ListedFile) -> io::Result<Option<bool>>
 /// A file of a database that programs of the job open and close again: nobody can take back what they have written.
 fn changed_database(directory: &ListedDirectory, path: &Path, was: &ListedFile, now: &Entry) -> ListedPlan {
     let why = "it belongs to an SQLite database, the program did not have it open at the checkpoint, and it has been written to since";
-    let remedy = "put back what all files of the database held at the checkpoint; or begin again: standfast run --fresh --save-folder \
-                  auto, which saves them; to go on with it as it is: standfast restart --files keep";
+    let hint = "put back all files of the database as they were at the checkpoint; or start again with them saved: standfast run \
+                --fresh --save-folder auto; continue with it as it is: standfast restart --files keep";
     ListedPlan {
         path: path.to_owned(),
         key: now.key(),
@@ -390,7 +390,7 @@ fn changed_database(directory: &ListedDirectory, path: &Path, was: &ListedFile, 
         was: None,
         is_doubtful: directory.is_shared && !was.is_written,
         is_shared: directory.is_shared,
-        against: Some(Objection::new(why, remedy)),
+        against: Some(Objection::new(why, hint)),
     }
 }
 

@@ -13,7 +13,7 @@ use super::remake::Remaking;
 use super::tails::{KeepTail, Tail};
 use crate::error::kernel;
 use crate::files::{FileKey, identity};
-use crate::{Blocker, EngineError, folders};
+use crate::{Blocker, EngineError, RefusalCode, folders};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{
     Backing, FileIdentity, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind, SavedPart,
@@ -257,8 +257,10 @@ impl Construction {
                 continue;
             }
             differing.push(mapped);
-            if let Some(Objection { why, remedy, .. }) = mapped.against.clone() {
-                blockers.push(Blocker { what: format!("mapped file {}", file.path), why, remedy, passing: false });
+            if let Some(Objection { why, hint, .. }) = mapped.against.clone() {
+                blockers.push(
+                    Blocker::new(RefusalCode::FileChanged, format!("mapped file {}", file.path), why).with_hint(hint),
+                );
             }
         }
         if blockers.is_empty() { Ok(differing) } else { Err(EngineError::Refused(blockers)) }

@@ -6,7 +6,7 @@ use super::ids::{IdPolicy, JobIds};
 use super::plan::JobPlan;
 use super::system_v::has_ipc;
 use crate::error::kernel;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_linux::sys::process;
 use standfast_linux::{
     ClockOffsets, Furnishing, HeldChild, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind,
@@ -79,16 +79,10 @@ impl JobPlan<'_> {
     /// Where the clocks would have to be shifted and cannot.
     fn refuse_earlier_clocks(&self, reason: Option<&std::io::Error>) -> EngineError {
         let why = match reason {
-            Some(reason) => format!("and a time namespace, in which it would go on, cannot be had here ({reason})"),
-            None => "and the job gets no namespace, in which it would go on (--ids new)".to_owned(),
+            Some(reason) => format!("and a time namespace, which would correct it, is not available here ({reason})"),
+            None => "and with --ids new the job gets no time namespace, which would correct it".to_owned(),
         };
-        EngineError::Refused(vec![Blocker {
-            what: "monotonic clock".to_owned(),
-            why: format!("that of this machine is behind the checkpoint's (rebooted since, or another machine), {why}"),
-            remedy: "allow unprivileged user namespaces, or restart it as root, without --ids new; or let the clocks jump back \
-                     (--clock-jump), which may make the program sleep for as long as the machine had been up"
-                .to_owned(),
-            passing: false,
-        }])
+        EngineError::Refused(vec![Blocker::new(RefusalCode::Clock, "monotonic clock", format!("this machine's clock is earlier than the checkpoint's (booted since, or another machine), {why}")).with_hint("allow unprivileged user namespaces, or restart it as root, without --ids new; or let the clocks jump back \
+                     (--clock-jump), which may make the program sleep for as long as the machine had been up")])
     }
 }

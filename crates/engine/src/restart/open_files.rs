@@ -1,11 +1,12 @@
 //! What becomes of each open file of a job that is rebuilt.
 
 use super::blockers::Blockers;
-use super::files::{FileNote, Objection, Reckoning, RegularPlan, path_of};
+use super::files::{FileNote, Reckoning, RegularPlan, path_of};
 use super::plan::FilePlan;
 use super::remake::Remaking;
 use super::streams::{self, as_stream};
 use crate::inheritance::is_inherited;
+use crate::{Blocker, RefusalCode};
 use standfast_format::records::{
     Bytes, EpollInterest, FileReference, JobState, OpenFile, OpenFileKind, PseudoTerminal, Watch,
 };
@@ -50,7 +51,7 @@ impl Blockers {
             _ => {}
         }
         if let Some(missing) = names_what_is_missing(job, file) {
-            self.add("image", &format!("it verifies, but {missing} that it does not hold"), "use another generation");
+            self.add_impossible(&format!("it verifies, but {missing} that it does not hold"));
         }
         FilePlan::AsRecorded
     }
@@ -83,11 +84,11 @@ impl Blockers {
             Err(objection) => match reckoning.instead_of_added_to(place, &objection) {
                 Some((own, elsewhere)) => (own, Some(elsewhere)),
                 None => {
-                    let Objection { why, mut remedy, .. } = objection;
+                    let mut objection = objection;
                     if streams::can_be_redirected(reckoning.job, place) {
-                        remedy = format!("{remedy}; {}", streams::REDIRECT);
+                        objection.hint = format!("{}; {}", objection.hint, streams::REDIRECT);
                     }
-                    self.add(&format!("file {}", reference.path), &why, &remedy);
+                    self.add_objection(&format!("file {}", reference.path), objection);
                     (how, note)
                 }
             },
@@ -108,7 +109,8 @@ impl Blockers {
                 Ok((FilePlan::AsRecorded, _)) => (FilePlan::AsRecorded, stays),
                 Ok(instead) => instead,
                 Err(why) => {
-                    self.add(&format!("file {}", reference.path), &why, OF_ITS_OWN);
+                    let what = format!("file {}", reference.path);
+                    self.add(Blocker::new(RefusalCode::Permission, what, why).with_hint(OF_ITS_OWN));
                     (FilePlan::AsRecorded, None)
                 }
             },
@@ -119,7 +121,8 @@ impl Blockers {
     fn check_device(&mut self, path: &Bytes, number: u64) {
         let node = std::fs::metadata(Path::new(OsStr::from_bytes(&path.0)));
         if !node.is_ok_and(|node| node.file_type().is_char_device() && node.rdev() == number) {
-            self.add(&format!("device {path}"), "it is not there, or another one than before", "");
+            let why = "it is not there, or is another device than before";
+            self.add(Blocker::new(RefusalCode::PathTaken, format!("device {path}"), why));
         }
     }
 
@@ -132,7 +135,7 @@ impl Blockers {
         };
         if !same {
             let why = "the program watches it (inotify), and it is gone or another one now";
-            self.add(&format!("watched file {}", watch.path), why, "put it back");
+            self.add_missing(format!("watched file {}", watch.path), why);
         }
     }
 }

@@ -75,13 +75,13 @@ fn judge(file: &FileReference, others: &OtherNames, policy: FilePolicy) -> Optio
         None
     } else if let Some(taken) = named(Leads::Elsewhere).next() {
         let why = format!("it had the name {} as well, which another file has by now", taken.display());
-        let remedy = "move that file away; to go on without that name: standfast restart --files keep";
-        Some(Objection::new(why, remedy))
+        let hint = "move that file away; continue without that name: standfast restart --files keep";
+        Some(Objection::new(why, hint))
     } else if is_gone && unknown > 0 {
         let why = format!("it is gone, and {unknown} more of its names were not in its directory");
         Some(Objection::new(
             why,
-            "put it back under all of its names; to go on without them: standfast restart --files keep",
+            "put it back under all of its names; continue without them: standfast restart --files keep",
         ))
     } else {
         None

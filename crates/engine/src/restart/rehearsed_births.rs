@@ -3,7 +3,7 @@
 
 use super::births::{Birth, Relative};
 use crate::error::kernel;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::JobState;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,15 +25,15 @@ pub(crate) fn rehearse_births(job: &JobState) -> Vec<Blocker> {
         Err(EngineError::Refused(blockers)) => blockers,
         Err(error) => vec![in_the_way(error.to_string())],
         Ok(()) if birth.born.len() < job.processes.len() => {
-            vec![in_the_way("not every process has somebody who could make it".to_owned())]
+            vec![in_the_way("for some process no parent in the right session is left".to_owned())]
         }
         Ok(()) => Vec::new(),
     }
 }
 
 fn in_the_way(why: String) -> Blocker {
-    let why = format!("it could not be made again, with the sessions and groups that there are ({why})");
-    Blocker { what: "tree of processes".to_owned(), why, remedy: String::new(), passing: false }
+    let why = format!("it cannot be rebuilt with these sessions and process groups ({why})");
+    Blocker::new(RefusalCode::ProcessTree, "tree of processes", why)
 }
 
 #[derive(Default)]

@@ -21,7 +21,7 @@ impl Construction {
             ];
             for (what, given) in given {
                 let Err(error) = given else { continue };
-                let note = format!("the {what} that a thread had cannot be had here, it goes on without ({error})");
+                let note = format!("a thread continues without its {what}, which is not permitted here ({error})");
                 if !self.notes.contains(&note) {
                     self.notes.push(note);
                 }

@@ -7,6 +7,7 @@ use super::plan::SocketName;
 use super::remake::Remaking;
 use super::scratch::SCRATCH_BYTES;
 use crate::collect::socket_path;
+use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Bytes, JobState, PipeContents, ProcSubject, Socket, SocketMessage, SocketState};
 use standfast_linux::UnixSocket;
 use standfast_linux::proc::{Endpoint, TcpConnection};
@@ -24,10 +25,10 @@ impl Blockers {
     /// A named pipe must be there, or is made again.
     pub(super) fn check_pipe(&mut self, pipe: Option<&PipeContents>, remaking: &mut Remaking<'_>) {
         match pipe {
-            None => self.add("image", "it verifies, but names a pipe that it does not hold", "use another generation"),
+            None => self.add_impossible("it verifies, but names a pipe that it does not hold"),
             Some(PipeContents { path: Some(path), .. }) => {
                 if let Err(why) = remaking.provide(as_path(path), libc::S_IFIFO) {
-                    self.add(&format!("named pipe {path}"), &why, "put it back");
+                    self.add_missing(format!("named pipe {path}"), why);
                 }
             }
             Some(_) => {}
@@ -51,14 +52,14 @@ impl Blockers {
                 continue;
             }
             let found = match std::fs::metadata(as_path(path)) {
-                Ok(there) if !there.is_dir() => Err("it is no directory any more".to_owned()),
+                Ok(there) if !there.is_dir() => Err("it is no longer a directory".to_owned()),
                 Ok(_) => {
                     may_access(as_path(path), libc::X_OK).map_err(|error| format!("it cannot be entered ({error})"))
                 }
                 Err(_) => remaking.provide_empty(as_path(path)),
             };
             if let Err(why) = found {
-                self.add(&format!("working directory {path}"), &why, "put it back");
+                self.add_missing(format!("working directory {path}"), why);
             }
         }
     }
@@ -75,7 +76,7 @@ impl Blockers {
             }
             Some(_) => return,
         };
-        self.add(&format!("{} {path}", if kind == libc::S_IFDIR { "directory" } else { "file" }), why, "put it back");
+        self.add_missing(format!("{} {path}", if kind == libc::S_IFDIR { "directory" } else { "file" }), why);
     }
 
     /// What the kernel tells must be there to be opened again; of processes of the job it will be.
@@ -87,9 +88,7 @@ impl Blockers {
         };
         match subject {
             Some(subject) if is_known(subject) => {}
-            Some(_) => {
-                self.add("image", "it verifies, but tells of a process that it does not hold", "use another generation")
-            }
+            Some(_) => self.add_impossible("it verifies, but tells of a process that it does not hold"),
             None => self.check_place(path, libc::S_IFREG, None),
         }
     }
@@ -122,7 +121,7 @@ impl Blockers {
             connected && socket.name.0.len() <= ADDRESS_BYTES && socket.received.iter().all(message)
         };
         if !sockets.iter().enumerate().all(sound) {
-            self.add("image", "it verifies, but describes sockets that cannot be", "use another generation");
+            self.add_impossible("it verifies, but describes sockets that cannot be");
         }
         self.check_ports(job);
         let living = if sockets.is_empty() { Vec::new() } else { UnixSocket::all().unwrap_or_default() };
@@ -161,13 +160,15 @@ impl Blockers {
         let there = std::fs::symlink_metadata(path).ok();
         let what = format!("socket {}", path.display());
         if there.as_ref().is_some_and(|there| !there.file_type().is_socket()) {
-            self.add(&what, "a file that is no socket has taken its place", "move it away");
+            let blocker = Blocker::new(RefusalCode::PathTaken, what, "another file has taken its place");
+            self.add(blocker.with_hint("move that file away"));
         } else if let Some(there) = &there
             && living.iter().any(|socket| socket.file.is_some_and(|(inode, _)| inode == there.ino() as u32))
         {
-            self.add(&what, "another program uses it now", "end that program");
+            let blocker = Blocker::new(RefusalCode::PortTaken, what, "another program uses it now");
+            self.add(blocker.with_hint("end that program"));
         } else if let Err(why) = remaking.provide_parent(path).and_then(|()| remaking.may_replace(path)) {
-            remarks.push(format!("the {what} has no file any more, so that nobody finds it: {why}"));
+            remarks.push(format!("the {what} has no file, so that other programs cannot connect to it: {why}"));
             return SocketName::Hidden;
         }
         remaking.expect(path);
@@ -186,7 +187,9 @@ impl Blockers {
                 other.state == LISTENING && (other.local.serves(&endpoint) || endpoint.serves(&other.local))
             };
             if taken.iter().any(is_taken) {
-                self.add(&format!("TCP port {endpoint}"), "another program listens there now", "end that program");
+                let what = format!("TCP port {endpoint}");
+                let blocker = Blocker::new(RefusalCode::PortTaken, what, "another program listens there now");
+                self.add(blocker.with_hint("end that program"));
             }
         }
     }

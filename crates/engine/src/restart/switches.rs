@@ -224,7 +224,7 @@ impl Construction {
     }
 
     pub(super) fn go_without(&mut self, what: &str, error: &dyn std::fmt::Display) {
-        let note = format!("the {what} that the program had cannot be had here, it goes on without ({error})");
+        let note = format!("the program continues without its {what}, which is not permitted here ({error})");
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }

@@ -15,7 +15,7 @@ use super::descriptors::unlink_leftovers;
 use super::plan::{JobPlan, Plan};
 use crate::collect::{data_of, is_leftover, made_since, was_here};
 use crate::error::kernel;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::PageRange;
 use standfast_format::records::{JobState, ObjectKind, SemaphoreSet, SystemVName};
 use standfast_linux::IpcNamespace;
@@ -54,15 +54,13 @@ impl JobPlan<'_> {
             return Ok(());
         }
         let why = match reason {
-            Some(reason) => format!("namespaces, in which they can be had again, cannot be had here ({reason})"),
-            None => "the job gets no namespaces, in which they can be had again (--ids new)".to_owned(),
+            Some(reason) => format!("namespaces, in which they could be made again, are not available here ({reason})"),
+            None => "with --ids new the job gets no namespaces, in which they could be made again".to_owned(),
         };
-        Err(EngineError::Refused(vec![Blocker {
-            what: "System V objects or message queues".to_owned(),
-            why,
-            remedy: "allow unprivileged user namespaces, or restart it as root, without --ids new".to_owned(),
-            passing: false,
-        }]))
+        Err(EngineError::Refused(vec![
+            Blocker::new(RefusalCode::SystemVLimits, "System V objects or message queues", why)
+                .with_hint("allow unprivileged user namespaces, or restart it as root, without --ids new"),
+        ]))
     }
 }
 
@@ -188,15 +186,17 @@ impl SystemV {
 }
 
 fn cannot_be_made(kind: &str, name: &SystemVName, error: &io::Error) -> EngineError {
-    EngineError::Refused(vec![Blocker {
-        what: format!("System V {kind} {} (key {:#x})", name.id, name.key),
-        why: format!("it cannot be made again here as it was ({error})"),
-        remedy:
+    EngineError::Refused(vec![
+        Blocker::new(
+            RefusalCode::SystemVLimits,
+            format!("System V {kind} {} (key {:#x})", name.id, name.key),
+            format!("it cannot be made again as it was ({error})"),
+        )
+        .with_hint(
             "raise the system's limits (sysctl kernel.shmmax, kernel.sem, kernel.msgmax, kernel.msgmnb), or restart it \
-                 as the user that it ran as"
-                .to_owned(),
-        passing: false,
-    }])
+                 as the user that it ran as",
+        ),
+    ])
 }
 
 fn copy(staged: &File, length: u64, segment: &AttachedSegment) -> io::Result<()> {

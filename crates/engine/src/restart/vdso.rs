@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::scratch::{PARKING_BYTES, SCRATCH_BYTES};
 use crate::collect::own_vdso_code;
 use crate::error::kernel;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{Address, PAGE_BYTES};
 use standfast_format::records::{JobState, Machine, Owner, ProcessState, SpecialMapping};
 use standfast_format::{Contents, ImageSource};
@@ -39,16 +39,11 @@ pub(super) fn decide(job: &JobState, is: &Machine) -> Result<Vdso, Blocker> {
     let own = own_special();
     let attributes = MapAttributes::of(std::process::id() as i32).unwrap_or_default();
     if is_sealed(&own, &attributes) {
-        return Err(Blocker {
-            what: "kernel".to_owned(),
-            why: format!(
+        return Err(Blocker::new(RefusalCode::Kernel, "kernel", format!(
                 "Linux {} here seals its own mappings in every program (vdso, CONFIG_MSEAL_SYSTEM_MAPPINGS), and they would \
                  have to move",
                 is.kernel_release
-            ),
-            remedy: "restart it under a kernel that does not".to_owned(),
-            passing: false,
-        });
+            )).with_hint("restart it under a kernel that does not"));
     }
     let shape = |mapping: &SpecialMapping| (mapping.name.0.clone(), mapping.end - mapping.start);
     let here: Vec<_> = own.iter().map(|map| (map.path.clone(), map.end - map.start)).collect();
@@ -58,15 +53,13 @@ pub(super) fn decide(job: &JobState, is: &Machine) -> Result<Vdso, Blocker> {
     if was.vdso == is.vdso && same_shape {
         return Ok(Vdso::Same);
     }
-    let refused = |why: &str| Blocker {
-        what: "kernel".to_owned(),
-        why: format!(
+    let refused =
+        |why: &str| {
+            Blocker::new(RefusalCode::Kernel, "kernel", format!(
             "the checkpoint was taken under Linux {}, whose vdso differs from that of this kernel, {}, and {why}",
             was.kernel_release, is.kernel_release
-        ),
-        remedy: "restart it under the same kernel, or from another generation".to_owned(),
-        passing: false,
-    };
+        )).with_hint("restart it under the same kernel, or from another generation")
+        };
     vdso::redirect(&was.vdso_code.0, &own_vdso_code(), 0).map_err(|why| refused(&why))?;
     for process in living() {
         let Some(old) = old_vdso(process).filter(|old| old.end - old.start == was.vdso_code.0.len() as u64) else {
@@ -184,13 +177,14 @@ impl Construction {
                     .read(piece.start(), bytes)
                     .map_err(|source| kernel("looking for signal handlers", source))?;
                 if has_frame(bytes, old) {
-                    return Err(EngineError::Refused(vec![Blocker {
-                        what: "kernel".to_owned(),
-                        why: "a signal handler had interrupted code of the kernel (vdso) that is another here"
-                            .to_owned(),
-                        remedy: "restart it under the same kernel, or from another generation".to_owned(),
-                        passing: false,
-                    }]));
+                    return Err(EngineError::Refused(vec![
+                        Blocker::new(
+                            RefusalCode::Kernel,
+                            "kernel",
+                            "a signal handler had interrupted code of the kernel (vdso) that is another here",
+                        )
+                        .with_hint("restart it under the same kernel, or from another generation"),
+                    ]));
                 }
                 rest = tail;
             }

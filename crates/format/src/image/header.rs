@@ -287,7 +287,7 @@ impl Named {
         let (stored_pages, file_bytes) = (from.u64(), from.u64());
         let (data_offset, data_bytes) = (from.u64(), from.u64());
         if data_offset != HEADER_BYTES as u64 {
-            return Err(senseless("its data area does not start behind the header"));
+            return Err(senseless("its data area does not start after the header"));
         }
         let (blocks, runs, inherited, state) = (from.section(), from.section(), from.section(), from.section());
         let origin = Root::from_bytes(from.array());

@@ -28,7 +28,7 @@ impl Protocol {
             return;
         }
         if !self.is_possible(&restore) {
-            let reason = format!("process {} is told to recover with processes that are not here", self.me.0);
+            let reason = format!("process {} is to recover with processes that are not present", self.me.0);
             if let Some(epoch) = restore.epoch {
                 self.send_coordinator(Phase::Failed(epoch, reason), actions);
             }

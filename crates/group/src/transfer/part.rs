@@ -83,7 +83,7 @@ pub(super) fn unpack(
                     take(sum, stripe, &page);
                     rest = &rest[length..];
                 }
-                other => return Err(PartError(format!("there is no form {other}"))),
+                other => return Err(PartError(format!("unknown form {other}"))),
             }
         }
     }

@@ -156,7 +156,7 @@ impl LevelDirectory {
                 let other = foreign.epoch.job;
                 Err(MemberError::unusable(
                     &self.path,
-                    format!("it holds checkpoints of job {other}, and this is job {job}: name another directory"),
+                    format!("it holds checkpoints of job {other}, and this is job {job}\nhint: name another directory"),
                 ))
             }
             None => Ok(epochs),
@@ -277,7 +277,10 @@ impl LevelDirectory {
         if found.uid() == rustix::process::geteuid().as_raw() && found.mode() & WRITTEN_BY_OTHERS == 0 {
             return Ok(());
         }
-        Err(MemberError::unusable(&self.path, "it is another user's, or others may write it (`chmod go-w` it)"))
+        Err(MemberError::unusable(
+            &self.path,
+            "it belongs to another user, or others may write it\nhint: chmod go-w it",
+        ))
     }
 }
 

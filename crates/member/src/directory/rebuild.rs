@@ -37,7 +37,7 @@ pub fn rebuild(directory: &Path) -> Result<Rebuilt, MemberError> {
             rebuilt => return rebuilt,
         }
     }
-    Err(MemberError::unusable(directory, "it holds no epoch of which the shards that are there suffice"))
+    Err(MemberError::unusable(directory, "it holds too few shards to rebuild any epoch"))
 }
 
 /// All logical ranks of a job.
@@ -77,7 +77,7 @@ impl Workshop {
             }
         }
         if back != self.logical_ranks.len() {
-            return Err(MemberError::Disagreement("the rebuilding did not come to its end".into()));
+            return Err(MemberError::Disagreement("the rebuild did not complete".into()));
         }
         for logical_rank in &self.missing {
             make_durable(&self.place.place(ShardId { epoch, logical_rank: *logical_rank }))?;

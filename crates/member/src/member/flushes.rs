@@ -50,7 +50,7 @@ impl<T: Transport> Member<T> {
         };
         while let Some(failure) = self.wire.note_here(ended) {
             self.copies.awaited -= 1;
-            let told = failure.map(|reason| format!("an epoch is not whole in the directory: {reason}"));
+            let told = failure.map(|reason| format!("an epoch in the directory is incomplete: {reason}"));
             self.arrangement.warnings.extend(told);
         }
     }

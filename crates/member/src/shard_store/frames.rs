@@ -43,7 +43,7 @@ impl Frames {
         let path = directory.join("pages");
         let file = FrameFile::open(&path).map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => {
-                MemberError::unusable(directory, "another process of this job still runs and has it")
+                MemberError::unusable(directory, "another process of this job still uses it")
             }
             _ => MemberError::File { path, source: error },
         })?;
@@ -101,7 +101,7 @@ impl Frames {
         }
         self.steps -= 1;
         let has_grown = std::mem::replace(&mut self.grows, true);
-        self.file.grow().map_err(|error| format!("{}: no room for a page: {error}", self.directory.display()))?;
+        self.file.grow().map_err(|error| format!("{}: no space for a page: {error}", self.directory.display()))?;
         (first..self.count()).for_each(|frame| self.free.give(frame));
         // Who needs much needs more, mostly. What it turns out not to need is given back with the seal.
         if has_grown && self.steps > 0 {

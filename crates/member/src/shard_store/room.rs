@@ -36,7 +36,7 @@ fn suffices(left_bytes: u64, spare_bytes: u64, directory: &Path) -> Result<u64, 
     if spare_bytes < FrameFile::STEP_BYTES + LEFT_BYTES {
         let spare = mebibytes(spare_bytes);
         return Err(format!(
-            "system or control group leave this process only {spare} MiB of memory, of which some is kept"
+            "the system or the control group leaves this process only {spare} MiB of memory, some of which is reserved"
         ));
     }
     Ok((left_bytes.min(spare_bytes) / (PROCESSES_MAX * FrameFile::STEP_BYTES)).clamp(1, STEPS_MAX))

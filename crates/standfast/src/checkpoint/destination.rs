@@ -3,6 +3,7 @@
 use super::Purpose;
 use crate::chains::{Incremental, MaxFiles, tracking};
 use crate::encodings::encodings;
+use crate::event::{JobEvent, LongWork};
 use crate::free_space;
 use crate::options::{JobOptions, Keep};
 use crate::saved_files::{ExternalSockets, SaveFiles};
@@ -10,9 +11,9 @@ use crate::snapshots::{Choice, Method, Past, Snapshot};
 use standfast_engine::{Asking, CaptureOptions, Freezer, Reading, StackPart, Tracking};
 use standfast_format::manifest::GenerationNumber;
 use standfast_linux::proc::Room;
-use standfast_store::{JobDirectory, Lease, Level, Levels, PreparePlan, Prepared, StoreError};
+use standfast_store::{JobDirectory, Lease, Level, Levels, PreparePlan, Prepared, Progress, StoreError};
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many times as long as it should be a chain may become while its coalescing is due or under way.
 const CHAINS_AHEAD: usize = 2;
@@ -38,6 +39,15 @@ pub(crate) struct Destination {
     pub(super) save_files: SaveFiles,
     /// What becomes of connections to others.
     pub(crate) external_sockets: ExternalSockets,
+    /// The checkpoint that is being written.
+    under_way: Arc<Mutex<Option<UnderWay>>>,
+}
+
+/// A checkpoint that is being written.
+#[derive(Debug, Clone)]
+struct UnderWay {
+    number: GenerationNumber,
+    progress: Arc<Progress>,
 }
 
 impl Destination {
@@ -56,7 +66,20 @@ impl Destination {
             snapshot: options.snapshot,
             save_files: options.save_files,
             external_sockets: options.external_sockets,
+            under_way: Arc::default(),
         }
+    }
+
+    /// Notes which checkpoint is being written.
+    pub(super) fn note_under_way(&self, prepared: &Prepared) {
+        let under_way = UnderWay { number: prepared.number(), progress: prepared.progress() };
+        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(under_way);
+    }
+
+    /// How far the last checkpoint that was begun has come.
+    pub(crate) fn progress(&self) -> Option<JobEvent> {
+        let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(JobEvent::of_progress(LongWork::Writing { generation: under_way.number.get() }, &under_way.progress))
     }
 
     /// What kind of generation comes next, and how it is to be taken.
@@ -95,7 +118,7 @@ impl Destination {
         if free_space::fits_twice(freezer.size().1, bytes, tightest) {
             return Some(Ok(memory));
         }
-        Some(Err("two generations of the program do not fit half of the memory that can be spared for it".to_owned()))
+        Some(Err("two checkpoints of the program do not fit in half of the available memory".to_owned()))
     }
 
     /// Removes what need not stay on a level. Memory is dear and the disk has older ones: there the newest does.

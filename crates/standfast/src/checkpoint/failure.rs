@@ -56,19 +56,19 @@ impl std::fmt::Display for Failure {
             Self::Store(error) => error.fmt(f),
             Self::Thread(error) => write!(
                 f,
-                "no thread could be started for it ({}): lower the load or raise `ulimit -u`",
+                "cannot start a thread for it: {}\nhint: lower the load, or raise ulimit -u",
                 crate::InWords(error)
             ),
             Self::Output(error) => write!(
                 f,
-                "a file that the program writes cannot be made durable ({}): look after its disk",
+                "a file that the program writes cannot be made durable: {}\nhint: check its disk",
                 crate::InWords(error)
             ),
-            Self::Outdated => f.write_str("the program has changed attributes of its memory meanwhile"),
+            Self::Outdated => f.write_str("the program changed attributes of its memory during the checkpoint"),
             Self::Disabled => f.write_str(
                 "the program has disabled checkpoints (standfast_disable); one is taken as soon as it enables them",
             ),
-            Self::Broken => f.write_str("an internal error of standfast, described above; please report it"),
+            Self::Broken => f.write_str("an internal error, described above; please report it"),
         }
     }
 }

@@ -48,26 +48,26 @@ fn a_path_may_hold_spaces_and_bytes_that_are_no_text() {
 }
 
 #[test]
-fn each_wrong_line_is_named_with_the_remedy() {
+fn each_wrong_line_is_named_with_a_hint() {
     let table = [
-        ("maxtimes 60", "line 1: there is no key 'maxtimes': write checkpointing, dir, maxtime"),
-        ("\n\nCheckpointing on", "line 3: there is no key 'Checkpointing'"),
-        ("interval=60", "line 1: there is no key 'interval=60'"),
-        ("# fine\ncheckpointing yes", "line 2: 'yes' is no value of checkpointing: write 'checkpointing on' or"),
-        ("checkpointing", "line 1: '' is no value of checkpointing"),
-        ("incremental 1", "line 1: '1' is no value of incremental"),
-        ("fork ON", "line 1: 'ON' is no value of fork: write 'fork on' or 'fork off'"),
-        ("fork on off", "line 1: 'on off' is no value of fork"),
-        ("maxtime", "line 1: '' is no value of maxtime: write a whole number from 0 to 31622400"),
-        ("maxtime 10m", "line 1: '10m' is no value of maxtime"),
-        ("maxtime -1", "line 1: '-1' is no value of maxtime"),
-        ("maxtime +1", "line 1: '+1' is no value of maxtime"),
-        ("maxtime 1.5", "line 1: '1.5' is no value of maxtime"),
-        ("maxtime 31622401", "line 1: '31622401' is no value of maxtime"),
-        ("mintime 99999999999999999999", "line 1: '99999999999999999999' is no value of mintime"),
-        ("maxfiles 0", "line 1: '0' is no value of maxfiles: write a whole number from 1 to 10000"),
-        ("maxfiles 10001", "line 1: '10001' is no value of maxfiles"),
-        ("maxfiles many", "line 1: 'many' is no value of maxfiles"),
+        ("maxtimes 60", "line 1: unknown key 'maxtimes': use checkpointing, dir, maxtime"),
+        ("\n\nCheckpointing on", "line 3: unknown key 'Checkpointing'"),
+        ("interval=60", "line 1: unknown key 'interval=60'"),
+        ("# fine\ncheckpointing yes", "line 2: 'yes' is not a value of checkpointing: write 'checkpointing on' or"),
+        ("checkpointing", "line 1: '' is not a value of checkpointing"),
+        ("incremental 1", "line 1: '1' is not a value of incremental"),
+        ("fork ON", "line 1: 'ON' is not a value of fork: write 'fork on' or 'fork off'"),
+        ("fork on off", "line 1: 'on off' is not a value of fork"),
+        ("maxtime", "line 1: '' is not a value of maxtime: write a whole number from 0 to 31622400"),
+        ("maxtime 10m", "line 1: '10m' is not a value of maxtime"),
+        ("maxtime -1", "line 1: '-1' is not a value of maxtime"),
+        ("maxtime +1", "line 1: '+1' is not a value of maxtime"),
+        ("maxtime 1.5", "line 1: '1.5' is not a value of maxtime"),
+        ("maxtime 31622401", "line 1: '31622401' is not a value of maxtime"),
+        ("mintime 99999999999999999999", "line 1: '99999999999999999999' is not a value of mintime"),
+        ("maxfiles 0", "line 1: '0' is not a value of maxfiles: write a whole number from 1 to 10000"),
+        ("maxfiles 10001", "line 1: '10001' is not a value of maxfiles"),
+        ("maxfiles many", "line 1: 'many' is not a value of maxfiles"),
         ("dir", "line 1: dir names no directory: write its path"),
         ("dir #here", "line 1: dir names no directory"),
         ("dir a\0b", "line 1: dir names no directory"),
@@ -176,7 +176,7 @@ fn what_is_no_file_of_our_own_is_refused_without_being_waited_for() {
     let own = folder.path().join("own");
     fs::write(&own, "maxtime 5\n").unwrap();
     fs::set_permissions(&own, Permissions::from_mode(0o664)).unwrap();
-    assert!(refused("own").contains("others may write it (mode 664)"), "{}", refused("own"));
+    assert!(refused("own").contains("other users may write it (mode 664)"), "{}", refused("own"));
     symlink(&own, folder.path().join("link")).unwrap();
     assert!(refused("link").contains("symbolic link"));
     fs::create_dir(folder.path().join("folder")).unwrap();

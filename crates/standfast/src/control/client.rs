@@ -49,7 +49,7 @@ fn exchange(stream: &mut UnixStream, request: Request, patience: Option<Duration
     let limit = LINE_BYTES_MAX as u64 + 1;
     stream.take(limit).read_to_end(&mut line)?;
     if line.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before it answered"));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before answering"));
     }
     Ok(line)
 }

@@ -78,14 +78,14 @@ struct Versioned {
 pub(crate) enum ProtocolError {
     /// The other side is of another build.
     #[error(
-        "the other side speaks version {theirs} of the control protocol, this is version {VERSION}: use the same standfast on both sides"
+        "the other side uses version {theirs} of the control protocol, and this one version {VERSION}\nhint: use the same standfast on both sides"
     )]
     Version {
         /// Its version.
         theirs: u32,
     },
     /// Not a message of the protocol.
-    #[error("the other side does not speak the control protocol: {0}")]
+    #[error("the other side does not use the control protocol: {0}")]
     Senseless(String),
     /// Longer than any message.
     #[error("the message is longer than {LINE_BYTES_MAX} bytes")]

@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(socket.take_requests(now), []);
         let mut told = String::new();
         noisy.read_to_string(&mut told).unwrap();
-        assert!(told.contains("does not speak the control protocol"), "{told}");
+        assert!(told.contains("does not use the control protocol"), "{told}");
         assert_eq!(socket.deadline(), Some(now + SILENCE_MAX));
         socket.take_requests(now + SILENCE_MAX);
         assert_eq!(silent.read(&mut [0]).unwrap(), 0, "hung up");

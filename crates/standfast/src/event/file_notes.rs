@@ -30,12 +30,9 @@ pub(super) fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fm
         FileNote::FilesPutBack { path, changed } => {
             write!(f, "put back {} in {} as at the checkpoint", counted(*changed, "file"), ForShell(path))
         }
-        FileNote::LinkRemoved { path, target } => write!(
-            f,
-            "removed the link {} to {}, which was made after the checkpoint",
-            ForShell(path),
-            ForShell(target)
-        ),
+        FileNote::LinkRemoved { path, target } => {
+            write!(f, "removed the link {} to {}, created after the checkpoint", ForShell(path), ForShell(target))
+        }
         FileNote::ChangedUnsaved { paths } => write!(
             f,
             "{} changed or removed after the checkpoint, which did not save them, such as {}: check whether the program still needs \
@@ -45,8 +42,7 @@ them",
         ),
         FileNote::Stay { paths } => write!(
             f,
-            "left {} alone, created after the checkpoint, such as {}. If the program appends to such files their lines are \
-doubled: a restart with --files rollback moves them away, and a run with --save-folder auto has each restart do so",
+            "left {} unchanged, created after the checkpoint, such as {}. If the program appends to them, lines are doubled\nhint: restart with --files rollback, which moves them away; a run with --save-folder auto does so at each restart",
             counted(paths.len(), "file"),
             shown(paths)
         ),
@@ -57,18 +53,15 @@ doubled: a restart with --files rollback moves them away, and a run with --save-
             versions.as_ref().map_or(", or gone".to_owned(), |versions| format!(" ({versions})")),
             ForShell(kept)
         ),
-        FileNote::CopiedBack { path, from } => write!(
-            f,
-            "{} is there again as it was at the checkpoint: copied from {}, its name since",
-            ForShell(path),
-            ForShell(from)
-        ),
+        FileNote::CopiedBack { path, from } => {
+            write!(f, "{} is as it was at the checkpoint: copied from {}, its new name", ForShell(path), ForShell(from))
+        }
         FileNote::PutBack { path } => {
-            write!(f, "{} holds again what it held at the checkpoint, as saved with it", ForShell(path))
+            write!(f, "{} was restored from the checkpoint", ForShell(path))
         }
         FileNote::FolderPutBack { path, changed, removed } => write!(
             f,
-            "folder {} holds again what it held at the checkpoint: {changed} files put back, {removed} removed that had come since",
+            "folder {} is as it was at the checkpoint: {changed} files restored, {removed} newer ones removed",
             ForShell(path)
         ),
         FileNote::StreamElsewhere { stream, from, to, why } => write_elsewhere(f, *stream, from, to, why),
@@ -102,13 +95,13 @@ fn counted(count: usize, what: &str) -> String {
 
 fn write_cut_back(f: &mut fmt::Formatter<'_>, path: &Path, kept: &Path, bytes: u64, is_whole: bool) -> fmt::Result {
     write!(f, "cut {bytes} bytes off {}, written since the checkpoint; kept in {}", ForShell(path), ForShell(kept))?;
-    if bytes > TAIL_BYTES_MAX && !is_whole { write!(f, " as far as the first {TAIL_BYTES_MAX}") } else { Ok(()) }
+    if bytes > TAIL_BYTES_MAX && !is_whole { write!(f, " up to the first {TAIL_BYTES_MAX}") } else { Ok(()) }
 }
 
 fn write_elsewhere(f: &mut fmt::Formatter<'_>, stream: i32, from: &Path, to: &Path, why: &str) -> fmt::Result {
     write!(
         f,
-        "{} continues in {}, not in {}: {why}; that file keeps what was written since the checkpoint",
+        "{} continues in {}, not in {}: {why}; the old file keeps everything written since the checkpoint",
         stream_name(stream),
         stream_target(to),
         ForShell(from)
@@ -117,13 +110,13 @@ fn write_elsewhere(f: &mut fmt::Formatter<'_>, stream: i32, from: &Path, to: &Pa
 
 fn write_moved(f: &mut fmt::Formatter<'_>, stream: i32, from: &Path, to: &Path) -> fmt::Result {
     let name = stream_name(stream);
-    write!(f, "{name} continues in {}, like that of this command, and no longer in {}", ForShell(to), ForShell(from))
+    write!(f, "{name} continues in {}, where this command writes, and no longer in {}", ForShell(to), ForShell(from))
 }
 
 fn write_stays(f: &mut fmt::Formatter<'_>, stream: i32, path: &Path, own: &Path) -> fmt::Result {
     write!(
         f,
-        "{} of the program continues in {}, not in {}; to have it there: standfast restart --redirect",
+        "{} of the program continues in {}, not in {}\nhint: to redirect it: standfast restart --redirect",
         stream_name(stream),
         ForShell(path),
         stream_target(own)

@@ -1,8 +1,8 @@
 //! What a user reads of each event, a sentence or two.
 
-use super::JobEvent;
 use super::file_notes::write_file_note;
 use super::listing_news::write_listing_news;
+use super::{JobEvent, LongWork};
 use crate::quoting::ForShell;
 use crate::report::CheckpointReport;
 use bytesize::ByteSize;
@@ -16,8 +16,8 @@ impl fmt::Display for JobEvent {
         match self {
             Self::Running { pid } => write!(f, "the program runs as process {pid}"),
             Self::Continued { generation, .. } => write!(f, "continued from checkpoint {generation}"),
-            Self::Ids(ids) => f.write_str(&consequences(ids)),
-            Self::Without { remark } => f.write_str(remark),
+            Self::Ids { ids, .. } => f.write_str(&consequences(ids)),
+            Self::Without { remark: text } | Self::Trouble { reason: text } => f.write_str(text),
             Self::AddressAwaited { address, rest } => write_address_awaited(f, address, *rest),
             Self::File(note) => write_file_note(f, note),
             Self::Skipped { generation, reason } => write!(f, "checkpoint {generation} cannot be used: {reason}"),
@@ -35,6 +35,7 @@ impl fmt::Display for JobEvent {
             Self::LeftInMemory { place, generation, on_disk, reason } => {
                 write_left_in_memory(f, place, *generation, *on_disk, reason)
             }
+            Self::Progress { work, done_bytes, total_bytes } => write_progress(f, *work, *done_bytes, *total_bytes),
             Self::MemoryLost { reason } => {
                 write!(f, "checkpoints in memory are lost; those on disk are used: {reason}")
             }
@@ -50,7 +51,6 @@ impl fmt::Display for JobEvent {
             Self::NotStopped { reason } => write_not_stopped(f, reason),
             Self::Broken { generation, promise } => write_broken(f, *generation, promise),
             Self::Listing(news) => write_listing_news(f, news),
-            Self::Trouble { reason } => f.write_str(reason),
             Self::GoesOn { processes } => {
                 write!(f, "the program exited; its remaining processes stay supervised: {}", list(processes))
             }
@@ -64,7 +64,7 @@ impl fmt::Display for JobEvent {
                 write!(f, "waiting for the previous run of this job to end: process {pid} is still exiting")
             }
             Self::WatchesHeartbeat { host, time } => write_watches_heartbeat(f, host, *time),
-            Self::Alone { .. } => f.write_str("nothing waits for the program here any more"),
+            Self::Alone { .. } => f.write_str("the program now runs without this command"),
             Self::TerminalLost => {
                 f.write_str("the process that held the program's terminal is gone: the program gets SIGHUP")
             }
@@ -86,6 +86,24 @@ impl fmt::Display for JobEvent {
     }
 }
 
+fn write_progress(
+    f: &mut fmt::Formatter<'_>,
+    work: LongWork,
+    done_bytes: u64,
+    total_bytes: Option<u64>,
+) -> fmt::Result {
+    match work {
+        LongWork::Writing { generation } => write!(f, "writing checkpoint {generation}: ")?,
+        LongWork::Restoring { generation } => write!(f, "restoring checkpoint {generation}: ")?,
+        LongWork::Verifying { generation } => write!(f, "verifying checkpoint {generation}: ")?,
+        LongWork::Flushing { generation } => write!(f, "flushing checkpoint {generation} to disk: ")?,
+    }
+    match total_bytes {
+        Some(total) => write!(f, "{} of {}", ByteSize::b(done_bytes.min(total)), ByteSize::b(total)),
+        None => write!(f, "{} so far", ByteSize::b(done_bytes)),
+    }
+}
+
 fn write_left_in_memory(
     f: &mut fmt::Formatter<'_>,
     place: &Path,
@@ -96,7 +114,7 @@ fn write_left_in_memory(
     let which = |number: Option<u64>| number.map_or("none".to_owned(), |number| number.to_string());
     write!(
         f,
-        "the newest checkpoint ({}) is only in memory, in {}, and would be lost with it; the newest on disk: {} ({reason})",
+        "the newest checkpoint ({}) is only in memory, in {}, and would be lost with it (newest on disk: {}): {reason}",
         which(newest),
         ForShell(place),
         which(on_disk)
@@ -113,11 +131,11 @@ fn write_in_background(
     match interrupted {
         Some(end) => write!(
             f,
-            "program {end}; its remaining {remaining} stay supervised, without further checkpoints; see: standfast status {directory}. When they have exited, continue with: standfast restart {directory}"
+            "program {end}; its remaining {remaining} stay supervised, without further checkpoints\nhint: see standfast status {directory}; when they have exited, continue with: standfast restart {directory}"
         ),
         None => write!(
             f,
-            "the program exited; its remaining processes stay supervised in the background: {remaining}; see: standfast status {directory}"
+            "the program exited; its remaining processes stay supervised in the background: {remaining}\nhint: see standfast status {directory}"
         ),
     }
 }
@@ -159,14 +177,14 @@ fn write_watches_heartbeat(f: &mut fmt::Formatter<'_>, host: &str, time: Duratio
     let seconds = time.as_secs();
     write!(
         f,
-        "the job was supervised before this machine was started, or is supervised on another one that is named {host} as well: watching its heartbeat for {seconds} s to tell which"
+        "the job was supervised before this machine was booted, or is supervised on another machine that is also named {host}: watching its heartbeat for {seconds} s"
     )
 }
 
 fn write_failed(f: &mut fmt::Formatter<'_>, directory: &Path, end: &str, generation: u64) -> fmt::Result {
     write!(
         f,
-        "program {end}, through an error of its own. From checkpoint {generation} it will fail again unless the cause lies outside the program; remove it first, then: standfast restart {}",
+        "program {end}, through an error of its own. A restart from checkpoint {generation} fails again unless the cause lies outside the program\nhint: remove the cause, then: standfast restart {}",
         ForShell(directory)
     )
 }
@@ -179,7 +197,7 @@ fn write_untracked(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
 }
 
 fn write_not_stopped(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
-    write!(f, "not stopped, because the checkpoint failed: {reason}. The next SIGTERM is passed to the program")
+    write!(f, "not stopped, and the next SIGTERM is passed to the program, because the checkpoint failed: {reason}")
 }
 
 fn write_leftovers(f: &mut fmt::Formatter<'_>, processes: &[i32]) -> fmt::Result {
@@ -203,16 +221,19 @@ fn list(processes: &[i32]) -> String {
 fn consequences(ids: &JobIds) -> String {
     match ids {
         JobIds::Old { of_user } => {
-            let of_user =
-                if *of_user { ", files of other users belong to nobody, set-uid programs do not work" } else { "" };
+            let of_user = if *of_user {
+                ", files of other users appear to belong to nobody, set-uid programs do not work"
+            } else {
+                ""
+            };
             format!(
-                "it has its old process ids, in its own namespaces: it sees only its own processes{of_user}; a \
-pid file that it wrote is not valid outside its namespace"
+                "the program has its old process ids, in its own namespaces: it sees only its own processes{of_user}; a \
+                 pid file that it wrote is not valid outside its namespace"
             )
         }
-        JobIds::New { reason: None } => "it has new process ids, as requested".to_owned(),
+        JobIds::New { reason: None } => "the program has new process ids, as requested".to_owned(),
         JobIds::New { reason: Some(reason) } => {
-            format!("it has new process ids, because namespaces are not available here ({reason})")
+            format!("the program has new process ids, because namespaces are not available here ({reason})")
         }
     }
 }
@@ -221,10 +242,9 @@ fn write_broken(f: &mut fmt::Formatter<'_>, generation: u64, promise: &BrokenPro
     let BrokenPromise { pid, region: (start, end), changed, excluded_by } = promise;
     write!(
         f,
-        "at checkpoint {generation}, read-only memory of process {pid} is not what it was at the checkpoint before: at \
-{changed}, of the region from {start} to {end}, excluded by {}",
+        "at checkpoint {generation}, read-only memory of process {pid} has changed since the previous one: at {changed}, in the region from {start} to {end}, excluded by {}",
         if excluded_by.is_empty() {
-            "a call that is too long ago to be known".to_owned()
+            "a call that was too long ago to be known".to_owned()
         } else {
             excluded_by.join(", ")
         }

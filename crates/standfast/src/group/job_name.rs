@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// What is being done when it cannot be.
-pub(super) const NAMING: &str = "keep the job's name in its directory";
+pub(super) const NAMING: &str = "write the job's name to its directory";
 
 const NAME: &str = "job";
 /// A name is shorter.
@@ -38,7 +38,8 @@ pub(super) fn job_name(directory: &Path) -> Result<Option<String>, Error> {
 /// # Errors
 /// As above, and where it holds none.
 pub(super) fn named_job(directory: &Path) -> Result<String, Error> {
-    let none = || Error::Declined(format!("{} names no job: see `standfast group run`", directory.display()));
+    let none =
+        || Error::Declined(format!("{} names no job\nhint: see standfast group run --help", directory.display()));
     job_name(directory)?.ok_or_else(none)
 }
 
@@ -93,7 +94,7 @@ fn open(directory: &Directory, flags: OFlags) -> io::Result<File> {
     let file = File::from(openat(directory, NAME, flags, Mode::RUSR | Mode::WUSR)?);
     let status = file.metadata()?;
     if !status.is_file() || status.uid() != rustix::process::geteuid().as_raw() || status.mode() & 0o022 != 0 {
-        return Err(io::Error::other("the file is not this user's, or others may write it"));
+        return Err(io::Error::other("the file belongs to another user, or others may write it"));
     }
     Ok(file)
 }

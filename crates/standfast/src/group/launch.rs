@@ -123,29 +123,33 @@ impl fmt::Display for GroupEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Continues(directory) => {
-                write!(f, "going on with the job of {}; remove that directory to begin afresh", directory.display())
+                write!(
+                    f,
+                    "continuing the job of {}; remove that directory to start from the beginning",
+                    directory.display()
+                )
             }
             Self::Again { ended, launch, tries } => {
                 write!(f, "the job {ended}; launching it again, {launch} of {tries}")
             }
-            Self::Left(count) => write!(f, "ended {count} processes of an earlier launch that were left"),
-            Self::Trouble(trouble) => write!(f, "ending this launch, since {trouble}"),
-            Self::Dead(nodes) => write!(f, "left out, since they do not answer: {}", nodes.join(", ")),
+            Self::Left(count) => write!(f, "ended {count} remaining processes of an earlier launch"),
+            Self::Trouble(trouble) => write!(f, "ending this launch, because {trouble}"),
+            Self::Dead(nodes) => write!(f, "left out, because they do not answer: {}", nodes.join(", ")),
             Self::Saved { shards, lost, directory } => {
-                write!(f, "{shards} shards of what the job held in memory are saved in {}", directory.display())?;
+                write!(f, "{shards} shards of the job's state in memory are saved in {}", directory.display())?;
                 if lost.is_empty() { Ok(()) } else { write!(f, "; not saved: {}", lost.join(", ")) }
             }
             Self::NeverJoined => {
-                write!(f, "none of the job's processes has joined a group: nothing of it was kept (docs/group.md)")
+                write!(f, "none of the job's processes has joined a group, so nothing was saved (docs/group.md)")
             }
             Self::Gone(nodes) => write!(
                 f,
-                "the job is done, and {} no longer answers: see whether its results are whole",
+                "the job has finished, and {} no longer answers: check whether its results are complete",
                 nodes.join(", ")
             ),
             Self::GivenUp { ended, tries } => write!(
                 f,
-                "the job {ended}, after {tries} launches; what it holds stays, and the same command goes on with it"
+                "the job {ended}, after {tries} launches; its state is kept, and the same command continues it"
             ),
         }
     }
@@ -253,9 +257,7 @@ fn take_nodes(
     listener: &mut dyn FnMut(&GroupEvent),
 ) -> Result<Vec<String>, Error> {
     if !has_place(&request.command) {
-        return Err(Error::Declined(
-            "with --nodes the command needs {nodes} where the launcher takes their names".into(),
-        ));
+        return Err(Error::Declined("with --nodes the command needs {nodes} in the place of the nodes' names".into()));
     }
     // It shows that a node is there, sees the directory and can be helped when the job is to be saved.
     let command = on_nodes(request, "end")?;

@@ -25,7 +25,7 @@ const ENVIRONMENT_END: usize = 9;
 /// # Errors
 /// Where the directory names no job, or one of them does not end.
 pub fn group_end(directory: &Path) -> Result<usize, Error> {
-    end_left(&named_job(directory)?).map_err(Error::system("end what is left of the job"))
+    end_left(&named_job(directory)?).map_err(Error::system("end the remaining processes of the job"))
 }
 
 /// Removes what the job of a directory has in this node's memory, and ends its processes first.
@@ -48,7 +48,7 @@ pub(super) fn end_left(job: &str) -> io::Result<usize> {
             return Ok(ended.len());
         }
         if Instant::now() >= deadline {
-            return Err(io::Error::other(format!("processes that do not end: {left:?}")));
+            return Err(io::Error::other(format!("these processes do not end: {left:?}")));
         }
         for pid in left {
             if let Some(target) = Pid::from_raw(pid) {

@@ -52,7 +52,7 @@ impl Nodes {
         match chosen(before, &alive, self.needed()) {
             Some(taken) => Ok((taken, dead)),
             None => Err(format!(
-                "{} nodes answer, and {} are needed: {} do not",
+                "{} nodes answer and {} are needed; these do not: {}",
                 alive.len(),
                 self.needed(),
                 dead.join(", ")
@@ -220,6 +220,6 @@ mod tests {
         assert_eq!(nodes.take(&names("a b"), &asked), Ok((names("a c"), names("b"))));
         let none_to_spare = Nodes { spares: 0, ..nodes };
         let refused = none_to_spare.take(&[], &asked);
-        assert!(refused.is_err_and(|reason| reason.contains("2 nodes answer, and 3 are needed: b do not")));
+        assert!(refused.is_err_and(|reason| reason.contains("2 nodes answer and 3 are needed; these do not: b")));
     }
 }

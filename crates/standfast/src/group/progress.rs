@@ -42,14 +42,14 @@ impl fmt::Display for Trouble {
             Self::Nodes(nodes) => write!(f, "{} no longer answers", nodes.join(", ")),
             Self::Start(limit) => write!(f, "not all of its processes have joined in {limit:?} (--start-limit)"),
             Self::Loss(limit) => {
-                write!(f, "one of its processes has ended, and it has not for {limit:?} (--loss-limit)")
+                write!(f, "one of its processes has ended, and the launcher has not ended for {limit:?} (--loss-limit)")
             }
             Self::Finish(limit) => {
                 write!(
                     f,
-                    "all of its processes have left the group, and it has not ended for {limit:?} (--finish-limit); "
+                    "all of its processes have left the group, and the launcher has not ended for {limit:?} (--finish-limit); "
                 )?;
-                write!(f, "its results may be whole, and there is nothing to go on from")
+                write!(f, "its results may be complete, and there is nothing to continue from")
             }
         }
     }

@@ -41,25 +41,26 @@ pub fn examine_group_memory(memory: &Path, variable: impl Fn(&str) -> Option<OsS
 fn findings(facts: &Facts) -> Vec<Finding> {
     let path = facts.memory.display();
     let (size, machine) = facts.sizes;
-    let finding = |what: String, means: Option<&str>, remedy: &str| Finding {
+    let finding = |what: String, means: Option<&str>, hint: &str| Finding {
+        code: None,
         what,
         is_fine: means.is_none(),
         means: means.unwrap_or_default().to_owned(),
-        remedy: means.map_or("", |_| remedy).to_owned(),
+        hint: means.map_or("", |_| hint).to_owned(),
     };
     let small =
-        (size < machine / SMALL_PART).then_some("groups keep all that they register there, and a part of it once more");
+        (size < machine / SMALL_PART).then_some("groups keep all registered memory there, and a part of it twice");
     let mut found = vec![finding(
         format!("room for groups in {path}: {} MiB", size >> 20),
         small,
-        "mount it larger (docker run --shm-size), or set STANDFAST_GROUP_MEMORY to another memory file system",
+        "mount it with a larger size (docker run --shm-size), or set STANDFAST_GROUP_MEMORY to another memory file system",
     )];
     if let Some(settings) = &facts.slurm {
         let means = match container_of(settings) {
             Some(true) => Some("Slurm gives each job its own and removes it with the job (job_container/tmpfs)"),
             Some(false) => None,
             None => Some(
-                "this is a Slurm job, whose settings cannot be read: with job_container/tmpfs it ends with the job",
+                "this is a Slurm job whose settings cannot be read: with job_container/tmpfs it is removed with the job",
             ),
         };
         found.push(finding(
@@ -70,7 +71,7 @@ fn findings(facts: &Facts) -> Vec<Finding> {
     }
     if let Some(files) = &facts.logind {
         let removed = (removes(files) && !facts.stays)
-            .then_some("systemd-logind removes what a user has there at the user's last logout (RemoveIPC)");
+            .then_some("systemd-logind removes a user's files there at the user's last logout (RemoveIPC)");
         found.push(finding(
             format!("{path} beyond a logout"),
             removed,
@@ -148,7 +149,7 @@ mod tests {
     }
 
     fn troubles(facts: &Facts) -> Vec<String> {
-        findings(facts).into_iter().filter(|it| !it.is_fine).map(|it| it.means + &it.remedy).collect()
+        findings(facts).into_iter().filter(|it| !it.is_fine).map(|it| it.means + &it.hint).collect()
     }
 
     #[test]

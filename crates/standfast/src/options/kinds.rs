@@ -8,16 +8,16 @@ const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// A value that is none of the option's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' {remedy}")]
+#[error("'{text}' {hint}")]
 pub struct OptionError {
     text: String,
-    remedy: String,
+    hint: String,
 }
 
 impl OptionError {
     /// What stood there, and in words that follow it what is wrong and what to write instead.
-    pub(crate) fn new(text: &str, remedy: &str) -> Self {
-        Self { text: text.to_owned(), remedy: remedy.to_owned() }
+    pub(crate) fn new(text: &str, hint: &str) -> Self {
+        Self { text: text.to_owned(), hint: hint.to_owned() }
     }
 
     /// What stood there where one of these words should, and what it fails to be.
@@ -173,9 +173,9 @@ macro_rules! time {
             type Err = $crate::options::OptionError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                let remedy = concat!($wrong, ": write a day at most with its unit (90s, 10m)");
+                let hint = concat!($wrong, ": write a time of at most a day with its unit (90s, 10m)");
                 let time = $crate::options::day_at_most(humantime::parse_duration(text).ok());
-                time.map(Self).ok_or_else(|| Self::Err::new(text, remedy))
+                time.map(Self).ok_or_else(|| Self::Err::new(text, hint))
             }
         }
 
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_what_to_write() {
         let refused = "gzip".parse::<Compress>().expect_err("no word of it").to_string();
-        assert_eq!(refused, "'gzip' is no way to compress: write 'none', 'lz4', 'zstd' or 'auto'");
+        assert_eq!(refused, "'gzip' is not a compression: write 'none', 'lz4', 'zstd' or 'auto'");
         for text in ["0", "-1", "many", ""] {
             assert!(text.parse::<Keep>().expect_err(text).to_string().contains("1 or more"));
         }

@@ -23,9 +23,9 @@ fn a_job_is_given_up_only_where_all_its_checkpoints_are_damaged() {
         action: "read",
         path: PathBuf::new(),
         source: kind.into(),
-        remedy: "",
+        hint: "",
     };
-    let untrusted = StoreError::Untrusted { path: PathBuf::new(), fault: String::new(), remedy: String::new() };
+    let untrusted = StoreError::Untrusted { path: PathBuf::new(), fault: String::new(), hint: String::new() };
     assert!(is_hopeless(&StoreError::NoCheckpoint(PathBuf::new())));
     assert!(is_hopeless(&none_good(vec![damaged(), unreadable(io::ErrorKind::NotFound)])));
     let link = |source| StoreError::Link { number: GenerationNumber::FIRST, source: Box::new(source) };

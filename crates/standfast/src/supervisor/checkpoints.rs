@@ -6,6 +6,7 @@ use crate::checkpoint::{Checkpointing, Failure, Order, Purpose, Taken};
 use crate::control::Reply;
 use crate::event::JobEvent;
 use crate::options::JobOptions;
+use crate::progress::Reports;
 use crate::quoting::without_numbers;
 use crate::requested_checkpoints::DISABLED_MAX;
 use crate::schedule::Outcome as Attempt;
@@ -42,14 +43,27 @@ impl Supervisor<'_, '_> {
                 // Each stop of each task would wake us for nothing.
                 hold_child_signal(true);
                 self.checkpointing = Some(checkpointing);
+                // The first one takes longest, and a program that is to stop is waited for.
+                let is_awaited = purpose == Purpose::Stop || self.last_checkpoint.is_none();
+                self.reports = is_awaited.then(|| Reports::begin(now));
             }
             Err(failure) => self.note_failure(&failure, purpose),
+        }
+    }
+
+    /// Says how far the checkpoint under way has come, if that is due.
+    pub(super) fn report_progress(&mut self, now: Instant) {
+        if self.reports.as_mut().is_some_and(|reports| reports.take_due(now))
+            && let Some(progress) = self.post.destination.progress()
+        {
+            self.say(&progress);
         }
     }
 
     /// Takes note of a checkpoint that has come to its end, waiting for that if need be.
     pub(super) fn end_checkpoint(&mut self) {
         let Some(checkpointing) = self.checkpointing.take() else { return };
+        self.reports = None;
         hold_child_signal(self.is_traced());
         let purpose = checkpointing.purpose;
         match checkpointing.join() {
@@ -84,7 +98,7 @@ impl Supervisor<'_, '_> {
             self.say(&JobEvent::ProtectedAgain { generation: report.generation });
         }
         if let Err(error) = retention {
-            self.warn(format!("older checkpoints could not be removed: {error}"));
+            self.warn(format!("cannot remove older checkpoints: {error}"));
         }
         if self.untracked != untracked {
             self.untracked.clone_from(&untracked);
@@ -101,7 +115,7 @@ impl Supervisor<'_, '_> {
         if self.ignored_directives != ignored_directives {
             self.ignored_directives.clone_from(&ignored_directives);
             let told =
-                |reason| format!("what the program directs about its memory is not honoured, all is saved: {reason}");
+                |reason| format!("the program's memory directives are ignored, and all memory is saved: {reason}");
             ignored_directives.map(told).into_iter().for_each(|reason| self.warn(reason));
         }
         for promise in broken {

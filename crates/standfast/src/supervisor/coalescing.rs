@@ -19,7 +19,7 @@ impl Supervisor<'_, '_> {
         }
         match Coalescing::begin(&self.post.destination, level) {
             Ok(coalescing) => self.coalescing = Some(coalescing),
-            Err(error) => self.warn(format!("no thread could be started to coalesce checkpoints: {error}")),
+            Err(error) => self.warn(format!("cannot start a thread to coalesce checkpoints: {error}")),
         }
     }
 
@@ -56,7 +56,7 @@ impl Supervisor<'_, '_> {
             Err(reason) => {
                 let reason = without_numbers(&reason);
                 self.answer_merge(&Reply::Failed { message: reason.clone() });
-                self.warn(format!("checkpoints could not be coalesced, they stay as they are: {reason}"));
+                self.warn(format!("cannot coalesce checkpoints, which stay as they are: {reason}"));
             }
         }
     }

@@ -18,8 +18,8 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long the other processes of a job are given to end as well when its program has ended.
-const END_TOGETHER_MAX: Duration = Duration::from_millis(300);
+/// How long the other processes of a job are given to end as well when its program has ended: those that do are not mentioned.
+const END_TOGETHER_MAX: Duration = Duration::from_secs(1);
 /// Between two looks whether they have.
 const DESCENDANTS_PAUSE: Duration = Duration::from_millis(2);
 
@@ -59,7 +59,7 @@ impl Supervisor<'_, '_> {
         let Self { post: Post { destination, mut control, .. }, stopped_for, last_checkpoint, listener, .. } = self;
         let lease = Arc::into_inner(destination.lease).filter(|_| !has_left);
         if let Some(Err(error)) = lease.map(Lease::release) {
-            listener(&JobEvent::Trouble { reason: format!("the lease could not be given back: {error}") });
+            listener(&JobEvent::Trouble { reason: format!("cannot release the lease: {error}") });
         }
         if let (Some(report), Some(control)) = (last_checkpoint, &mut control) {
             stopped_for.into_iter().for_each(|client| control.answer(client, &Reply::Taken(report)));
@@ -94,7 +94,7 @@ impl Supervisor<'_, '_> {
         let ends = self.post.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
         let ended = ended.filter(|_| is_dead);
         if let Err(error) = levels.directory.set_end(lease, outcome, ends, ended) {
-            self.warn(format!("how the program ended could not be noted: {error}"));
+            self.warn(format!("cannot record how the program ended: {error}"));
         }
     }
 
@@ -105,7 +105,7 @@ impl Supervisor<'_, '_> {
         let is_wanted = self.post.options.keep_finished == KeepFinished::No && is_done;
         let Destination { levels, lease, .. } = &self.post.destination;
         if is_wanted && let Err(error) = levels.directory.remove_checkpoints(lease) {
-            self.warn(format!("the checkpoints could not be removed: {error}"));
+            self.warn(format!("cannot remove the checkpoints: {error}"));
         }
     }
 
@@ -116,7 +116,7 @@ impl Supervisor<'_, '_> {
         let mut identities = descendants.iter().filter_map(|pid| ProcessIdentity::of(*pid).ok());
         let Some(survivor) = identities.next() else { return false };
         if let Err(error) = self.post.destination.lease.set_program(in_lease(survivor)) {
-            self.warn(format!("the lease could not be renewed: {error}"));
+            self.warn(format!("cannot renew the lease: {error}"));
         }
         self.say(&JobEvent::Leftovers { processes: descendants });
         true

@@ -110,7 +110,7 @@ impl Supervisor<'_, '_> {
         self.flushes.failed(Instant::now());
         let reason = without_numbers(&reason);
         if self.flush_failure.as_ref() != Some(&reason) {
-            self.warn(format!("no checkpoint could be brought from memory to the disk, they stay in memory: {reason}"));
+            self.warn(format!("cannot flush checkpoints from memory to disk; they stay in memory: {reason}"));
         }
         self.flush_failure = Some(reason);
     }
@@ -130,8 +130,8 @@ impl Supervisor<'_, '_> {
             } else {
                 flushing.hurry()
             }
-            if !is_done && flushing.join_within(grace).is_none() {
-                return self.tell_left_in_memory("the disk did not take it in time".to_owned());
+            if !is_done && flushing.join_within(grace, self.listener).is_none() {
+                return self.tell_left_in_memory("the disk was too slow".to_owned());
             }
         }
         if !is_done && let Err(reason) = self.flush_newest(deadline) {
@@ -139,7 +139,7 @@ impl Supervisor<'_, '_> {
         }
         let destination = &mut self.post.destination;
         if let Err(error) = destination.levels.discard_memory(&destination.lease, !is_done) {
-            self.warn(format!("memory could not be given back: {error}"));
+            self.warn(format!("cannot free the memory: {error}"));
         }
     }
 
@@ -159,10 +159,10 @@ impl Supervisor<'_, '_> {
         let now = Instant::now();
         let begun = Flushing::begin(destination, number, self.unsynced.clone(), Beginning::Ended, now);
         let flushing = begun.map_err(|error| InWords(&error).to_string())?;
-        match flushing.join_within(deadline.saturating_duration_since(Instant::now())) {
+        match flushing.join_within(deadline.saturating_duration_since(Instant::now()), self.listener) {
             Some(Ok(_)) => Ok(()),
             Some(Err(failure)) => Err(failure.to_string()),
-            None => Err("the disk did not take it in time".to_owned()),
+            None => Err("the disk was too slow".to_owned()),
         }
     }
 

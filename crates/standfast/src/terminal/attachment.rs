@@ -49,7 +49,8 @@ impl Attachment {
         let own = open_own().map_err(|_| Error::Declined("there is no terminal here to attach".to_owned()))?;
         let nobody = || {
             Error::Declined(
-                "no terminal is held for this job: it does not run, or was not started with --terminal proxied".into(),
+                "this job has no terminal to attach: it is not running, or was not started with --terminal proxied"
+                    .into(),
             )
         };
         let place = SocketPlace::open(directory, SOCKET_NAME).map_err(|_| nobody())?;

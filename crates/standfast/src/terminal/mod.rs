@@ -43,7 +43,7 @@ pub(crate) const SOCKET_NAME: &str = "terminal";
 
 words! {
     /// On which terminal a program is started.
-    TerminalKind, "is no terminal",
+    TerminalKind, "is not a kind of terminal",
     /// One of its own for a shell that is typed into, else the shared one.
     #[default]
     Auto = "auto",

@@ -276,7 +276,7 @@ impl Desk {
             }
         }
         let busy = io::Error::other("it keeps changing hands");
-        Err(StoreError::StorageBackend { action: "take", path: self.path(), source: busy, remedy: "try again" })
+        Err(StoreError::StorageBackend { action: "take", path: self.path(), source: busy, hint: "try again" })
     }
 
     /// Replaces a lease whose holder may be gone; `None` if it has been given back meanwhile.
@@ -290,7 +290,7 @@ impl Desk {
             action: "lock",
             path: self.storage_backend.path().join(LOCK),
             source,
-            remedy: "put the directory on a file system that has locks",
+            hint: "put the directory on a file system that has locks",
         })?;
         let lease_state = self.lease_state()?;
         if lease_state == LeaseState::Free {

@@ -11,6 +11,7 @@ use crate::chain::LINKS_MAX;
 use crate::encode::{Origin, Shrinker};
 use crate::job::{LevelDirectory, image_name_of};
 use crate::lease::LeaseCore;
+use crate::progress::Progress;
 use crate::random::temporary_name;
 use crate::{JobDirectory, Lease, StorageFile, StoreError};
 use pipeline::{Pipeline, Priority, Written};
@@ -125,6 +126,11 @@ impl Prepared {
     /// The number that the generation will have.
     pub fn number(&self) -> GenerationNumber {
         self.number
+    }
+
+    /// How much of it has been written.
+    pub fn progress(&self) -> Arc<Progress> {
+        self.pipeline.progress()
     }
 
     /// The generation from which this one may inherit.

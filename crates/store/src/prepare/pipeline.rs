@@ -17,6 +17,7 @@ use super::sift::{cut, sift};
 use crate::StorageFile;
 use crate::encode::{Counts, Shrinker, writers};
 use crate::job::LevelDirectory;
+use crate::progress::Progress;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use standfast_core::PAGE_BYTES;
 use standfast_core::codec::Encoding;
@@ -81,6 +82,7 @@ impl Pipeline {
             file,
             level_directory: Arc::clone(level_directory),
             end: AtomicU64::new(HEADER_BYTES as u64),
+            progress: Arc::default(),
             failed: AtomicBool::new(false),
             is_background: AtomicBool::new(false),
             error: Mutex::new(None),
@@ -120,6 +122,11 @@ impl Pipeline {
         let flush = move || flushes.iter().for_each(|()| target.note(target.sync()));
         pipeline.flusher = Some(thread::Builder::new().name("image flusher".into()).spawn(flush)?);
         Ok(pipeline)
+    }
+
+    /// How much has been written.
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.target.progress)
     }
 
     /// An empty batch; waits while all are in flight. `None` once something failed.
@@ -227,6 +234,7 @@ struct Target {
     level_directory: Arc<LevelDirectory>,
     /// Where the next batch goes.
     end: AtomicU64,
+    progress: Arc<Progress>,
     failed: AtomicBool,
     /// Whether the program runs meanwhile.
     is_background: AtomicBool,
@@ -303,6 +311,7 @@ impl Writer {
         let stored = if self.encoded.is_empty() { pages } else { &self.encoded };
         let bytes = stored.len() as u64;
         let start = self.target.end.fetch_add(bytes, Ordering::Relaxed);
+        self.target.progress.add(bytes);
         blocks.iter_mut().for_each(|block| block.offset += start);
         written.blocks.append(&mut blocks);
         let handing = Instant::now();

@@ -204,7 +204,7 @@ fn a_link_that_was_exchanged_for_another_image_is_refused() {
     ours.set_content(name, other.content(name));
     let error = open_on(ours.storage_backend(), 1).image(number(6)).unwrap_err();
     assert!(matches!(&error, StoreError::Link { number, .. } if number.get() == 3), "{error}");
-    assert!(error.to_string().contains("builds upon checkpoint 3"), "{error}");
+    assert!(error.to_string().contains("based on checkpoint 3"), "{error}");
 }
 
 #[test]

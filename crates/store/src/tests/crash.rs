@@ -132,7 +132,7 @@ fn one_failing_operation_leaves_the_generation_before_and_the_next_checkpoint_wo
             let progress = second_checkpoint(&failing);
             let context = format!("{kind} at operation {at}");
             if let Some(error) = &progress.error {
-                assert_names_file_and_remedy(&**error, kind);
+                assert_names_file_and_hint(&**error, kind);
             }
             assert_recovers(&failing.copy_with(Fault::None), progress.committed, &context);
         }
@@ -146,17 +146,17 @@ fn a_disk_that_stays_full_leaves_the_generation_before() {
         let full = disk.copy_with(Fault::From(at, ErrorKind::StorageFull));
         let progress = second_checkpoint(&full);
         let error = progress.error.as_deref().unwrap_or_else(|| panic!("operation {at} fails"));
-        assert_names_file_and_remedy(error, ErrorKind::StorageFull);
+        assert_names_file_and_hint(error, ErrorKind::StorageFull);
         assert_recovers(&full.copy_with(Fault::None), progress.committed, &format!("full from operation {at} on"));
     }
 }
 
-fn assert_names_file_and_remedy(error: &(dyn std::error::Error + Send + Sync + 'static), kind: ErrorKind) {
+fn assert_names_file_and_hint(error: &(dyn std::error::Error + Send + Sync + 'static), kind: ErrorKind) {
     let message = error.to_string();
     assert!(message.contains("/disk/"), "{message}");
     match error.downcast_ref::<StoreError>() {
         Some(StoreError::NoSpace(_)) => assert!(kind == ErrorKind::StorageFull && message.contains("free some")),
-        Some(StoreError::StorageBackend { remedy, .. }) => assert!(!remedy.is_empty() && message.contains(remedy)),
+        Some(StoreError::StorageBackend { hint, .. }) => assert!(!hint.is_empty() && message.contains(hint)),
         other => panic!("{other:?}"),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::shown::Shown;
 use super::{Known, Unsupported, Walk, refused};
+use crate::RefusalCode;
 use standfast_format::records::{OpenFileKind, TimerDescriptor};
 use standfast_linux::monotonic_clocks_of;
 use standfast_linux::proc::DescriptorInformation;
@@ -19,14 +20,16 @@ impl Walk<'_> {
         match shown.target.as_slice() {
             b"anon_inode:[eventfd]" => match information.event_count {
                 Some(count) => Ok(OpenFileKind::EventCounter { count, semaphore: information.event_semaphore }),
-                None => Err(Unsupported::because("this kernel does not tell its count")),
+                None => Err(Unsupported::because(RefusalCode::KernelTooOld, "this kernel does not tell its count")),
             },
             // What it watches is found out when all open files are known.
             b"anon_inode:[eventpoll]" => Ok(OpenFileKind::Epoll { interests: Vec::new() }),
             b"anon_inode:[timerfd]" => self.timer(shown),
             b"anon_inode:[signalfd]" => match information.signal_mask {
                 Some(mask) => Ok(OpenFileKind::Signals { mask }),
-                None => Err(Unsupported::because("this kernel does not tell what it listens to")),
+                None => {
+                    Err(Unsupported::because(RefusalCode::KernelTooOld, "this kernel does not tell what it listens to"))
+                }
             },
             b"anon_inode:inotify" => self.inotify(shown),
             b"anon_inode:[pidfd]" => self.process_handle(shown),
@@ -65,7 +68,10 @@ impl Walk<'_> {
 
     fn process_handle(&self, shown: &Shown) -> Known {
         if shown.information.flags & O_EXCL != 0 {
-            return Err(Unsupported::because("a pidfd of a single thread cannot be brought back"));
+            return Err(Unsupported::because(
+                RefusalCode::ProcessHandle,
+                "a pidfd of a single thread cannot be restored",
+            ));
         }
         let process = shown.information.process;
         // In the order of the job's records.
@@ -73,10 +79,12 @@ impl Walk<'_> {
         let place = pids.position(|pid| Some(pid) == process);
         match (place, process) {
             (Some(place), _) => Ok(OpenFileKind::Process { process: place as u32 }),
-            (None, Some(pid)) if pid > 0 => {
-                Err(Unsupported::because(format!("it stands for process {pid}, which is not part of the program")))
-            }
-            _ => Err(Unsupported::with_remedy(
+            (None, Some(pid)) if pid > 0 => Err(Unsupported::because(
+                RefusalCode::ProcessHandle,
+                format!("it stands for process {pid}, which is not part of the program"),
+            )),
+            _ => Err(Unsupported::with_hint(
+                RefusalCode::ProcessHandle,
                 "it stands for a process that has ended",
                 "close it once its process has ended",
             )),

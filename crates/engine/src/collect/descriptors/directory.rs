@@ -2,6 +2,7 @@
 
 use super::shown::Shown;
 use super::{Known, Unsupported, Walk};
+use crate::RefusalCode;
 use standfast_format::records::{Bytes, OpenFileKind};
 use std::os::unix::fs::MetadataExt;
 
@@ -32,6 +33,6 @@ impl Walk<'_> {
         } else {
             "it cannot be found under its path any more"
         };
-        Err(Unsupported::with_remedy(why, IN_PLACE))
+        Err(Unsupported::with_hint(RefusalCode::PathChanged, why, IN_PLACE))
     }
 }

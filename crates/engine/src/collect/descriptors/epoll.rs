@@ -3,7 +3,7 @@
 
 use super::shown::Shown;
 use super::{Unsupported, Walk};
-use crate::Blocker;
+use crate::{Blocker, RefusalCode};
 use standfast_format::records::{EpollInterest, OpenFileKind};
 use standfast_linux::proc::EpollTarget;
 use standfast_linux::sys::descriptors::{self, EpollEntry};
@@ -41,20 +41,25 @@ impl Walk<'_> {
             let Some(watched) = self.watched_file(target, entry, instance.holder) else {
                 let why =
                     format!("it still watches what descriptor {number} once was, and no descriptor leads there now");
-                return Err(Unsupported::with_remedy(why, "remove descriptors from epoll before closing them"));
+                return Err(Unsupported::with_hint(
+                    RefusalCode::Epoll,
+                    why,
+                    "remove descriptors from epoll before closing them",
+                ));
             };
             // One that cannot be brought back has been refused already.
             let Some(open_file) = self.position(watched) else { continue };
             if target.events & !HOW == 0 && !self.is_ready(watched)? {
-                return Err(Unsupported::for_now(format!(
-                    "it has reported descriptor {number} once (EPOLLONESHOT), and waits to be armed again"
-                )));
+                return Err(Unsupported::for_now(
+                    RefusalCode::Epoll,
+                    format!("it has reported descriptor {number} once (EPOLLONESHOT), and waits to be armed again"),
+                ));
             }
             if self.found.open_files[open_file].needs_process() && self.is_shared(place) {
                 // There is no process yet when epoll instances are made that several processes are to inherit.
                 let why =
                     "several processes share it, and it watches the handle of a process (pidfd) or a file of /proc";
-                return Err(Unsupported::because(format!("{why}, which cannot be brought back yet")));
+                return Err(Unsupported::because(RefusalCode::Epoll, format!("{why}, which cannot be restored yet")));
             }
             let (events, data) = (target.events, target.data);
             interests.push(EpollInterest { descriptor: number, events, data, open_file: open_file as u32 });

@@ -3,6 +3,7 @@
 
 use super::shown::Shown;
 use super::{Known, Unsupported, Walk};
+use crate::RefusalCode;
 use standfast_format::records::{Bytes, OpenFileKind, Watch};
 use standfast_linux::proc::{self, Map};
 use standfast_linux::sys::descriptors;
@@ -25,14 +26,17 @@ impl Walk<'_> {
     pub(super) fn inotify(&self, shown: &Shown) -> Known {
         let own = shown.own(&self.holders)?;
         if descriptors::unread_bytes(own.as_fd())? > 0 {
-            return Err(Unsupported::for_now("it has events that the program has not read yet"));
+            return Err(Unsupported::for_now(RefusalCode::Inotify, "it has events that the program has not read yet"));
         }
         let pid = self.process_of(shown);
         let candidates = self.paths_of(pid);
         let mut watches = Vec::new();
         for watch in &shown.information.watches {
             if watch.descriptor > NUMBER_MAX {
-                return Err(Unsupported::because(format!("its watches are numbered beyond {NUMBER_MAX}")));
+                return Err(Unsupported::because(
+                    RefusalCode::Inotify,
+                    format!("its watches are numbered beyond {NUMBER_MAX}"),
+                ));
             }
             let device = libc::makedev(watch.device.0, watch.device.1);
             let leads_there = |path: &Path| {
@@ -43,14 +47,15 @@ impl Walk<'_> {
             let found = found.or_else(|| may_list.then(|| listed(&candidates, leads_there)).flatten());
             let Some(path) = found else {
                 let why = format!("the path of what it watches (inode {}) is not known", watch.inode);
-                return Err(Unsupported::with_remedy(
+                return Err(Unsupported::with_hint(
+                    RefusalCode::Inotify,
                     why,
                     "watch open files or directories, or what lies in the working directory",
                 ));
             };
             if let Err(error) = may_access(&path, libc::R_OK) {
                 let why = format!("a restart could not watch {} again ({error})", path.display());
-                return Err(Unsupported::because(why));
+                return Err(Unsupported::because(RefusalCode::Inotify, why));
             }
             let path = Bytes::from(path.as_os_str().as_bytes());
             let (descriptor, mask, inode) = (watch.descriptor, watch.mask, watch.inode);

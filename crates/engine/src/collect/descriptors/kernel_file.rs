@@ -6,6 +6,7 @@
 
 use super::shown::Shown;
 use super::{Known, O_ACCMODE, O_PATH, Unsupported, Walk};
+use crate::RefusalCode;
 use standfast_format::records::{Bytes, OpenFileKind, ProcSubject};
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::file::FileSystem;
@@ -34,7 +35,7 @@ impl Walk<'_> {
             FileSystem::Processes => self.of_processes(shown, is_file).transpose(),
             FileSystem::Devices if is_file => Some(self.of_kernel(shown)),
             FileSystem::Inner => {
-                Some(Err(Unsupported::because("the kernel may keep something for whoever has it open")))
+                Some(Err(Unsupported::because(RefusalCode::KernelFile, "the kernel may keep state for its descriptor")))
             }
             FileSystem::Devices | FileSystem::Ordinary => None,
         }
@@ -43,7 +44,10 @@ impl Walk<'_> {
     fn of_kernel(&self, shown: &Shown) -> Known {
         let path = self.path_of(shown)?;
         if shown.information.flags & O_ACCMODE != 0 && is_about_pressure(path) {
-            return Err(Unsupported::because("a threshold may have been set by it, which the kernel does not tell"));
+            return Err(Unsupported::because(
+                RefusalCode::KernelFile,
+                "a threshold may have been set by it, which the kernel does not tell",
+            ));
         }
         self.refuse_unopenable(shown)?;
         Ok(kernel_file(shown, None, path))
@@ -51,8 +55,12 @@ impl Walk<'_> {
 
     /// `None` for directories that are not of one process, and places in the file system.
     fn of_processes(&self, shown: &Shown, is_file: bool) -> Result<Option<OpenFileKind>, Unsupported> {
-        let elsewhere =
-            || Unsupported::because("it lies in a file system of processes that is not the program's own /proc");
+        let elsewhere = || {
+            Unsupported::because(
+                RefusalCode::KernelFile,
+                "it lies in a file system of processes that is not the program's own /proc",
+            )
+        };
         if shown.target == b"/proc" {
             return Ok(None);
         }
@@ -71,16 +79,19 @@ impl Walk<'_> {
         };
         if OF_DESCRIPTORS.iter().any(|start| below.starts_with(start)) {
             return Err(Unsupported::for_now(
+                RefusalCode::KernelFile,
                 "it tells of one thing that a process has open, and is soon through as a rule",
             ));
         }
         if shown.file.is_symlink() {
             return Err(Unsupported::because(
-                "a link of the kernel's about a process cannot be brought back itself (O_PATH)",
+                RefusalCode::KernelFile,
+                "a link of /proc that is itself open (O_PATH) cannot be restored",
             ));
         }
         if shown.file.is_dir() && shown.information.position > 0 {
             return Err(Unsupported::for_now(
+                RefusalCode::KernelFile,
                 "it is a list of the kernel's about one process, which is soon through as a rule",
             ));
         }
@@ -99,11 +110,14 @@ impl Walk<'_> {
             let ids = |tid| proc::read(pid, &format!("task/{tid}/status")).ok().map(|text| Status::parse(&text).ids);
             threads.into_iter().filter_map(ids).any(|ids| ids.last() == Some(&number))
         };
-        Err(Unsupported::because(if pids().any(has_thread) {
-            "it was opened by the number of a thread, which cannot be brought back".to_owned()
-        } else {
-            format!("it tells of process {number}, which is not part of the program")
-        }))
+        Err(Unsupported::because(
+            RefusalCode::KernelFile,
+            if pids().any(has_thread) {
+                "it was opened by the number of a thread, which cannot be restored".to_owned()
+            } else {
+                format!("it tells of process {number}, which is not part of the program")
+            },
+        ))
     }
 
     /// Under its path the job must find what it has open.
@@ -119,8 +133,8 @@ impl Walk<'_> {
             return Ok(path);
         }
         Err(match is_of_process {
-            true => Unsupported::for_now("what it tells of has ended since it was opened"),
-            false => Unsupported::because("it cannot be found under its path any more"),
+            true => Unsupported::for_now(RefusalCode::KernelFile, "what it tells of has ended since it was opened"),
+            false => Unsupported::because(RefusalCode::KernelFile, "it cannot be found under its path any more"),
         })
     }
 

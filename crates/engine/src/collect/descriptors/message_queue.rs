@@ -2,6 +2,7 @@
 //! it is.
 
 use super::{Known, Motion, Shown, Unsupported, Walk};
+use crate::RefusalCode;
 use crate::files::other_holder;
 use standfast_format::records::{Bytes, OpenFileKind, PosixQueue, PriorityMessage};
 use standfast_linux::OpenPosixQueue;
@@ -49,24 +50,32 @@ impl Walk<'_> {
     fn queue_record(&self, shown: &Shown) -> Result<PosixQueue, Unsupported> {
         let identity = shown.identity();
         if self.inheritance.others.iter().any(|(_, inherited)| *inherited == identity) {
-            return Err(Unsupported::because("the program was started with this message queue: others may share it"));
+            return Err(Unsupported::because(
+                RefusalCode::MessageQueue,
+                "the program was started with this message queue: others may share it",
+            ));
         }
         let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
         if let Some(who) = other_holder(&job, |_, _, file| (file.dev(), file.ino()) == identity) {
-            return Err(Unsupported::with_remedy(
+            return Err(Unsupported::with_hint(
+                RefusalCode::MessageQueue,
                 format!("{who}, which is outside the program, has this message queue open as well"),
                 "start both under one standfast run",
             ));
         }
         let cannot_be_read = |error| {
-            Unsupported::with_remedy(
-                format!("what is in this message queue cannot be looked at ({error})"),
+            Unsupported::with_hint(
+                RefusalCode::MessageQueue,
+                format!("its messages cannot be read ({error})"),
                 "give its owner permission to read and write it",
             )
         };
         let queue = OpenPosixQueue::behind(shown.own(&self.holders)?.as_fd()).map_err(cannot_be_read)?;
         if queue.notifies()? {
-            return Err(Unsupported::for_now("the next message in this queue is to be announced (mq_notify)"));
+            return Err(Unsupported::for_now(
+                RefusalCode::MessageQueue,
+                "a notification is registered for its next message (mq_notify)",
+            ));
         }
         let limits = queue.limits()?;
         let messages = if self.motion == Motion::Running { Vec::new() } else { queue.messages()? };

@@ -29,7 +29,7 @@ use crate::files::FileKey;
 use crate::inheritance::Inheritance;
 use crate::job::Kept;
 use crate::reused_ports::ReusedPorts;
-use crate::{Blocker, pool};
+use crate::{Blocker, RefusalCode, error::Reason, pool};
 use message_queue::Queues;
 pub(super) use openable::may_map_again;
 use pipe::Pipes;
@@ -119,25 +119,23 @@ type Known = Result<OpenFileKind, Unsupported>;
 
 /// Why an open file could not be recorded.
 enum Unsupported {
-    /// It cannot be brought back.
-    Refused { why: String, remedy: &'static str },
-    /// It cannot be brought back as it is at this moment.
-    NotNow { why: String },
+    /// It cannot be brought back, or not as it is at this moment.
+    Refused(Reason),
     /// The kernel did not tell.
     Unknown(io::Error),
 }
 
 impl Unsupported {
-    fn because(why: impl Into<String>) -> Self {
-        Self::Refused { why: why.into(), remedy: "" }
+    fn because(code: RefusalCode, why: impl Into<String>) -> Self {
+        Self::Refused(Reason::new(code, why))
     }
 
-    fn for_now(why: impl Into<String>) -> Self {
-        Self::NotNow { why: why.into() }
+    fn for_now(code: RefusalCode, why: impl Into<String>) -> Self {
+        Self::Refused(Reason::new(code, why).for_now())
     }
 
-    fn with_remedy(why: impl Into<String>, remedy: &'static str) -> Self {
-        Self::Refused { why: why.into(), remedy }
+    fn with_hint(code: RefusalCode, why: impl Into<String>, hint: &'static str) -> Self {
+        Self::Refused(Reason::new(code, why).with_hint(hint))
     }
 }
 
@@ -337,7 +335,11 @@ impl Walk<'_> {
             return self.place_in_tree(shown);
         }
         if shown.has_lease() {
-            return Err(Unsupported::with_remedy("the program has a lease on it (F_SETLEASE)", "give the lease up"));
+            return Err(Unsupported::with_hint(
+                RefusalCode::FileLease,
+                "the program has a lease on it (F_SETLEASE)",
+                "give the lease up",
+            ));
         }
         if let Some(queue) = self.message_queue(place) {
             return queue;
@@ -372,7 +374,10 @@ impl Walk<'_> {
         if shown.is_common_device() {
             let there = std::fs::metadata(self.as_the_job_sees(&shown.target));
             if !there.is_ok_and(|there| there.rdev() == shown.file.rdev()) {
-                return Err(Unsupported::because("no device of this kind is found under its path any more"));
+                return Err(Unsupported::because(
+                    RefusalCode::PathChanged,
+                    "no device of this kind is found under its path any more",
+                ));
             }
             self.refuse_unopenable(shown)?;
             return Ok(OpenFileKind::Device { path: Bytes::from(shown.target.as_slice()), number: shown.file.rdev() });
@@ -382,10 +387,8 @@ impl Walk<'_> {
 }
 
 fn blocker(number: i32, what: &str, unsupported: Unsupported) -> io::Result<Blocker> {
-    let (why, remedy, passing) = match unsupported {
-        Unsupported::Refused { why, remedy } => (why, remedy, false),
-        Unsupported::NotNow { why } => (why, "", true),
-        Unsupported::Unknown(error) => return Err(error),
-    };
-    Ok(Blocker { what: format!("descriptor {number} ({what})"), why, remedy: remedy.to_owned(), passing })
+    match unsupported {
+        Unsupported::Refused(reason) => Ok(Blocker::of(format!("descriptor {number} ({what})"), reason)),
+        Unsupported::Unknown(error) => Err(error),
+    }
 }

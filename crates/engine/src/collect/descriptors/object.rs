@@ -1,6 +1,7 @@
 //! Files that no path leads to: memfds, deleted files. Their contents go with the image, as a memory object.
 
 use super::{Known, Unsupported, Walk};
+use crate::RefusalCode;
 use crate::collect::ObjectKey;
 use standfast_format::records::{Bytes, ObjectKind, OpenFileKind};
 use std::fs::File;
@@ -16,7 +17,8 @@ impl Walk<'_> {
     pub(super) fn object(&mut self, place: usize) -> Known {
         let shown = &self.shown[place];
         if self.inheritance.others.iter().any(|(_, identity)| *identity == shown.identity()) {
-            return Err(Unsupported::with_remedy(
+            return Err(Unsupported::with_hint(
+                RefusalCode::NamelessFile,
                 "no path leads to it, and the program was started with it: others may share it",
                 "start it with files that have a name",
             ));
@@ -27,13 +29,17 @@ impl Walk<'_> {
             return Ok(OpenFileKind::Object { object: self.objects.of_file(&own)?, offset });
         }
         if shown.file.blocks() * BLOCK_BYTES > DELETED_BYTES_MAX {
-            return Err(Unsupported::with_remedy(
+            return Err(Unsupported::with_hint(
+                RefusalCode::NamelessFile,
                 "it has been deleted since it was opened, and is too large to go with the image (more than 1 GiB)",
                 "keep large files in place while the program has them open",
             ));
         }
         let contents = File::open(shown.link(&self.holders)).map_err(|error| {
-            Unsupported::because(format!("it has been deleted since it was opened, and cannot be read ({error})"))
+            Unsupported::because(
+                RefusalCode::NamelessFile,
+                format!("it has been deleted since it was opened, and cannot be read ({error})"),
+            )
         })?;
         let path = shown.target.strip_suffix(b" (deleted)").unwrap_or(&shown.target);
         let kind = ObjectKind::DeletedFile { path: Bytes::from(path), mode: shown.file.mode() & PERMISSIONS };

@@ -3,6 +3,7 @@
 
 use super::shown::Shown;
 use super::{O_ACCMODE, O_WRONLY, Unsupported, Walk};
+use crate::RefusalCode;
 use standfast_linux::sys::process::effective_user;
 use standfast_linux::sys::tree::may_access;
 use std::ffi::OsStr;
@@ -27,7 +28,7 @@ impl Walk<'_> {
             return Ok(());
         }
         let why = format!("a restart could not open it again, since it belongs to user {} ({error})", shown.file.uid());
-        Err(Unsupported::with_remedy(why, RIGHTS))
+        Err(Unsupported::with_hint(RefusalCode::Permission, why, RIGHTS))
     }
 
     /// Whether the main process writes to it as its output or its errors: a restart has such a stream of its own.

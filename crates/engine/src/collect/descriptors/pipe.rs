@@ -2,6 +2,7 @@
 
 use super::shown::Shown;
 use super::{Known, O_ACCMODE, O_DIRECT, O_PATH, O_WRONLY, Unsupported, Walk};
+use crate::RefusalCode;
 use crate::files::other_holder;
 use standfast_format::records::{Bytes, OpenFileKind, PipeContents};
 use standfast_linux::sys::process;
@@ -50,7 +51,8 @@ impl Walk<'_> {
         let is_named = !self.shown[place].target.starts_with(b"pipe:");
         let path = if is_named { self.name_of_pipe(place)? } else { None };
         if !whole && !is_named && !process::pipe_is_peer_closed(own.as_fd()) {
-            return Err(Unsupported::with_remedy(
+            return Err(Unsupported::with_hint(
+                RefusalCode::PipeOutside,
                 "the other end of this pipe is outside the program",
                 "start it with only its standard streams connected to other programs",
             ));
@@ -75,7 +77,8 @@ impl Walk<'_> {
         let shown = &self.shown[place];
         let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
         if let Some(who) = other_holder(&job, |_, _, file| (file.dev(), file.ino()) == shown.identity()) {
-            return Err(Unsupported::with_remedy(
+            return Err(Unsupported::with_hint(
+                RefusalCode::PipeOutside,
                 format!("{who}, which is outside the program, has this named pipe open as well"),
                 "start both under one standfast run",
             ));
@@ -88,7 +91,8 @@ impl Walk<'_> {
             self.refuse_unopenable(shown)?;
             return Ok(Some(Bytes::from(shown.target.as_slice())));
         }
-        Err(Unsupported::with_remedy(
+        Err(Unsupported::with_hint(
+            RefusalCode::PathChanged,
             "it cannot be found under its path any more",
             "keep named pipes in place while in use",
         ))

@@ -2,68 +2,161 @@
 //! round it.
 
 use super::Unsupported;
+use crate::RefusalCode;
 
-/// How the kernel shows it, why it is refused, what to do about it.
-const KINDS: [(&str, &str, &str); 24] = [
-    (
-        "anon_inode:[io_uring]",
-        "io_uring cannot be checkpointed: the kernel may be writing into the program's memory",
-        "Node.js: set UV_USE_IO_URING=0",
-    ),
-    (
-        "anon_inode:[userfaultfd]",
-        "the program handles page faults of its own (userfaultfd), which only the program itself could set up again",
-        "",
-    ),
-    (
-        "anon_inode:[perf_event]",
-        "a performance counter (perf) belongs to the processor that it counted on",
-        "run it without profiling",
-    ),
-    ("anon_inode:bpf", "a BPF program or map lives in the kernel, which does not give it back", ""),
-    ("anon_inode:btf", "a BPF program or map lives in the kernel, which does not give it back", ""),
-    (
-        "anon_inode:kvm",
-        "a virtual machine (KVM) lives in the kernel and the processor",
-        "checkpoint inside the virtual machine",
-    ),
-    ("anon_inode:[fanotify]", "fanotify needs privileges that a restart does not have", ""),
-    ("anon_inode:[landlock-ruleset]", "a Landlock rule set cannot be read back", ""),
-    ("anon_inode:seccomp notify", "it decides system calls of another program (seccomp)", ""),
-    ("anon_inode:[fscontext]", "a file system is being mounted", ""),
-    ("anon_inode:[secretmem]", "secret memory is hidden from everybody, Standfast included", ""),
-    ("/secretmem", "secret memory is hidden from everybody, Standfast included", ""),
-    ("anon_inode:sync_file", "it belongs to a graphics processor, whose state cannot be saved", "run it without GPU"),
-    ("anon_inode:dmabuf", "it belongs to a graphics processor, whose state cannot be saved", "run it without GPU"),
-    ("/dmabuf:", "it belongs to a graphics processor, whose state cannot be saved", "run it without GPU"),
-    (
-        "anon_inode:[infinibandevent]",
-        "it belongs to an RDMA device, whose state cannot be saved",
-        "let MPI use TCP or shared memory",
-    ),
-    (
-        "anon_inode:[uverbs",
-        "it belongs to an RDMA device, whose state cannot be saved",
-        "let MPI use TCP or shared memory",
-    ),
-    ("/dev/infiniband/", "an RDMA device keeps state that cannot be saved", "let MPI use TCP or shared memory"),
-    ("/dev/nvidia", "a GPU keeps state that cannot be saved", "run it without GPU (CUDA_VISIBLE_DEVICES=)"),
-    ("/dev/dri/", "a GPU keeps state that cannot be saved", "run it without GPU"),
-    ("/dev/kfd", "a GPU keeps state that cannot be saved", "run it without GPU"),
-    (
-        "/dev/kvm",
-        "a virtual machine (KVM) lives in the kernel and the processor",
-        "checkpoint inside the virtual machine",
-    ),
-    ("/dev/fuse", "it serves a file system to others", ""),
-    ("/dev/", "a device that may keep state of its own", ""),
+/// A kind of open file that is refused.
+struct Kind {
+    /// What the name that the kernel shows begins with.
+    shown: &'static str,
+    code: RefusalCode,
+    why: &'static str,
+    /// What to do about it; empty where there is nothing.
+    hint: &'static str,
+}
+
+/// The first that fits counts.
+const KINDS: [Kind; 24] = [
+    Kind {
+        shown: "anon_inode:[io_uring]",
+        code: RefusalCode::IoUring,
+        why: "io_uring cannot be checkpointed: the kernel may be writing into the program's memory",
+        hint: "Node.js: set UV_USE_IO_URING=0",
+    },
+    Kind {
+        shown: "anon_inode:[userfaultfd]",
+        code: RefusalCode::Userfaultfd,
+        why: "the program handles page faults of its own (userfaultfd), which only the program itself could set up again",
+        hint: "",
+    },
+    Kind {
+        shown: "anon_inode:[perf_event]",
+        code: RefusalCode::PerfEvent,
+        why: "a performance counter (perf) belongs to the processor that it counted on",
+        hint: "run it without profiling",
+    },
+    Kind {
+        shown: "anon_inode:bpf",
+        code: RefusalCode::Bpf,
+        why: "a BPF program or map lives in the kernel, which does not give it back",
+        hint: "",
+    },
+    Kind {
+        shown: "anon_inode:btf",
+        code: RefusalCode::Bpf,
+        why: "a BPF program or map lives in the kernel, which does not give it back",
+        hint: "",
+    },
+    Kind {
+        shown: "anon_inode:kvm",
+        code: RefusalCode::VirtualMachine,
+        why: "a virtual machine (KVM) lives in the kernel and the processor",
+        hint: "checkpoint inside the virtual machine",
+    },
+    Kind {
+        shown: "anon_inode:[fanotify]",
+        code: RefusalCode::Fanotify,
+        why: "fanotify needs privileges that a restart does not have",
+        hint: "",
+    },
+    Kind {
+        shown: "anon_inode:[landlock-ruleset]",
+        code: RefusalCode::LandlockRules,
+        why: "a Landlock rule set cannot be read back",
+        hint: "",
+    },
+    Kind {
+        shown: "anon_inode:seccomp notify",
+        code: RefusalCode::SeccompSupervisor,
+        why: "it decides system calls of another program (seccomp)",
+        hint: "",
+    },
+    Kind {
+        shown: "anon_inode:[fscontext]",
+        code: RefusalCode::MountInProgress,
+        why: "a file system is being mounted",
+        hint: "",
+    },
+    Kind {
+        shown: "anon_inode:[secretmem]",
+        code: RefusalCode::SecretMemory,
+        why: "secret memory is hidden from everybody, Standfast included",
+        hint: "",
+    },
+    Kind {
+        shown: "/secretmem",
+        code: RefusalCode::SecretMemory,
+        why: "secret memory is hidden from everybody, Standfast included",
+        hint: "",
+    },
+    Kind {
+        shown: "anon_inode:sync_file",
+        code: RefusalCode::Gpu,
+        why: "it belongs to a graphics processor, whose state cannot be saved",
+        hint: "run it without GPU",
+    },
+    Kind {
+        shown: "anon_inode:dmabuf",
+        code: RefusalCode::Gpu,
+        why: "it belongs to a graphics processor, whose state cannot be saved",
+        hint: "run it without GPU",
+    },
+    Kind {
+        shown: "/dmabuf:",
+        code: RefusalCode::Gpu,
+        why: "it belongs to a graphics processor, whose state cannot be saved",
+        hint: "run it without GPU",
+    },
+    Kind {
+        shown: "anon_inode:[infinibandevent]",
+        code: RefusalCode::Rdma,
+        why: "it belongs to an RDMA device, whose state cannot be saved",
+        hint: "let MPI use TCP or shared memory",
+    },
+    Kind {
+        shown: "anon_inode:[uverbs",
+        code: RefusalCode::Rdma,
+        why: "it belongs to an RDMA device, whose state cannot be saved",
+        hint: "let MPI use TCP or shared memory",
+    },
+    Kind {
+        shown: "/dev/infiniband/",
+        code: RefusalCode::Rdma,
+        why: "an RDMA device keeps state that cannot be saved",
+        hint: "let MPI use TCP or shared memory",
+    },
+    Kind {
+        shown: "/dev/nvidia",
+        code: RefusalCode::Gpu,
+        why: "a GPU keeps state that cannot be saved",
+        hint: "run it without GPU (CUDA_VISIBLE_DEVICES=)",
+    },
+    Kind {
+        shown: "/dev/dri/",
+        code: RefusalCode::Gpu,
+        why: "a GPU keeps state that cannot be saved",
+        hint: "run it without GPU",
+    },
+    Kind {
+        shown: "/dev/kfd",
+        code: RefusalCode::Gpu,
+        why: "a GPU keeps state that cannot be saved",
+        hint: "run it without GPU",
+    },
+    Kind {
+        shown: "/dev/kvm",
+        code: RefusalCode::VirtualMachine,
+        why: "a virtual machine (KVM) lives in the kernel and the processor",
+        hint: "checkpoint inside the virtual machine",
+    },
+    Kind { shown: "/dev/fuse", code: RefusalCode::Fuse, why: "it serves a file system to others", hint: "" },
+    Kind { shown: "/dev/", code: RefusalCode::Device, why: "a device that may keep state of its own", hint: "" },
 ];
 
 /// Why an open file that the kernel shows as `target` cannot be brought back.
 pub(super) fn reason(target: &[u8]) -> Unsupported {
-    match KINDS.iter().find(|(shown, ..)| target.starts_with(shown.as_bytes())) {
-        Some((_, why, remedy)) => Unsupported::with_remedy(*why, remedy),
-        None => Unsupported::because("a descriptor of this kind cannot be brought back yet"),
+    match KINDS.iter().find(|kind| target.starts_with(kind.shown.as_bytes())) {
+        Some(kind) => Unsupported::with_hint(kind.code, kind.why, kind.hint),
+        None => Unsupported::because(RefusalCode::UnknownDescriptor, "descriptors of this kind are not supported yet"),
     }
 }
 
@@ -85,18 +178,16 @@ mod tests {
             ("anon_inode:kvm-vcpu:0", "virtual machine"),
             ("anon_inode:kvm-vm", "virtual machine"),
         ] {
-            let Unsupported::Refused { why, remedy } = reason(target.as_bytes()) else {
-                panic!("{target} is not refused")
-            };
-            assert!(why.contains(word) && !remedy.is_empty(), "{target}: {why}; {remedy}");
+            let Unsupported::Refused(refused) = reason(target.as_bytes()) else { panic!("{target} is not refused") };
+            assert!(refused.why.contains(word) && !refused.hint.is_empty(), "{target}: {refused:?}");
         }
     }
 
     #[test]
     fn a_device_is_named_for_what_it_is_before_it_is_named_a_device() {
-        for (place, (shown, ..)) in KINDS.iter().enumerate() {
-            let found = KINDS.iter().position(|(other, ..)| shown.starts_with(other));
-            assert_eq!(found, Some(place), "{shown} is hidden behind an entry before it");
+        for (place, kind) in KINDS.iter().enumerate() {
+            let found = KINDS.iter().position(|other| kind.shown.starts_with(other.shown));
+            assert_eq!(found, Some(place), "{} is hidden behind an entry before it", kind.shown);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Regular files: found again by path.
 
 use super::{Known, O_ACCMODE, Unsupported, Walk};
+use crate::RefusalCode;
 use crate::collect::{Output, opened};
 use standfast_format::records::OpenFileKind;
 use std::ffi::OsStr;
@@ -13,9 +14,14 @@ const IN_PLACE: &str = "keep files in place while the program has them open";
 impl Walk<'_> {
     pub(super) fn regular(&mut self, place: usize) -> Known {
         let shown = &self.shown[place];
-        let file = opened(&shown.target, shown.identity()).map_err(|why| Unsupported::with_remedy(why, IN_PLACE))?;
+        let file = opened(&shown.target, shown.identity())
+            .map_err(|why| Unsupported::with_hint(RefusalCode::PathChanged, why, IN_PLACE))?;
         if (file.identity.device, file.identity.inode) != shown.identity() {
-            return Err(Unsupported::with_remedy("another file has taken its place since it was opened", IN_PLACE));
+            return Err(Unsupported::with_hint(
+                RefusalCode::PathChanged,
+                "another file has taken its place since it was opened",
+                IN_PLACE,
+            ));
         }
         self.refuse_unopenable(shown)?;
         let offset = shown.information.position;

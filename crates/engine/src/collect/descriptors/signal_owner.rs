@@ -1,6 +1,7 @@
 //! Signal-driven I/O: who is told when an open file is ready, or has urgent data (F_SETOWN, O_ASYNC).
 
 use super::{O_ASYNC, O_PATH, Unsupported, Walk};
+use crate::RefusalCode;
 use standfast_format::records::SignalTarget;
 use standfast_linux::sys::descriptors;
 use std::os::fd::AsFd;
@@ -44,7 +45,8 @@ impl Walk<'_> {
             }
             // It is not the program's, which may have been lent it by whoever is to be told.
             None if !is_telling && self.external(shown).is_some() => Ok(SignalOwner::default()),
-            None => Err(Unsupported::with_remedy(
+            None => Err(Unsupported::with_hint(
+                RefusalCode::SignalOwner,
                 "its signals (F_SETOWN) go to a thread, to a process that is not the program's own, or to a process \
                  group without its leader",
                 "let them go to a process of the program",

@@ -3,10 +3,10 @@
 
 use super::shown::Shown;
 use super::{Known, Motion, O_ACCMODE, O_PATH, Unsupported, Walk};
-use crate::Blocker;
 use crate::endpoint::Still;
 use crate::files::other_holder;
 use crate::terminals::{InFlight, Sides, Unreported};
+use crate::{Blocker, RefusalCode};
 use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
 use standfast_linux::proc::{Stat, Status};
 use standfast_linux::sys::descriptors::ready_events;
@@ -119,10 +119,12 @@ impl Walk<'_> {
                 Node::Master => {
                     let is_it = |found: &FoundTerminal| self.shown[found.place].is_same_file(shown, &self.holders);
                     let at = self.terminals.iter().position(is_it);
-                    at.map(|at| Some(OpenFileKind::Master { terminal: at as u32 }))
-                        .ok_or_else(|| Unsupported::for_now("it was opened while it was looked at"))
+                    at.map(|at| Some(OpenFileKind::Master { terminal: at as u32 })).ok_or_else(|| {
+                        Unsupported::for_now(RefusalCode::Terminal, "it was opened during the checkpoint")
+                    })
                 }
-                Node::Slave { .. } if slave.is_none() => Err(Unsupported::with_remedy(
+                Node::Slave { .. } if slave.is_none() => Err(Unsupported::with_hint(
+                    RefusalCode::Terminal,
                     "the other side of this terminal is outside the program",
                     "start the program with it as a standard stream, or both under one standfast run",
                 )),
@@ -182,21 +184,24 @@ impl Walk<'_> {
         let found = &self.terminals[at];
         let shown = &self.shown[found.place];
         if shown.information.flags & O_ACCMODE != O_RDWR {
-            return Err(Unsupported::because("it is open for one direction only"));
+            return Err(Unsupported::because(RefusalCode::Terminal, "it is open for only one direction"));
         }
         let master = shown.own(&self.holders)?;
         let slaves: Vec<&Shown> = self.slaves(found).collect();
         let deserted = ready_events(master.as_fd(), 0)? & HUNG_UP != 0;
         let locked = terminal::is_locked(master.as_fd())?;
         if slaves.is_empty() && (!deserted || locked) {
-            return Err(Unsupported::for_now("nobody in the program has opened its other side yet"));
+            return Err(Unsupported::for_now(RefusalCode::Terminal, "its other side has not been opened yet"));
         }
         let mut exclusive = false;
         for slave in &slaves {
             let own = slave.own(&self.holders)?;
             exclusive |= terminal::is_exclusive(own.as_fd())?;
             if terminal::line_discipline(own.as_fd())? != 0 {
-                return Err(Unsupported::because("it has a line discipline of its own (TIOCSETD)"));
+                return Err(Unsupported::because(
+                    RefusalCode::Terminal,
+                    "it has a line discipline of its own (TIOCSETD)",
+                ));
             }
         }
         let [rows, columns, width, height] = terminal::window(master.as_fd())?;
@@ -242,7 +247,10 @@ impl Walk<'_> {
         }
         match control {
             Some(session) => Ok(Some(TerminalControl { session, foreground: inner_group })),
-            None => Err(Unsupported::because("it is the controlling terminal of a session outside the program")),
+            None => Err(Unsupported::because(
+                RefusalCode::Terminal,
+                "it is the controlling terminal of a session outside the program",
+            )),
         }
     }
 
@@ -256,9 +264,11 @@ impl Walk<'_> {
         };
         let holder = self.held_terminal.filter(|_| found.held);
         let still = holder.map(Still::hold).transpose();
-        let _still = still.map_err(|error| Unsupported::for_now(format!("its holder does not keep still: {error}")))?;
+        let _still = still.map_err(|error| {
+            Unsupported::for_now(RefusalCode::Terminal, format!("its holder could not be paused: {error}"))
+        })?;
         Sides::new(master, slave).scan().map_err(|unreported| match unreported {
-            Unreported::NotNow(why) => Unsupported::for_now(why),
+            Unreported::NotNow(why) => Unsupported::for_now(RefusalCode::Terminal, why),
             Unreported::Failed(error) => Unsupported::Unknown(error),
         })
     }
@@ -272,12 +282,11 @@ impl Walk<'_> {
         for holder in self.job() {
             let stat = Stat::of(holder.pid)?;
             if stat.session == holder.pid && stat.terminal != 0 && !sessions.contains(&holder.pid) {
-                blockers.push(Blocker {
-                    what: format!("process {}", holder.pid),
-                    why: "it leads a session whose controlling terminal is outside the program".to_owned(),
-                    remedy: String::new(),
-                    passing: false,
-                });
+                blockers.push(Blocker::new(
+                    RefusalCode::Terminal,
+                    format!("process {}", holder.pid),
+                    "it leads a session whose controlling terminal is outside the program",
+                ));
             }
         }
         if self.terminals.is_empty() {
@@ -293,7 +302,7 @@ impl Walk<'_> {
             None => *last = Some(Scan { at: Instant::now(), at_terminals: scanned }),
             Some((who, place)) => {
                 let why = format!("{who}, which is outside the program, uses this terminal as well");
-                blockers.push(self.blocker(place, Unsupported::because(why))?);
+                blockers.push(self.blocker(place, Unsupported::because(RefusalCode::Terminal, why))?);
             }
         }
         Ok(())

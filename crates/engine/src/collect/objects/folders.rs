@@ -6,7 +6,7 @@ use crate::collect::reference;
 use crate::files::FileKey;
 use crate::folders::{Folders, below, list, open};
 use crate::listing::{FILE_BYTES_MAX, WrittenFolder};
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{
     FolderEntry, FolderItem, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedFolder, SavedPart,
 };
@@ -177,10 +177,8 @@ fn not_to_be_given_back(status: &Metadata, parent: &Metadata, own: &Status) -> O
 }
 
 fn unsupported(path: &Path, why: String) -> EngineError {
-    EngineError::Refused(vec![Blocker {
-        what: format!("{}, in a folder that is to be saved", path.display()),
-        why,
-        remedy: "start the job again with --save-folder for less, or without it".to_owned(),
-        passing: false,
-    }])
+    EngineError::Refused(vec![
+        Blocker::new(RefusalCode::FolderUnsaved, format!("{}, in a folder that is to be saved", path.display()), why)
+            .with_hint("start the job again with --save-folder for less, or without it"),
+    ])
 }

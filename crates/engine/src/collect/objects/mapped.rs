@@ -6,7 +6,7 @@ use crate::collect::Output;
 use crate::collect::descriptors::may_map_again;
 use crate::files::{is_database, open};
 use crate::inheritance::Inheritance;
-use crate::{Blocker, EngineError, SavedFiles};
+use crate::{Blocker, EngineError, RefusalCode, SavedFiles, error::Reason};
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{
     FileReference, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedPart, SystemVName,
@@ -25,18 +25,6 @@ const SMALL_FILE_BYTES: u64 = 1 << 20;
 /// As much of a file of an SQLite database: overwritten in place as it is, a restart would otherwise be refused.
 const DATABASE_BYTES: u64 = 64 << 20;
 
-/// Why memory cannot be saved.
-pub(in crate::collect) struct Unsupported {
-    pub(in crate::collect) why: String,
-    pub(in crate::collect) remedy: &'static str,
-}
-
-impl Unsupported {
-    fn new(why: impl Into<String>, remedy: &'static str) -> Self {
-        Self { why: why.into(), remedy }
-    }
-}
-
 impl Objects {
     /// Takes note of files that these mappings can write as they are.
     pub(in crate::collect) fn note_written<'a>(&mut self, maps: impl Iterator<Item = &'a Map>) {
@@ -51,7 +39,7 @@ impl Objects {
 
     /// Takes note of a file that the program may write through a mapping, though it has not been seen to: it counts as one
     /// that is open for writing.
-    pub(in crate::collect) fn note_writable(&mut self, file: &FileReference) -> Result<(), Unsupported> {
+    pub(in crate::collect) fn note_writable(&mut self, file: &FileReference) -> Result<(), Reason> {
         self.writable.insert((file.identity.device, file.identity.inode), file.clone());
         let user = std::fs::metadata(OsStr::from_bytes(&file.path.0)).map_or(u32::MAX, |file| file.uid());
         check_writable(file, user)
@@ -63,7 +51,7 @@ impl Objects {
         pid: i32,
         map: &Map,
         file: FileReference,
-    ) -> Result<u32, Unsupported> {
+    ) -> Result<u32, Reason> {
         let key = ObjectKey::of_reference(&file);
         let shown = PageRange::new(Address::new(map.offset), map.range().pages());
         if let Some(known) = self.position(key) {
@@ -73,10 +61,8 @@ impl Objects {
             return Ok(known);
         }
         let unreadable = |error: io::Error| {
-            Unsupported::new(
-                format!("it is mapped shared and writable, and cannot be read ({error})"),
-                "make it readable",
-            )
+            let why = format!("it is mapped shared and writable, and cannot be read ({error})");
+            Reason::new(RefusalCode::MappedFile, why).with_hint("make it readable")
         };
         let contents = open(&file.path.0).map_err(unreadable)?;
         let status = contents.metadata().map_err(unreadable)?;
@@ -167,15 +153,22 @@ impl Objects {
     }
 
     /// A System V segment that the process at place `process` has attached.
-    pub(in crate::collect) fn of_segment(&mut self, process: usize, map: &Map) -> Result<u32, Unsupported> {
+    pub(in crate::collect) fn of_segment(&mut self, process: usize, map: &Map) -> Result<u32, Reason> {
         let key = ObjectKey::of_segment(map);
         let Some(segment) = self.system_v.attached(map.inode as i32) else {
-            return Err(Unsupported::new("its segment of System V shared memory cannot be found", ""));
+            return Err(Reason::new(
+                RefusalCode::SystemVMapping,
+                "its segment of System V shared memory cannot be found",
+            ));
         };
         let (removed, locked) = (segment.is_removed(), segment.is_locked());
         let length = segment.size;
         if map.offset != 0 || map.range().bytes() < length {
-            return Err(Unsupported::new("only a part of a System V segment is still attached", "attach it whole"));
+            return Err(Reason::new(
+                RefusalCode::SystemVMapping,
+                "only a part of a System V segment is still attached",
+            )
+            .with_hint("attach it whole"));
         }
         if let Some(known) = self.position(key) {
             if let Access::Windows(windows) = &mut self.found[known as usize].access {
@@ -217,9 +210,13 @@ impl Objects {
 }
 
 /// A restart has to open a file of this user for writing.
-fn check_writable(file: &FileReference, user: u32) -> Result<(), Unsupported> {
+fn check_writable(file: &FileReference, user: u32) -> Result<(), Reason> {
     let why = "a shared mapping of it may write, and a restart could not open it for that";
-    if may_map_again(&file.path.0, user) { Ok(()) } else { Err(Unsupported::new(why, "make it writable")) }
+    if may_map_again(&file.path.0, user) {
+        Ok(())
+    } else {
+        Err(Reason::new(RefusalCode::MappedFile, why).with_hint("make it writable"))
+    }
 }
 
 /// The lock of a whole file that no descriptor holds any more but the open file beneath a mapping does: the Java virtual

@@ -19,9 +19,8 @@ use super::system_v::SystemV;
 use crate::error::kernel;
 use crate::files::{self, FileKey, Proof, open};
 use crate::freeze::FrozenProcess;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 pub(super) use folders::written_at_ends;
-pub(super) use mapped::Unsupported;
 pub(super) use segment::Unattached;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{Bytes, FileIdentity, FileReference, MemoryObject, ObjectKind};
@@ -210,14 +209,14 @@ impl Objects {
             Access::Windows(windows) => windows.hidden(),
             Access::File(_) | Access::Path(_) | Access::Segment(_) => None,
         };
-        let blocker = |address| Blocker {
-            what: format!("mapping at {address}"),
-            why:
+        let blocker = |address| {
+            Blocker::new(
+                RefusalCode::HiddenPages,
+                format!("mapping at {address}"),
                 "what lies beneath pages that the program has guarded, or changed in a private mapping of a memfd that \
-                  has been closed, can only be read with privileges"
-                    .to_owned(),
-            remedy: "keep the memfd open, or run standfast as root".to_owned(),
-            passing: false,
+                  has been closed, can only be read with privileges",
+            )
+            .with_hint("keep the memfd open, or run standfast as root")
         };
         self.found.iter().filter_map(hidden).map(blocker).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::Opening;
 use crate::error::kernel;
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{JobState, PosixQueue};
 use standfast_linux::OpenPosixQueue;
 use std::ffi::CString;
@@ -64,13 +64,16 @@ impl Opening<'_> {
 }
 
 fn cannot_be_made(queue: &PosixQueue, why: &str) -> EngineError {
-    EngineError::Refused(vec![Blocker {
-        what: format!("message queue /{}", queue.name),
-        why: format!("it cannot be made again here: {why}"),
-        remedy: "raise the limits (sysctl fs.mqueue.msg_max, fs.mqueue.msgsize_max; ulimit -q), or restart it as root"
-            .to_owned(),
-        passing: false,
-    }])
+    EngineError::Refused(vec![
+        Blocker::new(
+            RefusalCode::SystemVLimits,
+            format!("message queue /{}", queue.name),
+            format!("it cannot be made again here: {why}"),
+        )
+        .with_hint(
+            "raise the limits (sysctl fs.mqueue.msg_max, fs.mqueue.msgsize_max; ulimit -q), or restart it as root",
+        ),
+    ])
 }
 
 /// Takes the names from queues that the killed life of this job has left behind in our IPC namespace, where it was.

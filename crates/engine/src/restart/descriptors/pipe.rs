@@ -63,7 +63,7 @@ impl Opening<'_> {
         let both = self.park(self.open_path(&path.0, O_RDWR)?)?;
         let scanning = |source| kernel(&format!("looking at the named pipe {path}"), source);
         if descriptors::unread_bytes(self.own(both)?.as_fd()).map_err(scanning)? > 0 {
-            return Err(scanning(std::io::Error::other("somebody has written to it since the program ended")));
+            return Err(scanning(std::io::Error::other("another program has written to it since the program ended")));
         }
         Ok(PipeEnds { reader: both, writer: both, is_unnamed: false })
     }

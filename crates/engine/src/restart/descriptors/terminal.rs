@@ -8,7 +8,7 @@ use crate::restart::family::Family;
 use crate::restart::ids::highest_id;
 use crate::restart::plan::JobPlan;
 use crate::terminals::{InFlight, Sides};
-use crate::{Blocker, EngineError};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalSettings, WindowSize};
 use standfast_linux::sys::terminal::{self, Termios};
 use std::io;
@@ -208,11 +208,15 @@ fn making(source: io::Error) -> EngineError {
 }
 
 fn is_taken(number: u32) -> EngineError {
-    EngineError::Refused(vec![Blocker {
-        what: format!("terminal /dev/pts/{number}"),
-        why: "somebody else has one of this number, and the program may know its own by it".to_owned(),
-        remedy: "allow unprivileged user namespaces, in which the job has terminals of its own; or close the other one"
-            .to_owned(),
-        passing: true,
-    }])
+    EngineError::Refused(vec![
+        Blocker::new(
+            RefusalCode::TerminalTaken,
+            format!("terminal /dev/pts/{number}"),
+            "another program has a terminal of this number, and the job may refer to its own by it",
+        )
+        .with_hint(
+            "allow unprivileged user namespaces, in which the job has terminals of its own; or close the other one",
+        )
+        .for_now(),
+    ])
 }

@@ -3,6 +3,7 @@
 
 use super::queue::messages;
 use super::{Found, Unsupported, Walk};
+use crate::RefusalCode;
 use standfast_format::records::{SocketMessage, SocketState};
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
@@ -112,7 +113,8 @@ impl Walk<'_> {
             CLOSED if information.has_been_connected() => (SocketState::Ended, 0),
             CLOSED => {
                 return Err(Unsupported::for_now(
-                    "it could not be connected, and the program has not done anything about it",
+                    RefusalCode::ConnectionUnsettled,
+                    "its connection has failed, and the program has not reacted yet",
                 ));
             }
             ESTABLISHED | FIN_WAIT_1 | FIN_WAIT_2 | CLOSE_WAIT | LAST_ACK | CLOSING => {
@@ -120,7 +122,7 @@ impl Walk<'_> {
                 let shut_down = if sends { 0 } else { libc::SHUT_WR as u32 + 1 };
                 (self.tcp_partner(at, information.state, network)?, shut_down)
             }
-            _ => return Err(Unsupported::for_now("its connection is being made")),
+            _ => return Err(Unsupported::for_now(RefusalCode::ConnectionUnsettled, "its connection is being made")),
         };
         let record = &mut self.sockets[at].record;
         (record.state, record.shut_down) = (state, shut_down);
@@ -129,10 +131,14 @@ impl Walk<'_> {
 
     fn tcp_partner(&self, at: usize, state: u8, network: &Network) -> Result<SocketState, Unsupported> {
         let found = &self.sockets[at];
-        let unknown = || Unsupported::for_now("its connection is being made or has just ended");
+        let unknown =
+            || Unsupported::for_now(RefusalCode::ConnectionUnsettled, "its connection is being made or has just ended");
         let (local, remote) = found.ends().ok_or_else(unknown)?;
         if local == remote {
-            return Err(Unsupported::because("it is connected to itself, which cannot be made again"));
+            return Err(Unsupported::because(
+                RefusalCode::SocketKind,
+                "it is connected to itself, which cannot be restored",
+            ));
         }
         let is_peer = |other: &Found| other.is_tcp() && other.ends() == Some((remote, local));
         if let Some(peer) = self.sockets.iter().position(is_peer) {
@@ -179,15 +185,18 @@ impl Walk<'_> {
             }
             let end = network.other_end(local, remote).filter(|end| end.inode == 0);
             if end.is_none() || has_sent(found.own())? || found.record.shut_down != 0 {
-                return Err(Unsupported::for_now("a connection on which something has been sent waits to be accepted"));
+                return Err(Unsupported::for_now(
+                    RefusalCode::ConnectionUnsettled,
+                    "a connection with unread data waits to be accepted",
+                ));
             }
             self.sockets[other].record.state = SocketState::Waiting { listener: at as u32, place };
             place += 1;
         }
         if waits != place as usize {
             return Err(Unsupported::for_now(
-                "a connection from outside the program, or from a socket closed by now, waits to be \
-                                       accepted",
+                RefusalCode::ConnectionUnsettled,
+                "a connection from outside the program, or from a closed socket, waits to be accepted",
             ));
         }
         Ok(())
@@ -207,7 +216,7 @@ impl Walk<'_> {
         let mut contents = vec![0u8; bytes];
         let peeked = socket::peek(found.own(), &mut contents)?.map_or(0, |peeked| peeked.bytes);
         if peeked != bytes {
-            return Err(Unsupported::for_now("what it has received could not be read"));
+            return Err(Unsupported::for_now(RefusalCode::UnreadMessage, "its received data could not be read"));
         }
         let message = SocketMessage { contents: contents.into(), ..SocketMessage::default() };
         self.sockets[at].record.received.push(message);
@@ -239,7 +248,8 @@ impl Walk<'_> {
             };
             let Some(sender) = self.sockets.iter().position(sends) else {
                 return Err(Unsupported::for_now(
-                    "it has a datagram of a sender that is not part of the program, or closed",
+                    RefusalCode::UnreadMessage,
+                    "an unread datagram has a sender outside the program, or a closed one",
                 ));
             };
             let contents = received.contents.into();
@@ -280,7 +290,7 @@ fn drain(sender: &Found, receiver: &Found) -> Result<(), Unsupported> {
     while socket::unsent_bytes(sender.own())? > 0 {
         scans += 1;
         if scans > DRAIN_SCANS_MIN && Instant::now() > deadline {
-            return Err(Unsupported::for_now("what it is to receive has been sent and does not arrive"));
+            return Err(Unsupported::for_now(RefusalCode::UnreadMessage, "sent data does not arrive at its other end"));
         }
         // Not more than is needed: the program would fill it, and the next checkpoint would find no room.
         let bytes = descriptors::unread_bytes(receiver.own())? + socket::unsent_bytes(sender.own())? + ROOM_SPARE;

@@ -10,7 +10,7 @@ mod queue;
 mod unix;
 
 use super::{ExternalSockets, Known, Motion, Unsupported, Walk};
-use crate::Blocker;
+use crate::{Blocker, RefusalCode};
 use internet::Network;
 pub(super) use options::Usual;
 use options::{Class, set_options};
@@ -95,15 +95,19 @@ impl Walk<'_> {
             _ => false,
         };
         if !is_known {
-            return Err(Unsupported::because("a socket of this kind cannot be brought back"));
+            return Err(Unsupported::because(RefusalCode::SocketKind, "sockets of this kind are not supported"));
         }
         if !self.is_in_our_network(shown.holder)? || network_of(own.as_fd()) != own_network() {
-            return Err(Unsupported::because("it belongs to a network namespace of the program's own"));
+            return Err(Unsupported::because(
+                RefusalCode::NetworkNamespace,
+                "it belongs to a network namespace of the program's own",
+            ));
         }
         // The kernel reports it once, to the program.
         if descriptors::ready_events(own.as_fd(), libc::POLLPRI)? & (libc::POLLERR | libc::POLLPRI) != 0 {
             return Err(Unsupported::for_now(
-                "it has an error or urgent data that the program has not been told of yet",
+                RefusalCode::UnreadMessage,
+                "it has an error or urgent data that the program has not read yet",
             ));
         }
         let is_alone = protocol == libc::IPPROTO_TCP && internet::is_alone(own.as_fd())?;
@@ -124,7 +128,9 @@ impl Walk<'_> {
     /// The state of a connection whose other end is outside the job.
     fn leading_outside(&self, why: String) -> Result<SocketState, Unsupported> {
         match self.external_sockets {
-            ExternalSockets::Refuse => Err(Unsupported::with_remedy(why, ELSEWHERE_OR_RESET)),
+            ExternalSockets::Refuse => {
+                Err(Unsupported::with_hint(RefusalCode::ConnectionOutside, why, ELSEWHERE_OR_RESET))
+            }
             ExternalSockets::Reset => Ok(SocketState::Reset),
         }
     }
@@ -159,7 +165,7 @@ impl Walk<'_> {
         if found.record.family == libc::AF_NETLINK {
             return match descriptors::unread_bytes(found.own()) {
                 Ok(0) | Err(_) if descriptors::ready_events(found.own(), libc::POLLIN)? & libc::POLLIN == 0 => Ok(()),
-                _ => Err(Unsupported::for_now("it has an answer of the kernel's that has not been read yet")),
+                _ => Err(Unsupported::for_now(RefusalCode::UnreadMessage, "it has an unread answer of the kernel")),
             };
         }
         if found.is_udp() { self.connect_udp(at, network) } else { self.connect_tcp(at, network) }
@@ -193,8 +199,8 @@ impl Walk<'_> {
             // Nobody else has ended what it receives.
             self.sockets[at].record.shut_down |= RECEIVING;
         }
-        let why = "it is connected in a way that cannot be made again, or was being connected at this moment";
-        if agrees { Ok(()) } else { Err(Unsupported::for_now(why)) }
+        let why = "its connection changed at this moment";
+        if agrees { Ok(()) } else { Err(Unsupported::for_now(RefusalCode::ConnectionUnsettled, why)) }
     }
 
     /// What a socket that listens has from us, those that it has accepted have from it.

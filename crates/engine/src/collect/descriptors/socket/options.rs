@@ -1,6 +1,7 @@
 //! What a program has set of a socket: every option that differs from that of a socket just made.
 
 use super::Unsupported;
+use crate::RefusalCode;
 use standfast_format::records::SocketOption;
 use standfast_linux::sys::socket;
 use std::collections::HashMap;
@@ -286,7 +287,7 @@ fn rehearse(fresh: BorrowedFd<'_>, option: &SocketOption) -> Result<(), Unsuppor
     let SocketOption { level, name, value } = option;
     socket::set_option(fresh, *level, *name, &value.0).map_err(|error| {
         let why = format!("its option {name} (level {level}) could not be set again by a restart ({error})");
-        Unsupported::because(why)
+        Unsupported::because(RefusalCode::SocketOption, why)
     })
 }
 
@@ -329,30 +330,40 @@ fn refuse_hidden(own: BorrowedFd<'_>, (family, kind): (i32, i32)) -> Result<(), 
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
     };
     if is_filtered {
-        return Err(Unsupported::because("it has a packet filter (SO_ATTACH_FILTER), which cannot be brought back"));
+        return Err(Unsupported::because(
+            RefusalCode::SocketOption,
+            "it has a packet filter (SO_ATTACH_FILTER), which cannot be restored",
+        ));
     }
     let is_internet = matches!(family, libc::AF_INET | libc::AF_INET6);
     if is_internet && kind == libc::SOCK_STREAM {
         let upper = socket::option(own, libc::IPPROTO_TCP, libc::TCP_ULP, NAME).unwrap_or_default();
         if upper.first().is_some_and(|byte| *byte != 0) {
             return Err(Unsupported::because(
-                "the kernel encrypts it or the like (TCP_ULP), which cannot be brought back",
+                RefusalCode::SocketOption,
+                "it has an upper layer protocol such as kernel TLS (TCP_ULP), which cannot be restored",
             ));
         }
     }
     if is_internet && kind == libc::SOCK_DGRAM {
         if socket::number(own, libc::IPPROTO_UDP, UDP_CORK).is_ok_and(|corked| corked != 0) {
-            return Err(Unsupported::for_now("a datagram is being put together (UDP_CORK)"));
+            return Err(Unsupported::for_now(
+                RefusalCode::UnreadMessage,
+                "a datagram is being put together (UDP_CORK)",
+            ));
         }
         if listens_to_a_group(own)? {
-            return Err(Unsupported::because("it has joined a multicast group, which cannot be brought back"));
+            return Err(Unsupported::because(
+                RefusalCode::SocketOption,
+                "it has joined a multicast group, which cannot be restored",
+            ));
         }
     }
     if family == libc::AF_NETLINK {
         let groups = socket::option(own, libc::SOL_NETLINK, NETLINK_LIST_MEMBERSHIPS, 64).unwrap_or_default();
         // The first 32 are part of its address.
         if groups.iter().skip(WORD).any(|byte| *byte != 0) {
-            return Err(Unsupported::because("it listens to groups beyond the first 32"));
+            return Err(Unsupported::because(RefusalCode::SocketOption, "it listens to groups beyond the first 32"));
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! between, a program that itself peeks at this socket may look too far; one that reads loses nothing.
 
 use super::{Motion, Unsupported, Walk};
+use crate::RefusalCode;
 use standfast_format::records::Socket;
 use standfast_linux::sys::descriptors;
 use standfast_linux::sys::process;
@@ -60,7 +61,7 @@ static WITH_EMPTY_MESSAGES: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 /// The messages that a socket holds, in order. `ends` says that nothing more can come, which reads like an empty packet.
 pub(super) fn messages(own: BorrowedFd<'_>, inode: u64, ends: bool) -> Result<Vec<Received>, Unsupported> {
     let mut known = WITH_EMPTY_MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
-    let refusal = || Unsupported::for_now("it has a message of no bytes that has not been read yet");
+    let refusal = || Unsupported::for_now(RefusalCode::UnreadMessage, "it has an unread message of no bytes");
     let offset = Offset::new(own)?;
     if offset.before != NO_OFFSET {
         offset.set(0)?;
@@ -217,7 +218,7 @@ impl Walk<'_> {
 pub(crate) fn received(own: BorrowedFd<'_>, record: &Socket) -> io::Result<Vec<Vec<u8>>> {
     let known = |unsupported| match unsupported {
         Unsupported::Unknown(error) => error,
-        Unsupported::Refused { why, .. } | Unsupported::NotNow { why } => io::Error::other(why),
+        Unsupported::Refused(reason) => io::Error::other(reason.why),
     };
     let found = match (record.family, record.kind) {
         (libc::AF_UNIX, libc::SOCK_STREAM) => stretches(own),

@@ -3,6 +3,7 @@
 use super::internet::Network;
 use super::queue::{UnixMessage, is_sent_like_this};
 use super::{ELSEWHERE, Found, Motion, Unsupported, Walk};
+use crate::RefusalCode;
 use crate::files::other_holder;
 use standfast_format::records::{Credentials, SocketMessage, SocketState};
 use standfast_linux::UnixSocket;
@@ -37,8 +38,12 @@ impl Walk<'_> {
     fn kernel_socket<'a>(&self, at: usize, network: &'a Network) -> Result<&'a UnixSocket, Unsupported> {
         let (_, inode) = self.shown[self.sockets[at].place].identity();
         let kernel_socket = network.unix.iter().find(|socket| u64::from(socket.inode) == inode);
-        kernel_socket
-            .ok_or_else(|| Unsupported::because("this kernel does not tell whom it is connected to (CONFIG_UNIX_DIAG)"))
+        kernel_socket.ok_or_else(|| {
+            Unsupported::because(
+                RefusalCode::KernelTooOld,
+                "this kernel does not tell whom it is connected to (CONFIG_UNIX_DIAG)",
+            )
+        })
     }
 
     /// The socket of the job with this inode.
@@ -103,7 +108,13 @@ impl Walk<'_> {
             (Some(inode), None) => match self.with_inode(inode) {
                 Some(peer) => SocketState::Paired { peer: peer as u32 },
                 None if self.may_be_on_its_way(at, inode) => SocketState::Unconnected,
-                None => return Err(Unsupported::with_remedy("its other end is outside the program", ELSEWHERE)),
+                None => {
+                    return Err(Unsupported::with_hint(
+                        RefusalCode::ConnectionOutside,
+                        "its other end is outside the program",
+                        ELSEWHERE,
+                    ));
+                }
             },
         })
     }
@@ -123,7 +134,8 @@ impl Walk<'_> {
         let there = std::fs::symlink_metadata(&path).ok();
         match there.filter(|there| there.ino() as u32 == inode) {
             Some(there) => Ok(Some(there.mode())),
-            None if is_relative && is_alone => Err(Unsupported::with_remedy(
+            None if is_relative && is_alone => Err(Unsupported::with_hint(
+                RefusalCode::UnixSocketPath,
                 format!("the file {} that it is bound to cannot be found", path.display()),
                 "bind sockets to absolute paths",
             )),
@@ -143,13 +155,16 @@ impl Walk<'_> {
         for (place, inode) in waiting.into_iter().enumerate() {
             let Some(waiting) = self.with_inode(inode).filter(|_| inode != 0) else {
                 return Err(Unsupported::for_now(
-                    "a connection from outside the program, or from a socket closed by now, waits \
-                                           to be accepted",
+                    RefusalCode::ConnectionUnsettled,
+                    "a connection from outside the program, or from a closed socket, waits to be accepted",
                 ));
             };
             let found = &mut self.sockets[waiting];
             if socket::unsent_bytes(found.own())? > 0 {
-                return Err(Unsupported::for_now("a connection on which something has been sent waits to be accepted"));
+                return Err(Unsupported::for_now(
+                    RefusalCode::ConnectionUnsettled,
+                    "a connection with unread data waits to be accepted",
+                ));
             }
             found.record.state = SocketState::Waiting { listener: at as u32, place: place as u32 };
         }
@@ -169,7 +184,8 @@ impl Walk<'_> {
             };
             if !sender.is_some_and(|sender| is_sent_like_this(sender, &messages).unwrap_or(false)) {
                 return Err(Unsupported::for_now(
-                    "descriptors are on their way in it, and with which byte they come cannot be kernel_socket",
+                    RefusalCode::UnreadMessage,
+                    "an unread message passes descriptors, and at which byte they belong is unknown",
                 ));
             }
         }
@@ -178,7 +194,10 @@ impl Walk<'_> {
         for message in messages {
             let credentials = message.credentials.map(|sender| self.sender(sender)).transpose()?.flatten();
             if credentials.is_some() && message.contents.len() > WITH_CREDENTIALS_MAX {
-                return Err(Unsupported::for_now("it has a long message with the credentials of its sender"));
+                return Err(Unsupported::for_now(
+                    RefusalCode::UnreadMessage,
+                    "a long unread message carries the credentials of its sender",
+                ));
             }
             let named = !of_the_peer && self.sockets[at].is_datagram() && has_address(&message.from);
             let is_sender =
@@ -186,7 +205,8 @@ impl Walk<'_> {
             let sender = self.sockets.iter().position(is_sender).filter(|_| named);
             if named && sender.is_none() {
                 return Err(Unsupported::for_now(
-                    "it has a datagram of a sender that is not part of the program, or closed",
+                    RefusalCode::UnreadMessage,
+                    "an unread datagram has a sender outside the program, or a closed one",
                 ));
             }
             let open_files = message.places.iter().map(|place| self.sent_along(*place));
@@ -203,18 +223,27 @@ impl Walk<'_> {
         match self.job().iter().position(|holder| holder.pid == pid) {
             _ if pid == 0 => Ok(None),
             Some(0) => Ok(Some(Credentials { process: 0 })),
-            _ => Err(Unsupported::for_now("it has a message with the credentials of another process than the first")),
+            _ => Err(Unsupported::for_now(
+                RefusalCode::UnreadMessage,
+                "an unread message carries the credentials of a process other than the main one",
+            )),
         }
     }
 
     /// The open file that a descriptor on its way leads to.
     fn sent_along(&self, place: usize) -> Result<u32, Unsupported> {
         // What stands in the way of it has been reported already.
-        let unknown = || Unsupported::for_now("a descriptor that cannot be brought back is on its way in a message");
+        let unknown = || {
+            Unsupported::for_now(
+                RefusalCode::UnreadMessage,
+                "an unread message passes a descriptor that cannot be restored",
+            )
+        };
         let position = self.position(&self.shown[place]).ok_or_else(unknown)?;
         if self.found.open_files[position].needs_process() {
             return Err(Unsupported::for_now(
-                "a pidfd, or a file of /proc about a process, is on its way in a message",
+                RefusalCode::UnreadMessage,
+                "an unread message passes a pidfd or a file of /proc about a process",
             ));
         }
         Ok(position as u32)

@@ -194,7 +194,7 @@ fn arrived(receiver: &Made, record: &Socket) -> Result<(), EngineError> {
             return Ok(());
         }
         if Instant::now() > deadline {
-            return Err(scanning(io::Error::other("something is missing, or from somebody else")));
+            return Err(scanning(io::Error::other("a message is missing, or came from another program")));
         }
         std::thread::sleep(ARRIVAL_PAUSE);
     }
