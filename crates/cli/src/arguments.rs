@@ -3,9 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
-    Compress, DeltaMode, DetachKey, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, GenerationNumber, Grace,
-    Ids, Incremental, Interval, Keep, KeepFinished, MaxFiles, Memory, MinInterval, RefusalCode, SaveFiles, SaveFolder,
-    Snapshot, Stack, TerminalKind, Track,
+    DetachKey, Files, GenerationNumber, Ids, Memory, OptionChoices, RefusalCode, SaveFolder, TerminalKind,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -135,64 +133,14 @@ pub(crate) struct Run {
     /// Directory for the checkpoints [default: PROGRAM.standfast in the current directory]
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
-    /// Time between checkpoints, such as 90s, 10m or 1h; 'off': only on request [default: 10m]
-    #[arg(short, long, alias = "maxtime", value_name = "TIME")]
-    pub(crate) interval: Option<Interval>,
-    /// Minimum interval between program-requested checkpoints (checkpoint_here); 'never' ignores them
-    /// [default: 0s]
-    #[arg(long, alias = "mintime", value_name = "TIME")]
-    pub(crate) min_interval: Option<MinInterval>,
-    /// Number of checkpoints to keep [default: 2]
-    #[arg(long, value_name = "N")]
-    pub(crate) keep: Option<Keep>,
-    /// Process ids after a restart: 'auto' restores the old ones where permitted, 'new' takes new ones [default: auto]
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) ids: Option<Ids>,
-    /// Save the main thread's stack: 'live' saves the part in use, 'whole' all of it, for coroutines kept below it
-    /// [default: live]
-    #[arg(long, value_name = "PART")]
-    pub(crate) stack: Option<Stack>,
-    /// Restart with files that have grown or changed: 'auto' cuts off what the program wrote and refuses when in doubt,
-    /// 'rollback' cuts off whatever was written by anyone, 'keep' changes nothing, 'refuse' refuses [default: auto]
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) files: Option<Files>,
-    /// Save files that the program may write, up to SIZE each [64M if no size is given], and restore them at a restart;
-    /// 'auto' saves files up to 1M and keeps what was appended to them; 'off' saves none [default: auto]
-    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
-    pub(crate) save_files: Option<SaveFiles>,
+    #[command(flatten)]
+    pub(crate) options: OptionChoices,
     /// Save this directory with every checkpoint, whether its files are open or not, and restore it as a whole: a
     /// restart removes what was added since. For a database that runs in the job, for example. 'auto' saves the files
     /// that the job was seen to write where it works, and moves away files that it created since. Can be given more
     /// than once
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) save_folder: Vec<SaveFolder>,
-    /// Connections to processes outside the job: 'refuse' refuses the checkpoint, 'reset' restores them as connections
-    /// that the peer has reset [default: refuse]
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) external_sockets: Option<ExternalSockets>,
-    /// Save only what has changed since the previous checkpoint: 'on', 'off', or 'auto', which saves a process in full
-    /// when most of it has changed [default: auto]
-    #[arg(long, value_name = "WHEN")]
-    pub(crate) incremental: Option<Incremental>,
-    /// Maximum length of a chain of checkpoint files before it is coalesced in the background [default: 16]
-    #[arg(long, alias = "maxfiles", value_name = "N")]
-    pub(crate) max_files: Option<MaxFiles>,
-    /// When memory is read and written: 'copy' copies it during the pause and writes it after, 'fork' reads and writes
-    /// it after the pause from clones of the processes, 'precopy' reads it before the pause and again only what has
-    /// changed, 'sequential' does all of it during the pause, 'auto' picks what costs the program least [default: auto]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) snapshot: Option<Snapshot>,
-    /// Dirty-page detection: 'pagemap' asks the kernel, 'hash' reads and compares all memory, 'auto' picks one, 'off'
-    /// saves everything [default: auto]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) track: Option<Track>,
-    /// Store pages as differences from the previous checkpoint: 'previous' wherever that is shorter, 'auto' where it is
-    /// faster, 'none' never [default: none]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) delta: Option<DeltaMode>,
-    /// Compress checkpoints: 'lz4', 'zstd', 'auto' where it is faster than writing more, 'none' [default: none]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) compress: Option<Compress>,
     /// For programs with libstandfast: report writes to memory excluded as read-only, and fill dead memory with a
     /// pattern at each restart
     #[arg(long)]
@@ -209,23 +157,6 @@ pub(crate) struct Run {
     /// 'off' never [default: off]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) memory: Option<Memory>,
-    /// Flush every Nth in-memory checkpoint to disk [default: 16]
-    #[arg(long, value_name = "N")]
-    pub(crate) flush_every: Option<FlushEvery>,
-    /// Flush in-memory checkpoints in the 'background' while the program runs, in the 'foreground' while it is stopped,
-    /// or 'auto': whichever costs the program less time [default: auto]
-    #[arg(long, value_name = "WHERE")]
-    pub(crate) flush: Option<Flush>,
-    /// Maximum time between checkpoints on disk while newer ones are only in memory [default: 10m]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) durable_every: Option<DurableEvery>,
-    /// Keep the checkpoints after the program has exited with status 0: 'yes', until standfast clean removes them, or
-    /// 'no' [default: yes]
-    #[arg(long, value_name = "WHETHER")]
-    pub(crate) keep_finished: Option<KeepFinished>,
-    /// Time limit for flushing the newest checkpoint to disk when the job is stopped or fails [default: 30s]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) grace: Option<Grace>,
     /// Continue an unfinished job if it has a good checkpoint; otherwise start the program
     #[arg(long, conflicts_with = "fresh")]
     pub(crate) resume: bool,

@@ -129,9 +129,9 @@ mod tests {
         let text = "# as everywhere\n[run]\ninterval = \"90s\"\nkeep = 5\nincremental = true\nresume = true\nwait = false\n\
                     save-folder = [\"a\", \"b\"]\ndirectory = \"there\"\n";
         let said = run("standfast -q run -i 1m -- prog run --keep 9", text).unwrap();
-        assert_eq!(said.interval, Some("1m".parse().unwrap()));
-        assert_eq!(said.keep, Some("5".parse().unwrap()));
-        assert_eq!(said.incremental, Some("on".parse().unwrap()));
+        assert_eq!(said.options.interval, Some("1m".parse().unwrap()));
+        assert_eq!(said.options.keep, Some("5".parse().unwrap()));
+        assert_eq!(said.options.incremental, Some("on".parse().unwrap()));
         assert!(said.resume && !said.wait);
         assert_eq!(said.save_folder, ["a", "b"].map(|name| SaveFolder::Directory(name.into())));
         assert_eq!(said.directory.as_deref(), Some(Path::new("there")));

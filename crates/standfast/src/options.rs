@@ -1,5 +1,7 @@
-//! The options of a run, each defined here once. They are kept in the job's manifest, so that a restarted job goes on
-//! being protected as its run was; how they are spelt on a command line is the command's business.
+//! The options of a run, each defined once: in the table below, which the command line and its help, `standfast.toml`, the
+//! job's options and the manifest follow. They are kept in the manifest, so that a restarted job is protected as its run was.
+//!
+//! A new option is a line in the table, with its type, and a field of [`manifest::RunOptions`].
 
 mod kinds;
 
@@ -27,20 +29,20 @@ pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// Longest interval. Whoever means "never" says `off`; beyond a year arithmetic on clocks is all that could break.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Defines what belongs to every option: its place among those of a job, among those that were said this time, and in the
-/// manifest, which names them alike.
+/// Defines what belongs to every option: its place among those of a job, among those of a command line and in the manifest,
+/// which names them alike. The text is the option's help, to which its default is added.
 macro_rules! options {
-    ($($(#[$meaning:meta])* $option:ident: $kind:ty,)+) => {
+    ($($help:literal $(#[$argument:meta])* $option:ident: $kind:ty,)+) => {
         /// How a job is protected.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
         pub struct JobOptions {
-            $($(#[$meaning])* pub $option: $kind,)+
+            $(#[doc = $help] pub $option: $kind,)+
         }
 
-        /// What was said about the options this time: `None` where nothing was, so that the job's own options stand.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        /// Options of a command line: `None` where it names none, so that the job's own options stand.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::Args)]
         pub struct OptionChoices {
-            $($(#[$meaning])* pub $option: Option<$kind>,)+
+            $(#[doc = $help] $(#[$argument])* #[arg(help = with_default($help, <$kind>::default()))] pub $option: Option<$kind>,)+
         }
 
         impl JobOptions {
@@ -49,8 +51,8 @@ macro_rules! options {
                 manifest::RunOptions { $($option: self.$option.to_record()),+ }
             }
 
-            /// The options that a manifest keeps. What it does not name, or what no command line would have let pass, is as
-            /// where nothing was said.
+            /// The options that a manifest keeps. Where it names none, or one that no command line would have accepted, the
+            /// default applies.
             pub(crate) fn from_record(record: manifest::RunOptions) -> Self {
                 OptionChoices { $($option: record.$option.and_then(Kept::from_record)),+ }.or(Self::default())
             }
@@ -70,45 +72,79 @@ macro_rules! options {
     };
 }
 
+/// The help of an option whose value is `default` if it is not given.
+fn with_default(help: &str, default: impl fmt::Display) -> String {
+    format!("{help} [default: {default}]")
+}
+
 options! {
-    /// When checkpoints are taken.
+    "Time between checkpoints, such as 90s, 10m or 1h; 'off': only on request"
+    #[arg(short, long, alias = "maxtime", value_name = "TIME")]
     interval: Interval,
-    /// How many generations are kept.
-    keep: Keep,
-    /// Process and thread ids of a restarted job.
-    ids: Ids,
-    /// How much of the main thread's stack is saved.
-    stack: Stack,
-    /// What a restart does about files that are not what they were.
-    files: Files,
-    /// How many images may build upon each other.
-    max_files: MaxFiles,
-    /// Whether checkpoints save only what has changed.
-    incremental: Incremental,
-    /// How memory is taken.
-    snapshot: Snapshot,
-    /// How changes are found.
-    track: Track,
-    /// Which files are saved that the program may write.
-    save_files: SaveFiles,
-    /// What becomes of connections whose other end is outside the job.
-    external_sockets: ExternalSockets,
-    /// Minimum interval between program-requested checkpoints.
+    "Minimum interval between program-requested checkpoints (checkpoint_here); 'never' ignores them"
+    #[arg(long, alias = "mintime", value_name = "TIME")]
     min_interval: MinInterval,
-    /// How many of the checkpoints that went to memory go on to the disk.
-    flush_every: FlushEvery,
-    /// How far the disk may be behind memory.
-    durable_every: DurableEvery,
-    /// How long the newest checkpoint may take to get to the disk in the end.
-    grace: Grace,
-    /// Whether pages are kept as what has changed in them.
+    "Number of checkpoints to keep"
+    #[arg(long, value_name = "N")]
+    keep: Keep,
+    "Process ids after a restart: 'auto' restores the old ones where permitted, 'new' takes new ones"
+    #[arg(long, value_name = "POLICY")]
+    ids: Ids,
+    "Save the main thread's stack: 'live' saves the part in use, 'whole' all of it, for coroutines kept below it"
+    #[arg(long, value_name = "PART")]
+    stack: Stack,
+    "Restart with files that have grown or changed: 'auto' cuts off what the program wrote and refuses when in \
+     doubt, 'rollback' cuts off whatever was written by anyone, 'keep' changes nothing, 'refuse' refuses"
+    #[arg(long, value_name = "POLICY")]
+    files: Files,
+    "Save files that the program may write, up to SIZE each [64M if no size is given], and restore them at a \
+     restart; 'auto' saves files up to 1M and keeps what was appended to them; 'off' saves none"
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
+    save_files: SaveFiles,
+    "Connections to processes outside the job: 'refuse' refuses the checkpoint, 'reset' restores them as \
+     connections that the peer has reset"
+    #[arg(long, value_name = "POLICY")]
+    external_sockets: ExternalSockets,
+    "Save only what has changed since the previous checkpoint: 'on', 'off', or 'auto', which saves a process in \
+     full when most of it has changed"
+    #[arg(long, value_name = "WHEN")]
+    incremental: Incremental,
+    "Maximum length of a chain of checkpoint files before it is coalesced in the background"
+    #[arg(long, alias = "maxfiles", value_name = "N")]
+    max_files: MaxFiles,
+    "When memory is read and written: 'copy' copies it during the pause and writes it after, 'fork' reads and \
+     writes it after the pause from clones of the processes, 'precopy' reads it before the pause and again only \
+     what has changed, 'sequential' does all of it during the pause, 'auto' picks what costs the program least"
+    #[arg(long, value_name = "HOW")]
+    snapshot: Snapshot,
+    "Dirty-page detection: 'pagemap' asks the kernel, 'hash' reads and compares all memory, 'auto' picks one, 'off' \
+     saves everything"
+    #[arg(long, value_name = "HOW")]
+    track: Track,
+    "Store pages as differences from the previous checkpoint: 'previous' wherever that is shorter, 'auto' where it \
+     is faster, 'none' never"
+    #[arg(long, value_name = "HOW")]
     delta: DeltaMode,
-    /// Whether pages are compressed.
+    "Compress checkpoints: 'lz4', 'zstd', 'auto' where it is faster than writing more, 'none'"
+    #[arg(long, value_name = "HOW")]
     compress: Compress,
-    /// Where checkpoints in memory are brought to the disk.
+    "Flush every Nth in-memory checkpoint to disk"
+    #[arg(long, value_name = "N")]
+    flush_every: FlushEvery,
+    "Flush in-memory checkpoints in the 'background' while the program runs, in the 'foreground' while it is \
+     stopped, or 'auto': whichever costs the program less time"
+    #[arg(long, value_name = "WHERE")]
     flush: Flush,
-    /// Whether checkpoints stay when the program has finished.
+    "Maximum time between checkpoints on disk while newer ones are only in memory"
+    #[arg(long, value_name = "TIME")]
+    durable_every: DurableEvery,
+    "Keep the checkpoints after the program has exited with status 0: 'yes', until standfast clean removes them, or \
+     'no'"
+    #[arg(long, value_name = "WHETHER")]
     keep_finished: KeepFinished,
+    "Time limit for flushing the newest checkpoint to disk when the job is stopped or fails"
+    #[arg(long, value_name = "TIME")]
+    grace: Grace,
 }
 
 /// When checkpoints are taken by themselves.

@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::CommandFactory;
+use standfast::{Interval, SaveFiles, Snapshot};
 use std::time::Duration;
 
 fn run(words: &str) -> Run {
@@ -28,7 +29,7 @@ fn the_papers_names_mean_what_ours_mean() {
     let theirs = "standfast run --maxtime 90s --mintime 5s --maxfiles 3 --snapshot copy-on-write prog";
     let ours = "standfast run --interval 90s --min-interval 5s --max-files 3 --snapshot fork prog";
     assert_eq!(format!("{:?}", run(theirs)), format!("{:?}", run(ours)));
-    assert_eq!(run("standfast run --snapshot main-memory prog").snapshot, Some(Snapshot::Copy));
+    assert_eq!(run("standfast run --snapshot main-memory prog").options.snapshot, Some(Snapshot::Copy));
 }
 
 #[test]
@@ -36,21 +37,21 @@ fn options_behind_the_program_are_the_programs() {
     for words in ["standfast run -i 1m ./heat -i 5 --resume", "standfast run -i 1m -- ./heat -i 5 --resume"] {
         let run = run(words);
         assert_eq!(run.command_line, ["./heat", "-i", "5", "--resume"]);
-        assert_eq!(run.interval, Some(Interval::Every(Duration::from_secs(60))));
+        assert_eq!(run.options.interval, Some(Interval::Every(Duration::from_secs(60))));
         assert!(!run.resume);
     }
 }
 
 #[test]
 fn files_are_saved_up_to_the_size_that_is_named_or_a_usual_one() {
-    assert_eq!(run("standfast run --save-files ./heat").save_files, Some(SaveFiles::UpTo(64 << 20)));
-    assert_eq!(run("standfast run --save-files=1G ./heat").save_files, Some(SaveFiles::UpTo(1 << 30)));
+    assert_eq!(run("standfast run --save-files ./heat").options.save_files, Some(SaveFiles::UpTo(64 << 20)));
+    assert_eq!(run("standfast run --save-files=1G ./heat").options.save_files, Some(SaveFiles::UpTo(1 << 30)));
 }
 
 #[test]
 fn what_is_not_said_is_left_open() {
     let run = run("standfast run ./heat");
-    assert!(run.interval.is_none() && run.keep.is_none() && run.ids.is_none() && run.directory.is_none());
+    assert!(run.options.interval.is_none() && run.options.keep.is_none() && run.options.ids.is_none() && run.directory.is_none());
 }
 
 #[test]
