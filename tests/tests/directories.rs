@@ -176,6 +176,26 @@ fn a_directory_without_write_permission_fails_the_checkpoint_and_nothing_else() 
 }
 
 #[test]
+fn a_checkpoint_that_would_leave_too_little_space_is_refused_before_it_is_written() -> Result<()> {
+    let program = SMALL.with(&[])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let more_than_there_is = ["--reserve".to_owned(), "8000T".to_owned()];
+    let running = standfast.run_with(&more_than_there_is, Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    let said = standfast.ask("checkpoint", &arena.images(), &[])?.refusal("a checkpoint that leaves too little")?;
+    ensure!(
+        said.contains("would leave less than 8000T free") && said.contains("hint: free some space"),
+        "said: {said}"
+    );
+    let status = standfast.status(&arena.images())?;
+    ensure!(status["generations"].as_array().is_some_and(Vec::is_empty) && status["durable"].is_null(), "{status}");
+    open_gate(&arena)?;
+    running.wait(PATIENCE)?.well("the job")?;
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
+}
+
+#[test]
 fn a_file_with_the_name_of_a_checkpoint_is_neither_removed_nor_replaced() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

@@ -429,6 +429,7 @@ fn manifest() -> Manifest {
         flush: Some(Flush::Foreground),
         compress: Some(Compress::Zstd),
         keep_finished: None,
+        reserve: None,
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {

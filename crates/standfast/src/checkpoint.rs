@@ -209,6 +209,11 @@ fn attempt_at(
         Ok(planned) => planned,
         Err(error) => return failed(error.into(), None),
     };
+    if level == Level::Directory
+        && let Err(failure) = destination.check_reserve(freezer, &plan)
+    {
+        return failed(failure, None);
+    }
     let mut prepared = match level_directory.prepare_with(&destination.lease, plan) {
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),

@@ -84,6 +84,7 @@ pub use error::{Error, UnansweredReason};
 pub use event::{JobEvent, Listener, LongWork, Severity};
 pub use flush_mode::{Flush, FlushMode, FlushReport};
 pub use foreground_proxy::{ForegroundConnection, ForegroundProxy, Left, Side, split};
+pub use free_space::Reserve;
 pub use group::{
     GroupEnding, GroupEpoch, GroupEvent, GroupRebuilt, GroupRequest, GroupSaved, GroupShard, LaunchLimits, Nodes,
     Trouble, examine_group_memory, group_end, group_memory, group_purge, group_rebuild, group_salvage, group_status,

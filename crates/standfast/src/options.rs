@@ -3,14 +3,17 @@
 //!
 //! A new option is a line in the table, with its type, and a field of [`manifest::RunOptions`].
 
+mod bytes;
 mod kinds;
 
+pub(crate) use bytes::{parse_bytes, write_bytes};
 pub use kinds::OptionError;
 pub(crate) use kinds::{Kept, day_at_most, milliseconds, number, time, words};
 
 use crate::chains::{Incremental, MaxFiles, Track};
 use crate::encodings::{Compress, DeltaMode};
 use crate::flush_mode::Flush;
+use crate::free_space::Reserve;
 use crate::levels::{DurableEvery, FlushEvery, Grace};
 use crate::requested_checkpoints::MinInterval;
 use crate::saved_files::{ExternalSockets, SaveFiles};
@@ -142,6 +145,9 @@ options! {
      'no'"
     #[arg(long, value_name = "WHETHER")]
     keep_finished: KeepFinished,
+    "Free space to leave on the disk, such as 10G: a checkpoint that would leave less is refused"
+    #[arg(long, value_name = "SIZE")]
+    reserve: Reserve,
     "Time limit for flushing the newest checkpoint to disk when the job is stopped or fails"
     #[arg(long, value_name = "TIME")]
     grace: Grace,
@@ -355,6 +361,7 @@ mod tests {
                 compress: Compress::Zstd,
                 flush: Flush::Foreground,
                 keep_finished: KeepFinished::No,
+                reserve: "10G".parse().unwrap(),
             };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }

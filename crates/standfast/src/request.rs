@@ -120,8 +120,11 @@ fn of_failure(failure: Failure) -> Error {
     match failure {
         Failure::Engine(error) => Error::Engine(error),
         Failure::Store(error) => Error::Store(error),
-        Failure::Output(_) | Failure::Thread(_) | Failure::Outdated | Failure::Disabled | Failure::Broken => {
-            Error::Declined(failure.to_string())
-        }
+        Failure::Output(_)
+        | Failure::TooLittleSpace { .. }
+        | Failure::Thread(_)
+        | Failure::Outdated
+        | Failure::Disabled
+        | Failure::Broken => Error::Declined(failure.to_string()),
     }
 }

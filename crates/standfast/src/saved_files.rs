@@ -1,16 +1,12 @@
 //! The options that say what of the outside goes with a checkpoint: contents of files, connections to others.
 
-use crate::options::{Kept, OptionError, words};
+use crate::options::{Kept, OptionError, parse_bytes, words, write_bytes};
 use serde::Serialize;
 use standfast_engine::{ExternalSockets as OfEngine, SavedFiles};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-const KIB: u64 = 1024;
-/// The units of sizes.
-const UNITS: [(&str, u64); 4] = [("K", KIB), ("M", KIB * KIB), ("G", KIB * KIB * KIB), ("T", KIB * KIB * KIB * KIB)];
 
 /// Which files are saved that the program may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -62,16 +58,7 @@ impl FromStr for SaveFiles {
         }
         let hint = "is not a size of files to save: write a number with its unit (64M, 2G), 'auto' or 'off'";
         let wrong = || OptionError::new(text, hint);
-        let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let unit = unit.strip_suffix('B').unwrap_or(unit);
-        let unit = unit.strip_suffix('i').unwrap_or(unit).to_uppercase();
-        let scale = match UNITS.iter().find(|(name, _)| *name == unit) {
-            Some((_, scale)) => *scale,
-            None if unit.is_empty() => 1,
-            None => return Err(wrong()),
-        };
-        let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
+        let bytes = parse_bytes(text);
         bytes.filter(|bytes| *bytes > 0).map(Self::UpTo).ok_or_else(wrong)
     }
 }
@@ -81,13 +68,7 @@ impl fmt::Display for SaveFiles {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Off => f.write_str("off"),
-            Self::UpTo(bytes) => {
-                let unit = UNITS.iter().rev().find(|(_, scale)| bytes.is_multiple_of(*scale));
-                match unit {
-                    Some((name, scale)) => write!(f, "{}{name}", bytes / scale),
-                    None => bytes.fmt(f),
-                }
-            }
+            Self::UpTo(bytes) => write_bytes(f, *bytes),
         }
     }
 }

@@ -51,7 +51,12 @@ fn files_are_saved_up_to_the_size_that_is_named_or_a_usual_one() {
 #[test]
 fn what_is_not_said_is_left_open() {
     let run = run("standfast run ./heat");
-    assert!(run.options.interval.is_none() && run.options.keep.is_none() && run.options.ids.is_none() && run.directory.is_none());
+    assert!(
+        run.options.interval.is_none()
+            && run.options.keep.is_none()
+            && run.options.ids.is_none()
+            && run.directory.is_none()
+    );
 }
 
 #[test]

@@ -212,6 +212,9 @@ pub struct RunOptions {
     /// What becomes of the checkpoints when the program has ended with status 0.
     #[n(18)]
     pub keep_finished: Option<KeepFinished>,
+    /// Bytes that a checkpoint leaves free on the disk.
+    #[n(19)]
+    pub reserve: Option<u64>,
 }
 
 /// What becomes of the checkpoints when the program has ended with status 0.

@@ -53,6 +53,7 @@ fn manifest() -> Manifest {
         compress: Some(Compress::Auto),
         flush: Some(Flush::Background),
         keep_finished: Some(KeepFinished::No),
+        reserve: Some(10 << 30),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];

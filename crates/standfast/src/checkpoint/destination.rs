@@ -1,10 +1,10 @@
 //! Where the checkpoints of a job go, and what kind of generation comes next.
 
-use super::Purpose;
+use super::{Failure, Purpose};
 use crate::chains::{Incremental, MaxFiles, tracking};
 use crate::encodings::encodings;
 use crate::event::{JobEvent, LongWork};
-use crate::free_space;
+use crate::free_space::{self, Reserve};
 use crate::options::{JobOptions, Keep};
 use crate::saved_files::{ExternalSockets, SaveFiles};
 use crate::snapshots::{Choice, Method, Past, Snapshot};
@@ -39,6 +39,7 @@ pub(crate) struct Destination {
     pub(super) save_files: SaveFiles,
     /// What becomes of connections to others.
     pub(crate) external_sockets: ExternalSockets,
+    reserve: Reserve,
     /// The checkpoint that is being written.
     under_way: Arc<Mutex<Option<UnderWay>>>,
 }
@@ -66,6 +67,7 @@ impl Destination {
             snapshot: options.snapshot,
             save_files: options.save_files,
             external_sockets: options.external_sockets,
+            reserve: options.reserve,
             under_way: Arc::default(),
         }
     }
@@ -107,6 +109,17 @@ impl Destination {
         // A program that ends behind the checkpoint does not wait to go on.
         let in_haste = purpose == Purpose::Protect && choice.method == Method::Sequential;
         Ok((PreparePlan { parent, links_max, writing: choice.writing(), in_haste, number_min }, choice))
+    }
+
+    /// Refuses a checkpoint on disk that may leave too little free space. What an incremental one takes is an estimate.
+    pub(super) fn check_reserve(&self, freezer: &Freezer, plan: &PreparePlan) -> Result<(), Failure> {
+        let directory = self.levels.directory.path();
+        let expected = freezer.expected_bytes().filter(|_| plan.parent.is_some());
+        let image_bytes = expected.unwrap_or_else(|| freezer.size().1);
+        if self.reserve.is_left(image_bytes, free_space::bytes_left_at(directory)) {
+            return Ok(());
+        }
+        Err(Failure::TooLittleSpace { directory: directory.to_owned(), image_bytes, reserve: self.reserve })
     }
 
     /// The level in memory, where it has room for two generations of the program; else why not.

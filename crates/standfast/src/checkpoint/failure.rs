@@ -1,9 +1,12 @@
 //! Why there is no checkpoint.
 
+use crate::free_space::Reserve;
+use bytesize::ByteSize;
 use standfast_engine::EngineError;
 use standfast_format::BoxError;
 use standfast_store::StoreError;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Why there is no checkpoint. The program runs on, or had ended.
@@ -15,6 +18,15 @@ pub(crate) enum Failure {
     Store(StoreError),
     /// A file that the program writes could not be made durable.
     Output(io::Error),
+    /// It would leave less free space on the disk than the user wants.
+    TooLittleSpace {
+        /// Where it was to go.
+        directory: PathBuf,
+        /// Bytes that it may take.
+        image_bytes: u64,
+        /// What is to be left.
+        reserve: Reserve,
+    },
     /// No thread could be had for it.
     Thread(io::Error),
     /// What the program has said about its memory was not what it had said before: another attempt is to be made.
@@ -54,6 +66,12 @@ impl std::fmt::Display for Failure {
         match self {
             Self::Engine(error) => error.fmt(f),
             Self::Store(error) => error.fmt(f),
+            Self::TooLittleSpace { directory, image_bytes, reserve } => write!(
+                f,
+                "it may take {} and would leave less than {reserve} free for {}\nhint: free some space, or choose another directory with -d",
+                ByteSize::b(*image_bytes),
+                directory.display()
+            ),
             Self::Thread(error) => write!(
                 f,
                 "cannot start a thread for it: {}\nhint: lower the load, or raise ulimit -u",
