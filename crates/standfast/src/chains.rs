@@ -1,7 +1,7 @@
 //! The options about what a checkpoint saves: incremental checkpoints, how changes are found, how many images build upon each
 //! other.
 
-use crate::options::{Keep, number, words};
+use crate::option_kinds::{number, words};
 use standfast_engine::Tracking;
 use standfast_store::CoalesceRule;
 
@@ -11,6 +11,13 @@ const UNCHANGED_PERCENT_MIN: u8 = 25;
 
 /// Differences of less than this are coalesced for their number only.
 const COALESCED_BYTES_MIN: u64 = 4 << 20;
+
+number! {
+    /// How many generations are kept.
+    Keep, "is not a number of checkpoints to keep",
+    /// Two, so that one that turns out damaged leaves another to fall back to.
+    2
+}
 
 words! {
     /// Whether a checkpoint saves only what has changed since the one before (L6).

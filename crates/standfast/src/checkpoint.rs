@@ -19,7 +19,8 @@ pub(crate) use failure::Failure;
 
 use crate::background::Background;
 use crate::report::CheckpointReport;
-use crate::snapshots::{Choice, Method, Past};
+use crate::snapshot_method::Method;
+use crate::snapshots::{Choice, Past};
 use standfast_engine::{
     Advised, Asking, BrokenPromise, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Precopied,
     Readiness, Unconfirmed, rehearse,

@@ -4,12 +4,14 @@
 //! It is not Standfast's own configuration: it knows the seven keys of that paper and no others. What they ask for and
 //! this version does not do is kept and named ([`Ckptrc::unmet`]), never dropped.
 
+use crate::chains::Keep;
 use crate::chains::{Incremental, MaxFiles};
-use crate::options::{INTERVAL_MAX, Interval, JobOptions, Keep, OptionChoices};
+use crate::default_directory::default_directory;
+use crate::interval::{INTERVAL_MAX, Interval};
+use crate::options::{JobOptions, OptionChoices};
 use crate::quoting::{ForShell, InWords};
 use crate::requested_checkpoints::MinInterval;
-use crate::run::default_directory;
-use crate::snapshots::Snapshot;
+use crate::snapshot_method::Snapshot;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,6 @@
 //! Whether images fit: free space of a file system, how much of the memory they may take, and how much of the disk they leave.
 
-use crate::options::{Kept, OptionError, parse_bytes, write_bytes};
+use crate::option_kinds::{Kept, OptionError, parse_bytes, write_bytes};
 use serde::Serialize;
 use std::fmt;
 use std::path::Path;

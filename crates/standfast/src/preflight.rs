@@ -4,7 +4,7 @@
 
 use crate::background::Background;
 use crate::checkpoint::{Destination, keep_code};
-use crate::options::Interval;
+use crate::interval::Interval;
 use standfast_engine::{EngineError, Freezer, rehearse};
 use std::io;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 
 use crate::flush_mode::FlushReport;
 use crate::options::JobOptions;
-use crate::snapshots::{Method, Why};
+use crate::snapshot_method::{Method, Why};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -1,7 +1,8 @@
 //! Checkpoints that a program asks for itself (L13, M7): the least time between them, and for how long a program may put off
 //! others.
 
-use crate::options::{INTERVAL_MAX, Kept, OptionError, milliseconds};
+use crate::interval::INTERVAL_MAX;
+use crate::option_kinds::{Kept, OptionError, milliseconds};
 use serde::{Serialize, Serializer};
 use standfast_format::manifest;
 use std::fmt;

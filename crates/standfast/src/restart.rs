@@ -4,14 +4,15 @@ mod reported;
 
 use self::reported::Reported;
 use crate::checkpoint::Destination;
+use crate::control::bind_control;
 use crate::event::{JobEvent, Listener};
 use crate::flushing::sync_paths;
 use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_lease;
+use crate::job_folders::{save_folders, started};
 use crate::levels::Memory;
 use crate::options::{Files, JobOptions, OptionChoices};
 use crate::quoting::without_numbers;
-use crate::run::{DIRECTORY_SUFFIX, bind_control, save_folders, started};
 use crate::schedule::{self, Schedule};
 use crate::signals::SignalInbox;
 use crate::supervisor::{Post, foreground_of, newest, supervise};
@@ -30,7 +31,6 @@ use standfast_store::{
 };
 use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -67,26 +67,6 @@ pub struct RestartRequest {
     pub streams: Streams,
     /// Where jobs of this user share the binaries that they save, if they do.
     pub shared_binaries: Option<PathBuf>,
-}
-
-/// The directories right below `place` that are named as `run` names them, in alphabetical order.
-///
-/// # Errors
-/// When `place` cannot be read.
-pub fn find_directories(place: &Path) -> Result<Vec<PathBuf>, Error> {
-    let found = || -> io::Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(place)? {
-            let entry = entry?;
-            let is_named_so = entry.file_name().to_string_lossy().ends_with(DIRECTORY_SUFFIX);
-            if is_named_so && entry.path().is_dir() {
-                found.push(PathBuf::from(entry.file_name()));
-            }
-        }
-        found.sort();
-        Ok(found)
-    };
-    found().map_err(Error::system("list the job directories here"))
 }
 
 /// Continues a job and supervises it to its end.

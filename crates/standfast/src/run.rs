@@ -2,10 +2,11 @@
 
 use crate::checkpoint::Destination;
 use crate::ckptrc::Ckptrc;
-use crate::control::ControlSocket;
+use crate::control::bind_control;
 use crate::decision::{RunPlan, Unfinished, plan_run};
 use crate::event::{JobEvent, Listener};
 use crate::foreground_proxy::ForegroundConnection;
+use crate::job_folders::save_folders;
 use crate::levels::Memory;
 use crate::options::{JobOptions, OptionChoices};
 use crate::quoting::without_numbers;
@@ -16,14 +17,13 @@ use crate::supervisor::{Post, supervise};
 use crate::takeover::take_lease;
 use crate::terminal::{self, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
-use standfast_core::Root;
 use standfast_engine::{Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal, Streams};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_format::records::Bytes;
 use standfast_store::{JobDirectory, Lease, LeaseRequest, Levels, Purpose, Selector, StoreError};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -78,36 +78,6 @@ impl RunRequest {
         self.choices().or(defaults)
     }
 }
-
-/// The directory in which a program's checkpoints lie unless another one is named: `PROGRAM.standfast`, right here. Where that is
-/// longer than a name may be, the program's is shortened, between characters, and a digest of all of it tells it from others
-/// that begin alike.
-pub fn default_directory(program: &OsStr) -> PathBuf {
-    let name = Path::new(program).file_name().unwrap_or(program);
-    let mut directory = match name.len() + DIRECTORY_SUFFIX.len() <= NAME_BYTES_MAX {
-        true => name.to_owned(),
-        false => shortened(name.as_bytes()),
-    };
-    directory.push(DIRECTORY_SUFFIX);
-    PathBuf::from(directory)
-}
-
-fn shortened(name: &[u8]) -> OsString {
-    // One for which nobody makes another name with the same.
-    let digest = Root::of(&[name]).to_bytes();
-    let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    let digest = format!("-{digits}");
-    let is_within_a_character = |at: usize| name[at] & 0b1100_0000 == 0b1000_0000;
-    let room = NAME_BYTES_MAX - DIRECTORY_SUFFIX.len() - digest.len();
-    let end = (0..=room).rev().take(4).find(|end| !is_within_a_character(*end)).unwrap_or(room);
-    OsString::from_vec([&name[..end], digest.as_bytes()].concat())
-}
-
-/// How long a name may be in the file systems of Linux.
-const NAME_BYTES_MAX: usize = 255;
-
-/// How the names of job directories end, where nobody named them otherwise.
-pub(crate) const DIRECTORY_SUFFIX: &str = ".standfast";
 
 /// Runs a program to its end.
 ///
@@ -235,19 +205,6 @@ fn terminal_for(request: &RunRequest) -> Result<(Option<Arc<HeldTerminal>>, Laun
     Ok((None, callers.map_or_else(LaunchTerminal::shared, |callers| LaunchTerminal::Shared { callers })))
 }
 
-/// The control socket; where a file system has no sockets, a program is protected without.
-pub(crate) fn bind_control(directory: &Path, listener: &mut Listener<'_>) -> Option<ControlSocket> {
-    ControlSocket::bind(directory)
-        .map_err(|error| {
-            let reason = format!(
-                "standfast checkpoint and standfast status cannot reach this supervisor, because its directory takes no socket: {}",
-                crate::InWords(&error)
-            );
-            listener(&JobEvent::Trouble { reason });
-        })
-        .ok()
-}
-
 fn not_started(program: &OsStr, error: EngineError) -> Error {
     match error {
         EngineError::Kernel { source, .. } => Error::NotStarted { program: program.to_owned(), source },
@@ -281,21 +238,6 @@ fn settled(folder: &Path) -> Result<Bytes, Error> {
     settled.map(|path| path.as_os_str().as_bytes().into()).map_err(unknown)
 }
 
-/// Has the checkpoints of a job save the folders that its run was asked to save.
-pub(crate) fn save_folders(job: &Job, description: &JobDescription, directory: &Path) {
-    let paths = description.folders.iter().map(|path| PathBuf::from(OsStr::from_bytes(&path.0)));
-    job.save_folders(paths.collect(), std::path::absolute(directory).ok());
-    if description.saves_written == Some(true) {
-        job.save_written_files();
-    }
-    job.list_directories(started(description));
-}
-
-/// When a job began, in nanoseconds since 1970.
-pub(crate) fn started(description: &JobDescription) -> i64 {
-    i64::try_from(description.started_nanoseconds).unwrap_or(i64::MAX)
-}
-
 fn command_line(description: &JobDescription) -> String {
     let words = std::iter::once(&description.program).chain(&description.arguments);
     words.map(ToString::to_string).collect::<Vec<_>>().join(" ")
@@ -305,7 +247,8 @@ fn command_line(description: &JobDescription) -> String {
 mod tests {
     use super::*;
     use crate::MinInterval;
-    use crate::options::{Interval, Keep};
+    use crate::chains::Keep;
+    use crate::interval::Interval;
     use std::time::Duration;
 
     fn request(options: OptionChoices, ckptrc: Option<&str>) -> RunRequest {
@@ -360,26 +303,5 @@ mod tests {
         assert_eq!(continued(Some("dir /scratch")), own);
         assert_eq!(continued(None), own);
         assert_eq!(continued(Some("maxtime 0")), JobOptions { interval: Interval::Off, ..own });
-    }
-
-    #[test]
-    fn checkpoints_lie_beside_the_user_under_the_name_of_the_program() {
-        assert_eq!(default_directory(OsStr::new("./build/heat")), Path::new("heat.standfast"));
-        assert_eq!(default_directory(OsStr::new("heat")), Path::new("heat.standfast"));
-    }
-
-    #[test]
-    fn programs_with_long_names_have_directories_of_their_own() {
-        let place = tempfile::tempdir().unwrap();
-        let longest = NAME_BYTES_MAX - DIRECTORY_SUFFIX.len();
-        let name = |length: usize, end: &str| "x".repeat(length - end.len()) + end;
-        let mut names = vec![name(longest, ""), name(longest + 1, ""), name(255, "a"), name(255, "b")];
-        names.extend((0..4).map(|shift| "x".repeat(shift) + &"ü".repeat(120) + "end"));
-        for name in &names {
-            let directory = default_directory(OsStr::new(name));
-            assert!(directory.to_str().is_some(), "cut within a character");
-            std::fs::create_dir(place.path().join(directory)).expect("of its own, and not too long");
-        }
-        assert_eq!(default_directory(OsStr::new(&names[0])).to_str().unwrap(), names[0].clone() + DIRECTORY_SUFFIX);
     }
 }

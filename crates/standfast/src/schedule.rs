@@ -1,6 +1,6 @@
 //! When the next checkpoint is due. Pure: the present moment comes in as an argument.
 
-use crate::options::Interval;
+use crate::interval::Interval;
 use crate::requested_checkpoints::{DISABLED_LOOKS, MinInterval};
 use standfast_engine::Advised;
 use std::time::{Duration, Instant};

@@ -1,13 +1,11 @@
 //! How the memory of a job is taken at a checkpoint: the option, and the choice that [`Snapshot::Auto`] makes of it, a pure
 //! function of what earlier checkpoints took and of the memory that there is.
 
-use crate::options::words;
 use crate::report::CheckpointReport;
-use serde::{Deserialize, Serialize};
+use crate::snapshot_method::{Method, Snapshot, Why};
 use standfast_core::PAGE_BYTES;
 use standfast_linux::proc::Room;
 use standfast_store::Writing;
-use std::fmt;
 use std::time::Duration;
 
 /// [`Snapshot::Auto`] holds so much back at most.
@@ -16,58 +14,6 @@ const HELD_BYTES_MAX: u64 = 512 << 20;
 const HELD_SHARE: u64 = 8;
 /// Where it was asked for, so much is held back at most.
 const FORCED_SHARE: u64 = 2;
-
-words! {
-    /// How memory is taken while the program stands still, with the names that the papers of 1995 and 1996 have as well.
-    kept Snapshot, "is not a snapshot method",
-    /// It is written as it is read; the program goes on when all has been handed to the file system (L5).
-    Sequential = "sequential",
-    /// It is copied and written when the program runs on, as far as half of the free memory goes.
-    Copy = "copy" | "main-memory",
-    /// It is read and written when the program runs on, from clones of its processes (L8).
-    Fork = "fork" | "copy-on-write",
-    /// It is read while the program runs, and what the program writes meanwhile is read again when it stands still (L8).
-    Precopy = "precopy",
-    /// That which costs the program least time, as earlier checkpoints and the memory at hand say.
-    #[default]
-    Auto = "auto",
-}
-
-/// How memory was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Method {
-    /// See [`Snapshot::Sequential`].
-    #[default]
-    Sequential,
-    /// See [`Snapshot::Copy`].
-    Copy,
-    /// See [`Snapshot::Fork`].
-    Fork,
-    /// See [`Snapshot::Precopy`].
-    Precopy,
-}
-
-/// Why it was taken so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Why {
-    /// It was asked for.
-    #[default]
-    Asked,
-    /// The program ends behind the checkpoint.
-    Stop,
-    /// It costs the program least.
-    Cheapest,
-    /// Others would cost less, and there is not the memory for them.
-    Memory,
-    /// What it takes was not known, or has been so long ago.
-    Trial,
-    /// A process could not be cloned.
-    NoClone,
-    /// The kernel does not note what the program writes.
-    Untracked,
-}
 
 /// How a checkpoint is to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -392,31 +338,6 @@ impl Snapshot {
                 choice(method, why, HELD_BYTES_MAX.min(now.room.spare_bytes / HELD_SHARE))
             }
         }
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sequential => "sequential",
-            Self::Copy => "copy",
-            Self::Fork => "fork",
-            Self::Precopy => "precopy",
-        })
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Asked => "asked for",
-            Self::Stop => "since the program ends behind it",
-            Self::Cheapest => "which was to cost the program least",
-            Self::Trial => "to learn what that takes",
-            Self::Memory => "since there is not the memory for what would cost the program less",
-            Self::NoClone => "since a process could not be cloned",
-            Self::Untracked => "since the kernel does not note what the program writes",
-        })
     }
 }
 

@@ -1,13 +1,15 @@
 //! Where the checkpoints of a job go, and what kind of generation comes next.
 
 use super::{Failure, Purpose};
+use crate::chains::Keep;
 use crate::chains::{Incremental, MaxFiles, tracking};
 use crate::encodings::encodings;
 use crate::event::{JobEvent, LongWork};
 use crate::free_space::{self, Reserve};
-use crate::options::{JobOptions, Keep};
+use crate::options::JobOptions;
 use crate::saved_files::{ExternalSockets, SaveFiles};
-use crate::snapshots::{Choice, Method, Past, Snapshot};
+use crate::snapshot_method::{Method, Snapshot};
+use crate::snapshots::{Choice, Past};
 use standfast_engine::{Asking, CaptureOptions, Freezer, Reading, StackPart, Tracking};
 use standfast_format::manifest::GenerationNumber;
 use standfast_linux::proc::Room;

@@ -2,7 +2,7 @@
 
 use super::Moments;
 use crate::report::CheckpointReport;
-use crate::snapshots::{Method, Why};
+use crate::snapshot_method::{Method, Why};
 use standfast_engine::Captured;
 use standfast_format::manifest::{Generation, GenerationNumber};
 use standfast_store::Level;

@@ -117,7 +117,7 @@ pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolErro
 mod tests {
     use super::*;
     use crate::flush_mode::{FlushMode, FlushReport};
-    use crate::snapshots::{Method, Why};
+    use crate::snapshot_method::{Method, Why};
 
     fn report() -> CheckpointReport {
         CheckpointReport {

@@ -1,17 +1,8 @@
 //! Tests of `restart.rs`.
 
 use super::*;
+use std::io;
 
-#[test]
-fn job_directories_are_found_by_their_name_and_files_are_not_taken_for_one() {
-    let scratch = tempfile::tempdir().unwrap();
-    std::fs::create_dir(scratch.path().join("heat.standfast")).unwrap();
-    std::fs::create_dir(scratch.path().join("cold.standfast")).unwrap();
-    std::fs::create_dir(scratch.path().join("other")).unwrap();
-    std::fs::write(scratch.path().join("file.standfast"), "").unwrap();
-    let found = find_directories(scratch.path()).unwrap();
-    assert_eq!(found, [Path::new("cold.standfast"), Path::new("heat.standfast")]);
-}
 #[test]
 fn a_job_is_given_up_only_where_all_its_checkpoints_are_damaged() {
     let none_good = |reasons: Vec<StoreError>| {

@@ -26,7 +26,7 @@ pub(crate) use held::HeldTerminal;
 pub(crate) use raw::open_own;
 
 use crate::Error;
-use crate::options::words;
+use crate::option_kinds::words;
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{isatty, tcgetattr, tcgetwinsize};
 use standfast_engine::LaunchTerminal;

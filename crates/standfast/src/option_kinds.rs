@@ -1,6 +1,9 @@
 //! The kinds of values that options have: one of a few words, a number of things, a time. Each kind says once how such a
 //! value is read, shown, and kept in a manifest; which options there are is not known here.
 
+mod bytes;
+
+pub(crate) use bytes::{parse_bytes, write_bytes};
 use std::time::Duration;
 
 /// Longest time that a time option may name: a day. A disk that is to be left alone for longer is no level.
@@ -46,11 +49,11 @@ macro_rules! words {
         $(#[$meaning:meta])*
         kept $name:ident, $wrong:literal, $($(#[$about:meta])* $value:ident = $word:literal $(| $other:literal)*),+ $(,)?
     ) => {
-        $crate::options::words! {
+        $crate::option_kinds::words! {
             $(#[$meaning])* $name, $wrong, $($(#[$about])* $value = $word $(| $other)*),+
         }
 
-        impl $crate::options::Kept for $name {
+        impl $crate::option_kinds::Kept for $name {
             type Record = standfast_format::manifest::$name;
 
             fn to_record(self) -> Option<Self::Record> {
@@ -74,7 +77,7 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::options::OptionError;
+            type Err = $crate::option_kinds::OptionError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 match text {
@@ -120,7 +123,7 @@ macro_rules! number {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::options::OptionError;
+            type Err = $crate::option_kinds::OptionError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 text.parse().map(Self).map_err(|_| Self::Err::new(text, concat!($wrong, ": write 1 or more")))
@@ -133,7 +136,7 @@ macro_rules! number {
             }
         }
 
-        impl $crate::options::Kept for $name {
+        impl $crate::option_kinds::Kept for $name {
             type Record = u32;
 
             fn to_record(self) -> Option<u32> {
@@ -170,11 +173,11 @@ macro_rules! time {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::options::OptionError;
+            type Err = $crate::option_kinds::OptionError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let hint = concat!($wrong, ": write a time of at most a day with its unit (90s, 10m)");
-                let time = $crate::options::day_at_most(humantime::parse_duration(text).ok());
+                let time = $crate::option_kinds::day_at_most(humantime::parse_duration(text).ok());
                 time.map(Self).ok_or_else(|| Self::Err::new(text, hint))
             }
         }
@@ -191,15 +194,15 @@ macro_rules! time {
             }
         }
 
-        impl $crate::options::Kept for $name {
+        impl $crate::option_kinds::Kept for $name {
             type Record = u64;
 
             fn to_record(self) -> Option<u64> {
-                Some($crate::options::milliseconds(self.0))
+                Some($crate::option_kinds::milliseconds(self.0))
             }
 
             fn from_record(record: u64) -> Option<Self> {
-                $crate::options::day_at_most(Some(std::time::Duration::from_millis(record))).map(Self)
+                $crate::option_kinds::day_at_most(Some(std::time::Duration::from_millis(record))).map(Self)
             }
         }
     };

@@ -1,0 +1,116 @@
+//! The option that says when checkpoints are taken by themselves.
+
+use crate::option_kinds::{Kept, OptionError, milliseconds};
+use serde::Serialize;
+use standfast_format::manifest;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Shortest interval between checkpoints. Below this a program would be stopped for most of its life: a tiny one
+/// stands still for some milliseconds at each.
+pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// Longest interval. Whoever means "never" says `off`; beyond a year arithmetic on clocks is all that could break.
+pub const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// When checkpoints are taken by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interval {
+    /// Only when asked for, and on SIGTERM.
+    Off,
+    /// This long after the last one.
+    Every(Duration),
+}
+
+impl Default for Interval {
+    /// Ten minutes, the default of the 1995 paper's library.
+    fn default() -> Self {
+        Self::Every(Duration::from_secs(600))
+    }
+}
+
+impl Kept for Interval {
+    type Record = manifest::Interval;
+
+    fn to_record(self) -> Option<Self::Record> {
+        Some(match self {
+            Self::Off => Self::Record::Off,
+            Self::Every(interval) => Self::Record::Every { milliseconds: milliseconds(interval) },
+        })
+    }
+
+    fn from_record(record: Self::Record) -> Option<Self> {
+        match record {
+            Self::Record::Off => Some(Self::Off),
+            Self::Record::Every { milliseconds } => {
+                let interval = Duration::from_millis(milliseconds);
+                (INTERVAL_MIN..=INTERVAL_MAX).contains(&interval).then_some(Self::Every(interval))
+            }
+        }
+    }
+}
+
+impl FromStr for Interval {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        let hint = "is not an interval: write a time from 10ms to a year with its unit (90s, 10m, 1h 30m), or 'off'";
+        let wrong = || OptionError::new(text, hint);
+        let interval = humantime::parse_duration(text).map_err(|_| wrong())?;
+        if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
+            return Err(wrong());
+        }
+        Ok(Self::Every(interval))
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Every(interval) => humantime::format_duration(*interval).fmt(f),
+        }
+    }
+}
+
+impl Serialize for Interval {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Off => serializer.serialize_none(),
+            Self::Every(interval) => serializer.serialize_f64(interval.as_secs_f64()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_read_as_people_write_them() {
+        let seconds = |seconds| Interval::Every(Duration::from_secs(seconds));
+        assert_eq!("10m".parse(), Ok(seconds(600)));
+        assert_eq!("1h 30m".parse(), Ok(seconds(5400)));
+        assert_eq!("200ms".parse(), Ok(Interval::Every(Duration::from_millis(200))));
+        assert_eq!("off".parse(), Ok(Interval::Off));
+    }
+
+    #[test]
+    fn intervals_without_unit_or_sense_are_refused_with_a_hint() {
+        for text in ["600", "0s", "1ms", "-1s", "auto", "", "1000 years"] {
+            let refused = text.parse::<Interval>().expect_err(text);
+            assert!(refused.to_string().contains("with its unit"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_interval_survives_being_shown_and_read() {
+        for interval in [Interval::Off, Interval::default(), Interval::Every(Duration::from_millis(1500))] {
+            assert_eq!(interval.to_string().parse(), Ok(interval));
+        }
+    }
+}
