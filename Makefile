@@ -13,7 +13,7 @@ BENCH ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mpi test test-all soak bench build install clean
+.PHONY: help demo demo-mpi docs test test-all soak bench build install clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -23,6 +23,9 @@ demo: ## kill a numerical program, continue it, compare the result bit for bit
 
 demo-mpi: ## lose a rank and a node of an MPI program, go on from memory, compare the result
 	@scripts/demo-mpi
+
+docs: ## build the documentation as a site: target/book
+	@scripts/docs
 
 test: ## what tells most faults (6 minutes when all is compiled)
 	@scripts/test
