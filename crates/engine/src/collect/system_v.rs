@@ -77,6 +77,12 @@ impl SystemV {
     /// `known` are those that were there before it began.
     pub(super) fn judge(&mut self, pids: &[i32], known: Option<&KnownObjects>) -> Vec<Blocker> {
         let judge = Judge { pids, known, started: started_seconds(pids[0]), attached: &self.attached };
+        // Whoever had it attached when the table was read has ended since: the table now shows it without.
+        if self.all.iter().any(|object| judge.was_attached_by_the_dead(object))
+            && let Ok(all) = within(self.place.as_ref(), SystemVObject::all)
+        {
+            self.all = all;
+        }
         let mut blockers = Vec::new();
         for object in &self.all {
             let verdict = if self.place.is_some() { Verdict::Carried { of_job: true } } else { judge.verdict(object) };
@@ -275,6 +281,17 @@ impl Judge<'_> {
         Verdict::Carried { of_job: true }
     }
 
+    /// Whether an unused object counts as attached only by processes that are gone: a supervisor that looked at it, and ended
+    /// before it could be recognized.
+    fn was_attached_by_the_dead(&self, object: &SystemVObject) -> bool {
+        let lives = |user: &ObjectUser| Stat::of(user.pid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+        object.attached > 0
+            && !self.attached.contains_key(&object.id)
+            && object.creator == process::effective_user()
+            && self.is_new(object)
+            && !object.users.iter().any(lives)
+    }
+
     /// Whether it has come into being since the job began.
     fn is_new(&self, object: &SystemVObject) -> bool {
         match self.known {
@@ -415,6 +432,21 @@ mod tests {
         };
         assert_eq!(contents(false).ok(), Some(0));
         assert!(contents(true).is_err());
+    }
+
+    #[test]
+    fn an_object_that_only_the_dead_have_attached_is_looked_at_again() {
+        let (attached, known) = (HashMap::from([(9, 1)]), Vec::new());
+        let judge = Judge { pids: &[1], known: Some(&known), started: 0, attached: &attached };
+        let own = std::process::id() as i32;
+        let with = |attached, id, users: &[i32]| {
+            let object = SystemVObject { attached, id, ..object(SystemVKind::Segment, users) };
+            judge.was_attached_by_the_dead(&object)
+        };
+        assert!(with(1, 7, &[i32::MAX]));
+        assert!(!with(0, 7, &[i32::MAX]), "nobody has it");
+        assert!(!with(1, 7, &[i32::MAX, own]), "its user lives");
+        assert!(!with(1, 9, &[i32::MAX]), "the job has it");
     }
 
     #[test]
