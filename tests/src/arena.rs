@@ -3,7 +3,7 @@
 //! Every process started here carries a tag in its environment. It stays in the program's memory through checkpoint and
 //! restart, so that orphans and restarted programs, whatever their pids, can be found and ended when the arena goes.
 
-use crate::running::until;
+use crate::waiting::until;
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -4,8 +4,8 @@
 use crate::arena::Arena;
 use crate::command::Standfast;
 use crate::mpi::{HEADERS, MPIS, Mpi, library};
+use crate::programs::in_path;
 use crate::running::{Ended, Output, PATIENCE, Running, until};
-use crate::victims::in_path;
 use crate::workshop;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;

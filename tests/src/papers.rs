@@ -1,10 +1,7 @@
 //! The programs that the papers on checkpointing measure, as they are in `examples`: as victims that compute for a second or
 //! two, and with arguments for a moment. They check their own results.
 
-use crate::victims::{Victim, example, in_path};
-use crate::workshop;
-use anyhow::{Context as _, Result, bail};
-use std::path::{Path, PathBuf};
+use crate::victims::{Victim, example};
 
 /// One of them.
 #[derive(Debug, Clone, Copy)]
@@ -33,9 +30,6 @@ impl Paper {
 }
 
 type Arguments = &'static [&'static str];
-
-/// What the name of a program with directives ends with.
-const DIRECTED: &str = "-directed";
 
 /// All of them.
 pub const PAPERS: [Paper; 9] = [MAT, SOLVE, EIGEN, CELL, STSWM, MCNF, NNET, LOG, CONTOUR];
@@ -76,36 +70,3 @@ pub const LOG: Paper = Paper::plain("log", include_str!("../../examples/log.c"),
 /// Altitude contours.
 pub const CONTOUR: Paper =
     Paper::plain("contour", include_str!("../../examples/contour.c"), &["2816", "2179", "3"], &["200", "100"]);
-
-/// What else goes into them.
-const SHARED: [&str; 4] = [
-    include_str!("../../examples/Makefile"),
-    include_str!("../../examples/example.h"),
-    include_str!("../../examples/example.f90"),
-    include_str!("../../examples/shallow_water.f90"),
-];
-
-/// What lies between Fortran and libstandfast.
-const INTERFACE: &str = include_str!("../../bindings/fortran/standfast.f90");
-
-/// The executable of an example. `None` where it is in Fortran and the machine has no compiler for it, or no LAPACK.
-pub(crate) fn built(name: &str, source: &str) -> Result<Option<PathBuf>> {
-    let is_fortran = source.starts_with('!');
-    if is_fortran && (in_path("gfortran").is_none() || !workshop::has_library("lapack")) {
-        return Ok(None);
-    }
-    let Some(name) = name.strip_suffix(DIRECTED) else {
-        let folder = workshop::folder(name, (source, SHARED))?;
-        return made(&folder, name, &[]).map(Some);
-    };
-    let folder = workshop::folder(&format!("{name}{DIRECTED}"), (source, SHARED, workshop::LIBRARY, INTERFACE))?;
-    let [include, archive] = &workshop::library_flags("cc")?[..] else { bail!("libstandfast is a folder and a file") };
-    made(&folder, name, &["CKPT=1", &format!("DIRECTIVES=-DCKPT {include}"), &format!("LIBRARY={archive}")]).map(Some)
-}
-
-fn made(folder: &Path, name: &str, how: &[&str]) -> Result<PathBuf> {
-    workshop::built(folder, name, |path| {
-        let folder = path.parent().context("a program lies in a folder")?;
-        workshop::make_example(folder, &[how, &[name]].concat())
-    })
-}

@@ -4,9 +4,10 @@
 use crate::arena::Arena;
 use crate::command::Standfast;
 use crate::mpi::library;
+use crate::programs::in_path;
 use crate::result::RunResult;
 use crate::running::{Ended, Output, PATIENCE, Running, until};
-use crate::victims::{Program, in_path};
+use crate::victims::Program;
 use crate::workshop;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;

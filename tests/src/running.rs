@@ -2,6 +2,7 @@
 //! every wait has a limit.
 
 use crate::arena::Arena;
+pub use crate::waiting::{PATIENCE, until};
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -10,38 +11,11 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-/// How long anything may take that should be done in a moment. Generous: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+use std::time::Duration;
 
 /// How long a victim may take from its beginning to its end: more of them where they have more to do (`make soak`).
 pub fn patience_for_a_whole_run() -> Duration {
     PATIENCE * std::env::var("VICTIM_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
-}
-
-/// How soon a condition is looked at again: at first soon, then less often, since a look may be a whole command.
-const GLANCE_MIN: Duration = Duration::from_millis(1);
-const GLANCE_MAX: Duration = Duration::from_millis(20);
-
-/// Looks at `condition` again and again until it gives something.
-///
-/// # Errors
-/// When `limit` has passed, naming what was waited for; or the condition's own error.
-pub fn until<T>(limit: Duration, what: &str, mut condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    let start = Instant::now();
-    let mut glance = GLANCE_MIN;
-    loop {
-        if let Some(found) = condition()? {
-            return Ok(found);
-        }
-        if start.elapsed() > limit {
-            bail!("waited {} s in vain for {what}", limit.as_secs());
-        }
-        sleep(glance);
-        glance = (glance * 2).min(GLANCE_MAX);
-    }
 }
 
 /// Where the standard output of a command goes.

@@ -1,7 +1,8 @@
 //! The programs that are put at risk as a whole, at random moments. Their sources are part of this library; each is
 //! compiled on first use. Those that prove one kernel feature each are another matter: see `features`.
 
-use crate::{Lacking, papers, workshop};
+use crate::programs::{in_path, succeeds};
+use crate::{Lacking, examples, workshop};
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -308,7 +309,7 @@ impl Victim {
             Language::Java => self.java(&folder),
             Language::Example { arguments } => {
                 let arguments = arguments.iter().map(OsString::from).collect();
-                Ok(papers::built(self.name, self.source)?.map(|path| Program { path, arguments }))
+                Ok(examples::built(self.name, self.source)?.map(|path| Program { path, arguments }))
             }
             Language::Script { needs, .. } if !needs.iter().all(|command| succeeds(command)) => Ok(None),
             Language::Script { interpreter, ending, .. } => self.script(&folder, interpreter, ending),
@@ -407,19 +408,6 @@ impl Victim {
         }
         Ok(Some(Program { path: interpreter, arguments: vec![script.into()] }))
     }
-}
-
-/// Whether a command can be executed and ends well.
-fn succeeds(command: &[&str]) -> bool {
-    Command::new(command[0]).args(&command[1..]).output().is_ok_and(|answer| answer.status.success())
-}
-
-/// Where a program is, as a shell would find it, if it works.
-pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
-    let works = succeeds(&[name, "--version"]);
-    let folders = env::var_os("PATH").unwrap_or_default();
-    let mut candidates = env::split_paths(&folders).map(|folder| folder.join(name));
-    candidates.find(|path| path.is_file()).filter(|_| works)
 }
 
 /// An interpreter that can import `module` and that this user can execute: wrappers are seen through.

@@ -3,7 +3,7 @@
 //! Four bytes and not eight, unlike differences: what a program excludes are fields of its structures, many of which have
 //! four. A bit for each byte would take an eighth of the page.
 
-use crate::{PAGE_BYTES, delta::Page};
+use crate::page::{PAGE_BYTES, Page};
 use std::ops::Range;
 
 /// Bytes in a word.

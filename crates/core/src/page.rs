@@ -5,6 +5,9 @@ use std::fmt;
 /// Bytes in a page. Huge pages are handled as runs of these.
 pub const PAGE_BYTES: usize = 4096;
 
+/// The bytes of a page.
+pub type Page = [u8; PAGE_BYTES];
+
 /// An address in the *program's* memory. Not a pointer: it means nothing in this process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Address(u64);

@@ -2,7 +2,7 @@
 //! a sum can be proved to be of its summands without one of them at hand.
 
 use crate::PAGE_BYTES;
-use crate::delta::Page;
+use crate::page::Page;
 use std::ops::{BitXor, BitXorAssign};
 
 /// The CRC-64 of a page of zeros: what the register begins and ends with makes it another than zero.

@@ -50,13 +50,11 @@ mod tests;
 
 pub use kernel::Kernel;
 
+pub use crate::page::Page;
 use crate::{MASK_BYTES, MASK_WORD_BYTES, Mask, PAGE_BYTES};
 use kernel::SLOT_BYTES;
 use std::iter;
 use std::ops::Range;
-
-/// The bytes of a page.
-pub type Page = [u8; PAGE_BYTES];
 
 /// Bytes in a word.
 pub const WORD_BYTES: usize = 8;
