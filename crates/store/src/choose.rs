@@ -1,7 +1,7 @@
 //! Which generation a restart takes: the newest that is good, and why those before it were not.
 
+use crate::error::Skipped;
 use crate::{Chain, JobDirectory, Lease, StoreError};
-use standfast_core::cause;
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
 
 /// Which generation is wanted.
@@ -25,24 +25,6 @@ pub struct GenerationChoice {
     pub image: Chain,
     /// Newer ones that were passed over, newest first.
     pub skipped: Vec<Skipped>,
-}
-
-/// A generation that was passed over.
-#[derive(Debug)]
-pub struct Skipped {
-    /// Which.
-    pub number: GenerationNumber,
-    /// Why.
-    pub reason: Box<StoreError>,
-}
-
-/// Skipped generations as part of a sentence.
-pub(crate) fn list_skipped(skipped: &[Skipped]) -> String {
-    if skipped.is_empty() {
-        return "there is no other checkpoint".into();
-    }
-    let each = skipped.iter().map(|it| format!("checkpoint {}: {}", it.number, cause(&it.reason.to_string())));
-    each.collect::<Vec<_>>().join("; ")
 }
 
 impl JobDirectory {

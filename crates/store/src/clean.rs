@@ -1,9 +1,9 @@
 //! What a job keeps, and its removal when nobody needs it any more: all that the store has put into the directory, and
 //! nothing else. First the manifest names no generation any more, then the images go, the manifest and the lease last.
 
-use crate::job::{MANIFEST, is_half_written, is_image_name};
 use crate::lease::{LEASE, LOCK};
-use crate::saved_binaries::is_saved_binary;
+use crate::names::is_saved_binary;
+use crate::names::{MANIFEST, is_half_written, is_image_name};
 use crate::shared_binaries::SharedBinaries;
 use crate::tails::is_tail;
 use crate::{JobDirectory, Lease, LeaseRequest, StoreError};

@@ -10,9 +10,10 @@
 //! which stays. Every page is verified as it is copied.
 
 use crate::chain::{Chain, LINKS_MAX};
-use crate::job::{image_name, image_name_of};
+use crate::level_directory::Slot;
+use crate::names::{image_name, image_name_of};
 use crate::pack::Packer;
-use crate::prepare::{Draft, Slot, write_frame};
+use crate::prepare::{Draft, write_frame};
 use crate::retention::counting;
 use crate::{JobDirectory, Lease, StorageFile, StoreError};
 use standfast_format::ImageSource;

@@ -1,8 +1,8 @@
 //! What can go wrong with a store, sorted by what a caller can do about it.
 
-use crate::choose::{Skipped, list_skipped};
-use crate::lease::Holder;
-use crate::storage_backend::ForeignLink;
+use crate::foreign_link::ForeignLink;
+use crate::holder::Holder;
+use standfast_core::cause;
 use standfast_format::image::ImageError;
 use standfast_format::manifest::{GenerationNumber, ManifestError};
 use std::io;
@@ -142,6 +142,24 @@ pub enum StoreError {
     /// The sink failed before and reported why then.
     #[error("writing this checkpoint was abandoned after an earlier error")]
     GivenUp,
+}
+
+/// A generation that was passed over.
+#[derive(Debug)]
+pub struct Skipped {
+    /// Which.
+    pub number: GenerationNumber,
+    /// Why.
+    pub reason: Box<StoreError>,
+}
+
+/// Skipped generations as part of a sentence.
+fn list_skipped(skipped: &[Skipped]) -> String {
+    if skipped.is_empty() {
+        return "there is no other checkpoint".into();
+    }
+    let each = skipped.iter().map(|it| format!("checkpoint {}: {}", it.number, cause(&it.reason.to_string())));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 impl StoreError {

@@ -9,9 +9,10 @@
 //! newest, where that one is still a link of the chain in memory; else all. Every page is verified as it is copied.
 
 use crate::chain::{Chain, LINKS_MAX};
-use crate::job::image_name_of;
+use crate::level_directory::Slot;
+use crate::names::image_name_of;
 use crate::pack::Packer;
-use crate::prepare::{Draft, Slot, write_frame};
+use crate::prepare::{Draft, write_frame};
 use crate::progress::Progress;
 use crate::{JobDirectory, Lease, StorageFile, StoreError};
 use standfast_format::ImageSource;

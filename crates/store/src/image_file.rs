@@ -2,7 +2,8 @@
 //! What it inherits from its parent is the business of the chain.
 
 use crate::guest::TAIL_BYTES_MAX;
-use crate::job::{LevelDirectory, image_name};
+use crate::level_directory::LevelDirectory;
+use crate::names::image_name;
 use crate::trust::open_trusted;
 use crate::{StorageFile, StoreError};
 use standfast_format::image::{HEADER_BYTES, Header, Image, ImageError, UnverifiedHeader};

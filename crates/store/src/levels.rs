@@ -273,7 +273,7 @@ impl JobDirectory {
     }
 }
 
-impl crate::job::LevelDirectory {
+impl crate::level_directory::LevelDirectory {
     /// Inode number of the directory.
     fn home_inode(&self) -> Result<u64, StoreError> {
         let status =

@@ -40,7 +40,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod before;
 mod chain;
 mod choose;
 mod clean;
@@ -48,15 +47,21 @@ mod coalesce;
 mod encode;
 mod error;
 mod flush;
+mod foreign_link;
 mod guest;
+mod holder;
 mod image_file;
 mod job;
 mod lease;
+mod level_directory;
 mod levels;
+mod names;
 mod pack;
+mod pool;
 mod prepare;
 mod progress;
 mod random;
+mod rates;
 mod resolve;
 mod retention;
 mod saved_binaries;
@@ -68,11 +73,10 @@ mod tests;
 mod trust;
 
 pub use chain::{Chain, LINKS_MAX, Verified};
-pub use choose::{GenerationChoice, Selector, Skipped};
+pub use choose::{GenerationChoice, Selector};
 pub use clean::{Cleaned, Holdings, sweep_shared_binaries};
 pub use coalesce::{CoalesceRule, Coalesced};
-pub use encode::Encodings;
-pub use error::StoreError;
+pub use error::{Skipped, StoreError};
 pub use flush::{Pacer, Pacing};
 pub use job::JobDirectory;
 pub use lease::{
@@ -80,9 +84,11 @@ pub use lease::{
     SystemProcesses,
 };
 pub use levels::{Level, Levels};
-pub use prepare::{PreparePlan, Prepared, Sealed, Writing};
+pub use pool::Writing;
+pub use prepare::{PreparePlan, Prepared, Sealed};
 pub use progress::Progress;
 pub use random::random_token;
+pub use rates::Encodings;
 pub use storage_backend::{Directory, FileStatus, LockGuard, StorageBackend, StorageFile};
 pub use tails::TAIL_BYTES_MAX;
 pub use trust::{create_directory, open_directory};

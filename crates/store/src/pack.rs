@@ -1,5 +1,5 @@
 //! Pages of a chain, copied into an image of their own: each is verified as it is read. What becomes of the image is the
-//! business of whoever asks for it: [`crate::coalesce`] puts it in the place of another, [`crate::flush`] on another level.
+//! business of whoever asks for it: the module `coalesce` puts it in the place of another, the module `flush` on another level.
 
 use crate::chain::{Buffers, Chain};
 use crate::encode::{Counts, Shrinker};

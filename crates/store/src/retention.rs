@@ -1,6 +1,6 @@
 //! Which generations stay. The newest good one always does, and so does whatever a generation that stays builds upon.
 
-use crate::job::image_name;
+use crate::names::image_name;
 use crate::{JobDirectory, Lease, StoreError};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
 use std::collections::{BTreeMap, BTreeSet};

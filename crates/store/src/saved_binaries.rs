@@ -1,6 +1,7 @@
 //! Saved binaries: copies of the executable and the libraries that a job runs from, so that an upgrade of the system does not
 //! lose the job. Each is named for what it holds, and stays as long as the job's directory.
 
+use crate::names::SAVED_BINARY_PREFIX;
 use crate::random::temporary_name;
 use crate::shared_binaries::SharedBinaries;
 use crate::{JobDirectory, Lease, StoreError};
@@ -12,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// Owner may read and execute: the copy of an executable is executed.
 const MODE: u32 = 0o700;
-const PREFIX: &str = "keepsake-";
 /// Of the name of a file this much is in the name of its copy.
 const NAME_BYTES_MAX: usize = 60;
 
@@ -72,23 +72,18 @@ impl JobDirectory {
     }
 }
 
-/// Whether [`name_of`] gives such names.
-pub(crate) fn is_saved_binary(name: &str) -> bool {
-    let digits = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')).map(|(digits, _)| digits);
-    digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
-}
-
 /// `saved_binary-0123456789abcdef0123456789abcdef-libc.so.6`
 fn name_of(checksum: Checksum, path: &Path) -> String {
     let digits: String = checksum.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || "._-+".contains(letter) { letter } else { '_' };
-    format!("{PREFIX}{digits}-{}", name.chars().map(plain).take(NAME_BYTES_MAX).collect::<String>())
+    format!("{SAVED_BINARY_PREFIX}{digits}-{}", name.chars().map(plain).take(NAME_BYTES_MAX).collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::is_saved_binary;
     use crate::{LeaseRequest, Purpose};
     use std::os::unix::fs::MetadataExt;
 

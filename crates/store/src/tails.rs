@@ -1,7 +1,8 @@
 //! Tails: what a restart has cut off files that had grown since the checkpoint. Each is kept beside the image that the
 //! job was restarted from, and goes with it.
 
-use crate::job::{LevelDirectory, image_stem};
+use crate::level_directory::LevelDirectory;
+use crate::names::image_stem;
 use crate::{JobDirectory, Lease, StoreError};
 use standfast_format::manifest::GenerationNumber;
 use std::collections::BTreeSet;

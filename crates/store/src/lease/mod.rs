@@ -9,6 +9,7 @@ mod host_identity;
 
 pub use host_identity::{HostIdentity, Processes, SystemProcesses};
 
+pub use crate::holder::{Holder, ProcessIdentity};
 use crate::random::{CLOCK_STEM, LEASE_STEM, temporary_name};
 use crate::trust::open_trusted;
 use crate::{LockGuard, StorageBackend, StorageFile, StoreError};
@@ -26,30 +27,6 @@ pub const HEARTBEAT: Duration = Duration::from_secs(20);
 
 /// How often the lease may slip away between looking and taking before that is called an error.
 const ATTEMPTS_MAX: u32 = 8;
-
-/// A process that cannot be confused with a later one of the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProcessIdentity {
-    /// Process id.
-    pub pid: i32,
-    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
-    pub start_time: u64,
-}
-
-/// Who holds a lease, as the lease tells it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    /// Host name.
-    pub host: String,
-    /// Identity of the boot.
-    pub boot_id: String,
-    /// Inode number of the pid namespace.
-    pub pid_namespace: u64,
-    /// The supervisor.
-    pub supervisor: ProcessIdentity,
-    /// The program, once it runs.
-    pub program: Option<ProcessIdentity>,
-}
 
 /// The last heartbeat of a lease. Two that are equal are the same one: nobody has shown since that he lives.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,15 +2,14 @@
 
 mod apart;
 mod pipeline;
-mod pool;
 mod sift;
-
-pub(crate) use pool::Pool;
 
 use crate::chain::LINKS_MAX;
 use crate::encode::{Origin, Shrinker};
-use crate::job::{LevelDirectory, image_name_of};
 use crate::lease::LeaseCore;
+use crate::level_directory::{LevelDirectory, Slot};
+use crate::names::image_name_of;
+use crate::pool::Writing;
 use crate::progress::Progress;
 use crate::random::temporary_name;
 use crate::{JobDirectory, Lease, StorageFile, StoreError};
@@ -21,7 +20,7 @@ use standfast_format::manifest::{Generation, GenerationNumber, JobId};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, ImageSink, PageBatch};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 impl JobDirectory {
@@ -84,21 +83,6 @@ impl Default for PreparePlan {
         let (writing, number_min) = (Writing::default(), GenerationNumber::FIRST);
         Self { parent: None, links_max: LINKS_MAX, writing, in_haste: false, number_min }
     }
-}
-
-/// When pages are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Writing {
-    /// As they come: a few buffers do.
-    #[default]
-    AtOnce,
-    /// Not before [`Prepared::release`], as far as this many bytes hold them; then with low priority.
-    Held {
-        /// Memory for that.
-        bytes_max: u64,
-        /// How much will be needed of it, as far as that is known: it is made ready before the program stands still.
-        bytes_expected: u64,
-    },
 }
 
 /// A generation that takes pages. Dropped before it is sealed, it is aborted.
@@ -263,27 +247,6 @@ impl Sealed {
 
     /// Gives the generation up and removes it.
     pub fn abort(self) {}
-}
-
-/// What a file is written for: of each kind one at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Slot {
-    /// A new generation.
-    Checkpoint,
-    /// A generation that becomes full.
-    Coalescing,
-    /// A generation that is copied from another level.
-    Flushing,
-}
-
-impl Slot {
-    fn of(self, level_directory: &LevelDirectory) -> &AtomicBool {
-        match self {
-            Self::Checkpoint => &level_directory.busy,
-            Self::Coalescing => &level_directory.coalescing,
-            Self::Flushing => &level_directory.flushing,
-        }
-    }
 }
 
 /// An image file in the making; removed with this unless it is kept.

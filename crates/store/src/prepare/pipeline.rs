@@ -10,14 +10,14 @@
 //! 0.5 s after the start with one sync at the end, and 0.36 s with these. (A hint to the kernel, `sync_file_range`, did
 //! no better; direct writes took 0.4 s and left the page cache empty, from which a restart reads.)
 
-use super::Writing;
 use super::apart::{Apart, set_apart};
-use super::pool::{Pool, batches_max, emptied, new_batch};
 use super::sift::{cut, sift};
 use crate::StorageFile;
-use crate::encode::{Counts, Shrinker, writers};
-use crate::job::LevelDirectory;
+use crate::encode::{Counts, Shrinker};
+use crate::level_directory::LevelDirectory;
+use crate::pool::{Pool, Writing, batches_max, emptied, new_batch};
 use crate::progress::Progress;
+use crate::rates::writers;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use standfast_core::PAGE_BYTES;
 use standfast_core::codec::Encoding;

@@ -6,7 +6,6 @@ mod directory;
 mod way;
 
 pub use directory::Directory;
-pub(crate) use way::ForeignLink;
 
 use std::fmt;
 use std::io;

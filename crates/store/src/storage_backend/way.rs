@@ -1,18 +1,18 @@
 //! The way to a directory, component by component: a symbolic link is followed only if nobody else could have put it there.
 //!
 //! What lies in a job directory becomes a running program, and what is written there holds a program's memory. Owner and rights
-//! of the directory at the end of the path are looked at elsewhere ([`crate::trust`]); here it is made sure that it is the one
+//! of the directory at the end of the path are looked at elsewhere (the module `trust`); here it is made sure that it is the one
 //! that the user meant, and not another one of his to which somebody else has led.
 //!
 //! Followed are links of the user's own and of root's, wherever they lie. Above the last component, so are links of the owner of
 //! the directory in which they lie if nobody else may write there: he could as well have moved directories about. (The
 //! administrator of a project's disk is such an owner.) Anybody else's link, in `/tmp` for instance, is refused.
 
+use crate::foreign_link::ForeignLink;
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -33,23 +33,6 @@ pub(super) struct End {
     pub(super) parent: OwnedFd,
     pub(super) name: OsString,
 }
-
-/// Somebody else's link on the way to a directory.
-#[derive(Debug)]
-pub(crate) struct ForeignLink {
-    /// Its name.
-    pub(crate) name: OsString,
-    /// Whose it is.
-    pub(crate) owner: u32,
-}
-
-impl fmt::Display for ForeignLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is a symbolic link of user {}", self.name.display(), self.owner)
-    }
-}
-
-impl std::error::Error for ForeignLink {}
 
 /// Follows a path for `user`. Its last component need not be there.
 pub(super) fn follow(path: &Path, user: u32) -> io::Result<End> {

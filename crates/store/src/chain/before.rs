@@ -4,8 +4,8 @@
 //! A page that is itself kept as differences takes one of its parent, and so on: each needs one block of each link, which
 //! is kept for the pages beside it. What no link holds reads as zeros, here as when differences are made.
 
+use super::Chain;
 use crate::StoreError;
-use crate::chain::Chain;
 use crate::resolve::BlockRun;
 use standfast_core::codec::{Decompressor, Encoding};
 use standfast_core::delta::Page;

@@ -1,7 +1,6 @@
 //! Buffers for pages, used again and again: memory that the kernel has yet to populate is read into at a third of the
 //! speed, and the program stands still meanwhile.
 
-use super::Writing;
 use standfast_core::PAGE_BYTES;
 use standfast_format::PageBatch;
 use std::sync::{Mutex, PoisonError};
@@ -20,6 +19,21 @@ const BATCHES_READY: usize = 2;
 /// costs a millisecond; filling it, a tenth of that.
 const SPARE_SHARE: usize = 8;
 
+/// When pages are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Writing {
+    /// As they come: a few buffers do.
+    #[default]
+    AtOnce,
+    /// Not before [`crate::Prepared::release`], as far as this many bytes hold them; then with low priority.
+    Held {
+        /// Memory for that.
+        bytes_max: u64,
+        /// How much will be needed of it, as far as that is known: it is made ready before the program stands still.
+        bytes_expected: u64,
+    },
+}
+
 /// Batches that lie ready for the next checkpoint: as many as the last one took.
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Mutex<Vec<PageBatch>>);
@@ -27,7 +41,7 @@ pub(crate) struct Pool(Mutex<Vec<PageBatch>>);
 impl Pool {
     /// All batches that lie ready, with room for a little more than last time or than is expected; they are brought back
     /// with [`Pool::put`].
-    pub(super) fn take(&self, writing: Writing) -> Vec<PageBatch> {
+    pub(crate) fn take(&self, writing: Writing) -> Vec<PageBatch> {
         let mut ready = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let wanted = match writing {
             Writing::AtOnce => BATCHES_READY,
@@ -44,14 +58,14 @@ impl Pool {
     }
 
     /// Takes batches back, of which `used` were needed; one more may be needed next time.
-    pub(super) fn put(&self, mut batches: Vec<PageBatch>, used: usize) {
+    pub(crate) fn put(&self, mut batches: Vec<PageBatch>, used: usize) {
         batches.truncate((used + 1).max(BATCHES_READY));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = batches;
     }
 }
 
 /// How many batches may be in flight.
-pub(super) fn batches_max(writing: Writing) -> usize {
+pub(crate) fn batches_max(writing: Writing) -> usize {
     match writing {
         Writing::AtOnce => BATCHES_MAX,
         Writing::Held { bytes_max, .. } => batches_of(bytes_max).max(BATCHES_MAX),
@@ -63,13 +77,13 @@ fn batches_of(bytes: u64) -> usize {
 }
 
 /// A batch whose memory is populated.
-pub(super) fn new_batch() -> PageBatch {
+pub(crate) fn new_batch() -> PageBatch {
     // Zeros would come from the kernel lazily; any other value has to be written.
     PageBatch { bytes: vec![1; BATCH_PAGES * PAGE_BYTES], ..PageBatch::default() }
 }
 
 /// A batch at full length again. What was not cut off costs nothing.
-pub(super) fn emptied(mut batch: PageBatch) -> PageBatch {
+pub(crate) fn emptied(mut batch: PageBatch) -> PageBatch {
     batch.ranges.clear();
     batch.masked_pages = None;
     batch.bytes.resize(BATCH_PAGES * PAGE_BYTES, 0);

@@ -1,12 +1,14 @@
 //! A generation with everything that it inherits: its own image, its parent's, and so on down to a full one. What a
 //! restart reads.
 
+mod before;
+
 use crate::StoreError;
-use crate::before::Loaded;
 use crate::image_file::ImageFile;
-use crate::job::LevelDirectory;
+use crate::level_directory::LevelDirectory;
 use crate::progress::Progress;
 use crate::resolve::{BlockRun, Resolved, Take, resolve};
+pub(crate) use before::Loaded;
 use standfast_core::PAGE_BYTES;
 use standfast_core::codec::{Decompressor, Encoding};
 use standfast_format::image::{Header, Index, Inherited};
