@@ -7,7 +7,7 @@
 
 use crate::identity::{EpochId, EpochLevel, Life, LogicalRank, Rank};
 use crate::plan::Plan;
-use crate::shard_store::ShardId;
+use crate::shard::ShardId;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod buffers;
+mod costs;
 mod decide;
 mod description;
 mod identity;
@@ -16,9 +17,11 @@ mod plan;
 mod process;
 mod protocol;
 mod reckoning;
+mod shard;
 mod shard_store;
 mod slots;
 pub mod transfer;
+mod weakness;
 
 pub use buffers::Buffers;
 pub use decide::{Holding, Refusal, Rejected, Report, Restore, decide};
@@ -33,5 +36,6 @@ pub use protocol::{
     Action, After, Arrival, Beginning, Control, Event, Phase, Protocol, Resumption, Stage, Survey, Work,
 };
 pub use reckoning::Reckoning;
-pub use shard_store::{AHEAD, Damaged, LoadError, MemoryShardStore, Place, ShardId, ShardStore, load};
+pub use shard::{AHEAD, Damaged, Place, ShardId};
+pub use shard_store::{LoadError, MemoryShardStore, ShardStore, load};
 pub use slots::{CHECKSUM_BLOCK_SLOTS, Extent, RegionId, SLOTS_MAX, SlotError, SlotMap, SlotRegion, SlotSet};

@@ -6,9 +6,9 @@
 
 use crate::identity::LogicalRank;
 use crate::plan::{Group, Plan, PlanError};
+pub use crate::weakness::{Domain, Weakness};
 use standfast_core::erasure::{Code, Scheme};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// Where a logical rank's process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -17,45 +17,6 @@ pub struct Site {
     pub rack: u32,
     /// Which node, of all nodes.
     pub node: u32,
-}
-
-/// What fails at once.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Domain {
-    /// A node with all its processes.
-    Node(u32),
-    /// A rack with all its nodes.
-    Rack(u32),
-}
-
-impl fmt::Display for Domain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Node(number) => write!(f, "node {number}"),
-            Self::Rack(number) => write!(f, "rack {number}"),
-        }
-    }
-}
-
-/// A domain whose loss a group would not survive.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Weakness {
-    /// What would be lost.
-    pub domain: Domain,
-    /// Which group would not be recovered.
-    pub group: usize,
-    /// What the group would lose.
-    pub logical_ranks: Vec<LogicalRank>,
-}
-
-impl fmt::Display for Weakness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (domain, group, logical_ranks) = (self.domain, self.group, self.logical_ranks.len());
-        write!(
-            f,
-            "the loss of {domain} would take {logical_ranks} logical ranks of group {group}, more than its code tolerates: use more nodes, smaller groups or more checks"
-        )
-    }
 }
 
 /// What the plan must survive; anything beyond it is only told.

@@ -63,7 +63,7 @@ pub enum PlanError {
     LogicalRanks(String),
     /// The loss of one domain would be too much.
     #[error("{0}")]
-    Weak(crate::placement::Weakness),
+    Weak(crate::weakness::Weakness),
 }
 
 impl Plan {

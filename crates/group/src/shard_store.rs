@@ -14,56 +14,10 @@ mod memory;
 pub use memory::MemoryShardStore;
 
 use crate::description::{Description, Fingerprint, Sums};
-use crate::identity::{EpochId, LogicalRank};
+use crate::shard::{AHEAD, Damaged, Place, ShardId};
 use crate::slots::SlotSet;
-use minicbor::{Decode, Encode};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
-use std::fmt;
-
-/// A page is announced ([`ShardStore::expect`], [`Payload::expect`](crate::Payload::expect)) so many pages before it is asked
-/// for: it comes from memory while those are worked on.
-pub const AHEAD: usize = 2;
-
-/// Which shard.
-#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ShardId {
-    /// Of which epoch.
-    #[n(0)]
-    pub epoch: EpochId,
-    /// Of which logical rank.
-    #[n(1)]
-    pub logical_rank: LogicalRank,
-}
-
-impl fmt::Display for ShardId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "logical rank {} in epoch {}", self.logical_rank.0, self.epoch)
-    }
-}
-
-/// Where a page stands in a shard.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Place {
-    /// A member's own page.
-    Slot(u32),
-    /// A page of a check that the logical rank holds.
-    Check {
-        /// Which check of the code.
-        check: u32,
-        /// Stripe within its stripe group.
-        stripe: u32,
-    },
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Slot(slot) => write!(f, "slot {slot}"),
-            Self::Check { check, stripe } => write!(f, "stripe {stripe} of check {check}"),
-        }
-    }
-}
 
 /// A place for shards.
 pub trait ShardStore {
@@ -109,16 +63,6 @@ pub trait ShardStore {
 
     /// The descriptions beside a shard, in the order of logical ranks.
     fn descriptions(&self, shard: ShardId) -> &[Description];
-}
-
-/// A page that is not what was written. Whoever has it counts as having lost its shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the shard of {shard} is damaged at {place}")]
-pub struct Damaged {
-    /// Which shard.
-    pub shard: ShardId,
-    /// Where.
-    pub place: Place,
 }
 
 /// Why a shard cannot be gone back to.

@@ -4,7 +4,7 @@ use super::{Action, Arrival, Control, Phase, Protocol};
 use crate::decide::{Rejected, Report, decide};
 use crate::identity::{EpochId, Membership, Rank};
 use crate::plan::RecoveryMode;
-use crate::shard_store::ShardId;
+use crate::shard::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the coordinator waits for.

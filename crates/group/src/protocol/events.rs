@@ -1,10 +1,10 @@
 //! What the protocol is told and what it tells: messages, events, actions. Values alone.
 
 use super::Work;
+use crate::costs::Costs;
 use crate::decide::{Holding, Refusal, Report, Restore};
 use crate::identity::{EpochId, EpochLevel, Life, LogicalRank, Membership, Rank, Term};
-use crate::shard_store::{Damaged, ShardId};
-use crate::transfer::Costs;
+use crate::shard::{Damaged, ShardId};
 use minicbor::{Decode, Encode};
 
 /// What the logical ranks tell each other about an epoch.

@@ -1,10 +1,10 @@
 //! What every process does, the coordinator's own logical rank as well.
 
 use super::{Action, After, Control, Phase, Protocol, Resumption, Stage, Survey, Work};
+use crate::costs::Costs;
 use crate::decide::{Report, Restore};
 use crate::identity::{EpochId, EpochLevel, LogicalRank, Rank};
-use crate::shard_store::Damaged;
-use crate::transfer::Costs;
+use crate::shard::Damaged;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Protocol {

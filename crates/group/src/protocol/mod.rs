@@ -37,9 +37,9 @@ mod logical_rank;
 
 pub use events::{Action, Arrival, Control, Event, Phase, Resumption, Survey};
 
+use crate::costs::Costs;
 use crate::identity::{EpochId, EpochLevel, Life, LogicalRank, Membership, Rank, Term};
 use crate::plan::{Plan, RecoveryMode};
-use crate::transfer::Costs;
 use coordinator::Coordinator;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use super::plan::{Share, Sum};
 use super::{Pages, TransferError};
 use crate::buffers::Buffers;
 use crate::layout::Layout;
-use crate::shard_store::{AHEAD, Damaged};
+use crate::shard::{AHEAD, Damaged};
 use standfast_core::delta::Page;
 use standfast_core::erasure::Combiner;
 use standfast_core::{PAGE_BYTES, Syndrome};

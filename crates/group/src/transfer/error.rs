@@ -2,7 +2,7 @@
 
 use super::PartError;
 use crate::message::Node;
-use crate::shard_store::Damaged;
+use crate::shard::Damaged;
 
 /// Why a part cannot be taken. It comes from a process with another plan, or was made by a fault: the epoch fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

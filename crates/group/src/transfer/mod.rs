@@ -43,7 +43,7 @@ use crate::buffers::Buffers;
 use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
-use crate::shard_store::{AHEAD, Damaged, Place};
+use crate::shard::{AHEAD, Damaged, Place};
 use accumulator::{Accumulator, ChecksumBlock, Kept, add_share};
 use plan::{Replacement, Sum, Target};
 use standfast_core::PAGE_BYTES;

@@ -9,7 +9,7 @@ use super::route::{Route, parent};
 use super::{AT_ONCE, WINDOW};
 use crate::layout::Layout;
 use crate::message::Node;
-use crate::shard_store::Place;
+use crate::shard::Place;
 use crate::slots::SlotSet;
 use standfast_core::erasure::{CodeError, Combiner, Repair};
 use std::slice::Chunks;
