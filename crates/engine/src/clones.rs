@@ -5,13 +5,12 @@
 //! stands still.
 
 use crate::EngineError;
-use crate::collect::HUGE_PAGES;
 use crate::error::kernel;
 use crate::freeze::{Frozen, FrozenProcess, refine};
 use standfast_core::{PageRange, PageSet};
 use standfast_format::BackingPage;
 use standfast_format::records::JobState;
-use standfast_linux::proc::{Map, Stat, Status};
+use standfast_linux::proc::{HUGE_PAGES, Map, Stat, Status};
 use standfast_linux::{
     CloneParent, Injector, MemoryClone, OwnState, PageScan, ParasiteArea, ParasiteAreaError, PinnedToCpu, Populated,
     TaskError,

@@ -9,7 +9,6 @@ use crate::freeze::{Frozen, FrozenProcess};
 
 use crate::error::kernel;
 use crate::program::ProgramIdentity;
-use crate::restart::RestartNews;
 use crate::tables::{Directions, Tables, decoded};
 use crate::track::Pages;
 use crate::watch::Watch;
@@ -23,6 +22,7 @@ use standfast_format::BackingPage;
 use standfast_linux::proc::Map;
 use standfast_linux::{ProcessMemory, monotonic_clocks_of};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +49,17 @@ pub enum Readiness {
     Asking,
     /// A program has disabled checkpoints for the time being. It has been told that one waits.
     Disabled,
+}
+
+/// What programs that direct their own checkpoints are told before they go on.
+#[derive(Debug, Clone, Copy)]
+pub struct RestartNews<'a> {
+    /// The generation from which they go on.
+    pub generation: u64,
+    /// Where they reach their supervisor: the job's directory, absolute.
+    pub directory: &'a Path,
+    /// When checkpoints are taken.
+    pub advised: Advised,
 }
 
 /// What programs are told together with an outcome: for how long no request is honoured, and when the next checkpoint comes

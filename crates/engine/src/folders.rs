@@ -1,8 +1,10 @@
 //! Folders: directories that go with the job, with all that is in them, open or not. This file finds what is in one; what
 //! is saved of it is the collection's business, and how it is made whole again that of a restart.
 
+use crate::files::FileKey;
+use standfast_format::records::{FolderItem, JobState};
 use standfast_linux::Folder;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::io;
@@ -65,6 +67,16 @@ pub(crate) fn is_of_programs(name: &OsStr) -> bool {
 /// The path of what has this name in a folder.
 pub(crate) fn below(folder: &Path, name: &Path) -> PathBuf {
     if name.as_os_str().is_empty() { folder.to_owned() } else { folder.join(name) }
+}
+
+/// The files in folders of a job, by device and inode at the checkpoint.
+pub(crate) fn in_folders(job: &JobState) -> BTreeSet<FileKey> {
+    let entries = job.folders.iter().flat_map(|folder| &folder.entries);
+    let objects = entries.filter_map(|entry| match entry.item {
+        FolderItem::File { object } => job.objects.get(object as usize),
+        FolderItem::Directory | FolderItem::Link { .. } => None,
+    });
+    objects.filter_map(|object| object.kind.file()).map(|file| (file.identity.device, file.identity.inode)).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! ours for each page, and the time to read all of them.
 
 use crate::ProcessIdentity;
-use crate::collect::ObjectKey;
+use crate::object_key::ObjectKey;
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, PageSet, is_zero};
 use standfast_format::BackingPage;
 use standfast_format::records::FileIdentity;

@@ -1,10 +1,18 @@
 //! What a life of a job was given when it started, by which a collection tells it from what the program has opened itself.
 
 use crate::ProcessIdentity;
-use crate::collect::{KnownObjects, known_here};
 use crate::tree::Roots;
 use standfast_linux::proc::{self, DescriptorInformation};
+use standfast_linux::system_v::{SystemVKind, SystemVObject};
 use std::os::unix::fs::MetadataExt;
+
+/// Objects by kind and id.
+pub(crate) type KnownObjects = Vec<(SystemVKind, i32)>;
+
+/// All that there are in our IPC namespace, for a job that is about to begin.
+pub(crate) fn known_here() -> Option<KnownObjects> {
+    SystemVObject::all().ok().map(|all| all.iter().map(|object| (object.kind, object.id)).collect())
+}
 
 /// What a life of the job was given when it started, by device and inode, so that a collection can tell it from what the
 /// program has opened itself.

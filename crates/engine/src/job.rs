@@ -1,6 +1,7 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
 use crate::ProcessIdentity;
+use crate::capture_options::{ExternalSockets, Tracking};
 use crate::collect::Scans;
 use crate::directions::{CHECK_VARIABLE, DIRECTORY_VARIABLE, FREE_VARIABLE};
 use crate::endpoint::TerminalHolder;
@@ -10,12 +11,13 @@ use crate::folders::Folders;
 use crate::freeze::Frozen;
 use crate::inheritance::Inheritance;
 use crate::listing::{Listing, ListingNews};
+use crate::outputs::Output;
 use crate::reused_ports::ReusedPorts;
 use crate::tracer_lock::TracerLock;
-use crate::track::{Tracking, Tracks};
+use crate::track::Tracks;
 use crate::tree::{Member, Roots};
 use crate::waits::{self, Waits};
-use crate::{Blocker, EngineError, ExternalSockets, Output};
+use crate::{Blocker, EngineError};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::FileReference;
 use standfast_linux::proc;

@@ -13,6 +13,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod births;
+mod capture_options;
 mod clones;
 mod collect;
 mod delays;
@@ -23,6 +25,7 @@ mod exit;
 mod files;
 mod folders;
 mod forbidden;
+mod foreseen;
 mod free_memory;
 mod freeze;
 mod hashes;
@@ -30,6 +33,8 @@ mod identity;
 mod inheritance;
 mod job;
 mod listing;
+mod object_key;
+mod outputs;
 mod pool;
 mod precopy;
 mod program;
@@ -39,6 +44,8 @@ mod refusal_code;
 mod rehearsal;
 mod restart;
 mod reused_ports;
+mod scratch;
+mod socket_paths;
 mod tables;
 mod terminals;
 mod tracer_lock;
@@ -47,9 +54,10 @@ mod tree;
 mod waits;
 mod watch;
 
-pub use collect::{Asking, ExternalSockets, Output, Unconfirmed, examine};
+pub use capture_options::{Asking, CaptureOptions, ExternalSockets, Reading, SavedFiles, StackPart, Tracking};
+pub use collect::{Unconfirmed, examine};
 pub use delays::{Delays, own_delay};
-pub use directions::{Advised, DIRECTORY_VARIABLE, Readiness};
+pub use directions::{Advised, DIRECTORY_VARIABLE, Readiness, RestartNews};
 pub use endpoint::TerminalHolder;
 pub use error::{Blocker, EngineError};
 pub use exit::{Vitality, exiting_since, group_vitality};
@@ -58,15 +66,15 @@ pub use freeze::Frozen;
 pub use identity::ProcessIdentity;
 pub use job::{Assistance, Freezer, Job, Launch, News};
 pub use listing::{ListingNews, NotSaved};
+pub use outputs::Output;
 pub use precopy::Precopied;
-pub use read::{CaptureOptions, Captured, Reading, SavedFiles, StackPart};
+pub use read::Captured;
 pub use refusal_code::{RefusalCode, UnknownRefusalCode};
 pub use rehearsal::rehearse;
 pub use restart::{
-    AddressWait, ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartNews,
-    RestartOptions, Restarted, Streams, Tail, restart,
+    AddressWait, ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartOptions, Restarted,
+    Streams, Tail, restart,
 };
 pub use standfast_linux::sys::process::hold_child_signal;
 pub use standfast_linux::{InheritedSignals, LaunchTerminal, Terminal, own_group};
-pub use track::Tracking;
 pub use watch::BrokenPromise;

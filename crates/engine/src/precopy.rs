@@ -5,11 +5,12 @@
 //! at the stop: so the image is that of the stop, page by page. What the kernel cannot tell for certain (memory that is not
 //! tracked, private mappings of files, shared memory) is not read ahead at all.
 
+use crate::capture_options::{CaptureOptions, Tracking};
 use crate::collect::Collection;
 use crate::freeze::{Frozen, FrozenProcess, if_another_ended};
 use crate::reading::Wanted;
-use crate::track::{Pages, Tracking};
-use crate::{CaptureOptions, EngineError, ProcessIdentity};
+use crate::track::Pages;
+use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::MaskedPages;
 use standfast_core::{PAGE_BYTES, PageRange, PageSet};
 use standfast_format::{BackingPage, ImageSink, PageBatch};

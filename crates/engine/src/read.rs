@@ -1,15 +1,17 @@
 //! Reads the pages of a frozen job into an image, from its processes or from clones of them when the job runs on.
 
+use crate::capture_options::{CaptureOptions, Reading, Tracking};
 use crate::clones::{clone_of, copied, divide};
-use crate::collect::{Asking, Collection, ExternalSockets, ObjectContents, Output, Unconfirmed};
+use crate::collect::{Collection, ObjectContents, Unconfirmed};
 use crate::error::kernel;
 use crate::freeze::{Frozen, FrozenProcess, if_another_ended, refine};
 use crate::hashes::{Key, PageFilter};
 use crate::job::Shared;
+use crate::outputs::Output;
 use crate::precopy::{Kept, Precopied};
 use crate::reading::{Gathering, Wanted};
 use crate::tables::Directions;
-use crate::track::{Pages, Tracking, Tracks};
+use crate::track::{Pages, Tracks};
 use crate::watch::BrokenPromise;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::MaskedPages;
@@ -20,62 +22,6 @@ use standfast_linux::{MemoryClone, ProcessMemory};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How much of the main thread's stack is saved (L10, M2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum StackPart {
-    /// What lies above the lowest stack pointer on it and that one's red zone. What lies below comes back as zeros.
-    #[default]
-    Live,
-    /// All of it: for programs that keep coroutines below the stack pointer of their main thread.
-    Whole,
-}
-
-/// When the memory of processes is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reading {
-    /// While the job stands still.
-    #[default]
-    Stopped,
-    /// When it runs on, by [`Captured::read_on`], from a clone of each process: fork(2) copies its page tables. What a
-    /// clone does not hold, and all of a process that cannot be cloned, is read while the job stands still.
-    Cloned,
-}
-
-/// How to capture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CaptureOptions {
-    /// How much of the main thread's stack is saved.
-    pub stack: StackPart,
-    /// How this and later checkpoints find out what has changed.
-    pub tracking: Tracking,
-    /// Whether the sink's image builds upon that of the last checkpoint for which [`Captured::committed`] was called:
-    /// pages that are as they were then are noted and not saved. Needs tracking that is not [`Tracking::Off`].
-    pub builds_upon_last: bool,
-    /// A process of which less than this share of the pages is as it was, in percent, is saved whole: that costs little
-    /// more, and what comes later builds upon less.
-    pub unchanged_percent_min: u8,
-    /// Which files are saved whole.
-    pub saved_files: SavedFiles,
-    /// What becomes of connections whose other end is outside the job.
-    pub external_sockets: ExternalSockets,
-    /// When memory is read.
-    pub reading: Reading,
-    /// When the kernel is asked what has been said about memory.
-    pub asking: Asking,
-}
-
-/// Which files are saved whole, of those that the program may write. What of others is mapped is saved in any case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SavedFiles {
-    /// None.
-    #[default]
-    None,
-    /// Small ones, for the case that they are gone by the restart, or no longer hold what they held.
-    IfNeeded,
-    /// Those that hold so many bytes at most; a restart puts back what they held.
-    UpTo(u64),
-}
 
 /// What a capture did.
 #[derive(Debug)]

@@ -24,21 +24,6 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Dirty-page detection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tracking {
-    /// Not at all: every checkpoint saves everything.
-    #[default]
-    Off,
-    /// As [`Tracking::Pagemap`] where the kernel can do that, as [`Tracking::Hash`] elsewhere.
-    Auto,
-    /// The memory of processes is tracked; shared memory is read and compared. What cannot be tracked
-    /// has changed. Where the kernel cannot track but keeps soft-dirty bits, these tell.
-    Pagemap,
-    /// Everything is read and compared with checksums of what it held.
-    Hash,
-}
-
 /// A program with this share of the mappings that it may have is not tracked, since tracking keeps neighbours apart
 /// that would else be one.
 const MAPPINGS_SHARE: usize = 2;

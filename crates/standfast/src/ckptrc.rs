@@ -4,8 +4,7 @@
 //! It is not Standfast's own configuration: it knows the seven keys of that paper and no others. What they ask for and
 //! this version does not do is kept and named ([`Ckptrc::unmet`]), never dropped.
 
-use crate::chains::Keep;
-use crate::chains::{Incremental, MaxFiles};
+use crate::chains::{Incremental, Keep, MaxFiles};
 use crate::default_directory::default_directory;
 use crate::interval::{INTERVAL_MAX, Interval};
 use crate::options::{JobOptions, OptionChoices};

@@ -2,8 +2,7 @@
 //! nothing else. First the manifest names no generation any more, then the images go, the manifest and the lease last.
 
 use crate::lease::{LEASE, LOCK};
-use crate::names::is_saved_binary;
-use crate::names::{MANIFEST, is_half_written, is_image_name};
+use crate::names::{MANIFEST, is_half_written, is_image_name, is_saved_binary};
 use crate::shared_binaries::SharedBinaries;
 use crate::tails::is_tail;
 use crate::{JobDirectory, Lease, LeaseRequest, StoreError};

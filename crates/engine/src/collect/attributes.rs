@@ -5,11 +5,12 @@
 //! the kernel is asked at once.
 
 use super::confirmation::{Counting, Used};
+use crate::capture_options::Asking;
 use crate::error::kernel;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};
-use standfast_linux::proc::{self, Map, MapAttributes, MapPolicy};
+use standfast_linux::proc::{self, HUGE_PAGES, Map, MapAttributes, MapPolicy};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,17 +18,6 @@ use std::time::{Duration, Instant};
 
 /// A look ahead is repeated when this many times its own duration has passed: such looks take 5 % of a processor at most.
 const REST: u32 = 20;
-
-/// When the kernel is asked what has been said about memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Asking {
-    /// While the job runs, before it is stopped. What the capture has used is to be confirmed with
-    /// [`crate::Unconfirmed::confirm`] when the job runs again.
-    #[default]
-    Ahead,
-    /// While the job stands still: exact, and 5 to 12 ms for each GB.
-    Stopped,
-}
 
 /// The attributes of one process's mappings, as they were at one look.
 #[derive(Debug, Clone, Default)]
@@ -142,7 +132,7 @@ impl Attributes {
     fn fits(&self, locked_kib: u64, maps: &[Map]) -> bool {
         let locked = |map: &&Map| self.find(map).is_some_and(|found| found.has(b"lo"));
         let bytes: u64 = maps.iter().filter(locked).map(|map| map.end - map.start).sum();
-        let huge = |map: &&Map| map.path == super::memory::HUGE_PAGES;
+        let huge = |map: &&Map| map.path == HUGE_PAGES;
         bytes >> 10 == locked_kib && maps.iter().filter(huge).all(|map| self.find(map).is_some())
     }
 
@@ -173,7 +163,7 @@ impl Attributes {
                 (false, _) => MemoryLock::Unlocked,
             },
             protection_key: known.protection_key,
-            huge_page_bytes: if map.path == super::memory::HUGE_PAGES { known.page_bytes } else { 0 },
+            huge_page_bytes: if map.path == HUGE_PAGES { known.page_bytes } else { 0 },
             droppable: known.has(b"dp"),
             sealed: known.has(b"sl"),
             name,

@@ -8,20 +8,9 @@ use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, O
 use standfast_linux::proc::{self, DescriptorInformation, Map, ShownLockKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
-
-/// A file that the job has open for writing.
-#[derive(Debug)]
-pub struct Output {
-    /// Where it is.
-    pub path: PathBuf,
-    /// The file, opened for reading where that is allowed: a descriptor that shares the program's open file would keep
-    /// its locks, and one that may write would keep the file from being executed.
-    pub file: File,
-}
 
 /// A regular file as a restart must find it again, or why it could not. `path` is as the kernel shows it.
 pub(super) fn reference(path: &[u8]) -> Result<FileReference, String> {

@@ -9,13 +9,14 @@ use super::system_v::SystemV;
 use super::{
     Subject, apart, files, machine, memory, named, objects, process_tree, refuse, restrictions, surroundings, threads,
 };
+use crate::capture_options::CaptureOptions;
 use crate::error::kernel;
 use crate::freeze::Frozen;
 use crate::inheritance::Inheritance;
 use crate::job::Kept;
 use crate::listing::{Listed, NotSaved};
 use crate::tree::Member;
-use crate::{Blocker, CaptureOptions, EngineError, RefusalCode, pool};
+use crate::{Blocker, EngineError, RefusalCode, pool};
 use standfast_format::records::{FileReference, JobState, MemoryObject, ProcessState, ProcessTree, SavedFolder};
 use std::os::unix::fs::MetadataExt;
 

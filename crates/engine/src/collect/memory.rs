@@ -12,12 +12,9 @@ use standfast_format::BackingPage;
 use standfast_format::records::{
     Advice, Backing, Bytes, FileReference, GuardedPages, Mapping, MappingAttributes, Protection, SpecialMapping,
 };
-use standfast_linux::proc::Map;
+use standfast_linux::proc::{HUGE_PAGES, Map};
 use standfast_linux::{PageScan, Populated};
 use std::io;
-
-/// How the kernel shows huge pages from the system's pool that no file is behind.
-pub(crate) const HUGE_PAGES: &[u8] = b"/anon_hugepage (deleted)";
 
 /// The mappings of a process, sorted by what a restart does with them.
 #[derive(Debug, Default)]

@@ -30,23 +30,21 @@ mod undo;
 
 pub(crate) use machine::{machine, own_vdso_code};
 
+use crate::capture_options::{Asking, CaptureOptions, Tracking};
 use crate::freeze::Frozen;
+use crate::outputs::Output;
 use findings::Findings;
 
-use crate::restart::foreseen;
-use crate::track::{Pages, Scan, Track, Tracking, Tracks};
-use crate::{Blocker, CaptureOptions, EngineError, ProcessIdentity, pool};
-pub use attributes::Asking;
+use crate::foreseen::foreseen;
+use crate::track::{Pages, Scan, Track, Tracks};
+use crate::{Blocker, EngineError, ProcessIdentity, pool};
 use attributes::Attributes;
 pub(crate) use attributes::Scans;
 pub use confirmation::Unconfirmed;
-pub use descriptors::ExternalSockets;
 pub(crate) use descriptors::received;
-pub use files::Output;
 pub(crate) use files::{code_files, list_ahead, prefetch};
 use files::{opened, reference};
-pub(crate) use memory::HUGE_PAGES;
-pub(crate) use objects::{ObjectContents, ObjectKey, data_of};
+pub(crate) use objects::{ObjectContents, data_of};
 use process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 pub use running::examine;
 pub(crate) use running::{examine_folders, examine_with};
@@ -57,7 +55,7 @@ use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 pub(crate) use surroundings::{is_plain, socket_path};
-pub(crate) use system_v::{KnownObjects, is_leftover, known_here, made_since, was_here};
+pub(crate) use system_v::{is_leftover, made_since, was_here};
 use threads::Also;
 
 /// A job's records and where its memory is to be read.

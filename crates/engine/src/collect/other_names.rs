@@ -3,7 +3,7 @@
 
 use super::files::{key_of, names_in};
 use crate::files::FileKey;
-use crate::restart::in_folders;
+use crate::folders::in_folders;
 use standfast_format::records::{FileReference, JobState, OpenFile, OtherNames};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};

@@ -1,14 +1,15 @@
 //! The part of the collection that needs no freeze: what stands in the way of a checkpoint of a job that runs meanwhile.
 
-use super::descriptors::{ExternalSockets, Motion, Terms};
+use super::descriptors::{Motion, Terms};
 use super::objects::Objects;
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::{Findings, Subject, apart, named, process_tree, restrictions};
+use crate::births::rehearse_births;
+use crate::capture_options::ExternalSockets;
 use crate::endpoint::TerminalHolder;
 use crate::folders::Folders;
 use crate::inheritance::Inheritance;
 use crate::job::Kept;
-use crate::restart::rehearse_births;
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{Blocker, EngineError, ProcessIdentity};
 use standfast_linux::proc::{self, Stat};

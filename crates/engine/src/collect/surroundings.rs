@@ -1,7 +1,7 @@
 //! Collects what a job counts on in the file system by name: directories on the way to its files, sockets and pipes,
 //! working directories. A restart makes again what of these is gone; what it could not enter or find is refused here.
 
-use crate::restart::{directory_of, path_in};
+use crate::socket_paths::{directory_of, path_in};
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Bytes, JobState, OpenFileKind, Socket, SocketState, Surrounding};
 use standfast_linux::proc;

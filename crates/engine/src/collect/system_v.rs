@@ -11,6 +11,7 @@ use super::supervisors::is_supervisor;
 use super::undo::Probe;
 use crate::error::kernel;
 use crate::freeze::Frozen;
+use crate::inheritance::KnownObjects;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{
     JobState, MessageQueue, ObjectKind, Semaphore, SemaphoreSet, SystemVName, TypedMessage,
@@ -22,14 +23,6 @@ use standfast_linux::system_v::{self, ObjectUser, SystemVKind, SystemVObject};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-
-/// Objects by kind and id.
-pub(crate) type KnownObjects = Vec<(SystemVKind, i32)>;
-
-/// All that there are in our IPC namespace, for a job that is about to begin.
-pub(crate) fn known_here() -> Option<KnownObjects> {
-    SystemVObject::all().ok().map(|all| all.iter().map(|object| (object.kind, object.id)).collect())
-}
 
 /// The System V objects that a job can reach.
 #[derive(Debug, Default)]

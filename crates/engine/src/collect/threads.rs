@@ -5,10 +5,11 @@ use super::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words
 use super::restrictions::Landlock;
 use super::undo::{self, Probe};
 use super::{apart, process_tree, restrictions, scheduling, switches, timers};
+use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
 use crate::job::Shared;
-use crate::{Blocker, EngineError, RefusalCode, StackPart};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
     AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState, Unreported,

@@ -11,9 +11,9 @@ mod directory;
 mod unsaved;
 mod written;
 
-use crate::collect::Output;
 use crate::files::{Digests, FileKey, Haste, Scan, TICK_NANOSECONDS, digest_of, open, residents};
 use crate::folders::{Folders, is_of_programs};
+use crate::outputs::Output;
 use directory::{Budget, born, home_of, is_common, local_directory};
 pub(crate) use directory::{Contents, Entry};
 use standfast_format::records::{Bytes, FileIdentity, FileReference, JobState, ListedDirectory, ListedFile};

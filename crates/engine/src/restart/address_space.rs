@@ -3,10 +3,10 @@
 
 use super::construction::Construction;
 use super::plan::Plan;
-use super::scratch::SCRATCH_BYTES;
 use super::vdso::is_special;
 use crate::EngineError;
 use crate::error::kernel;
+use crate::scratch::SCRATCH_BYTES;
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{Accounting, Backing, Mapping, ProcessState, Protection};
 use standfast_linux::proc::Map;

@@ -3,12 +3,12 @@
 
 use super::files::{FilePolicy, Objection, Reckoning};
 use super::folders::FolderPlan;
-use super::foreseen::foreseen;
 use super::mapped_files::MappedPlan;
 use super::remake::Remaking;
-use super::scratch::ADDRESS_END;
 use super::vdso::{self, Vdso};
 use crate::collect::machine;
+use crate::foreseen::foreseen;
+use crate::scratch::ADDRESS_END;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
@@ -232,7 +232,7 @@ impl Blockers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::restart::scratch::tests::process;
+    use crate::scratch::tests::process;
     use standfast_format::records::{PendingSignal, ThreadState};
 
     #[test]

@@ -1,9 +1,8 @@
 //! A job under construction: its main process, and the others, which are made by it while there is nothing in it yet. All
 //! of them stand still under ptrace until the commit, and die with us before it.
 
-use super::RestartNews;
 use super::construction::{Construction, building, end_processes};
-use super::descriptors::{OnWait, parking};
+use super::descriptors::OnWait;
 use super::ids::IdPolicy;
 use super::known_names::KnownNames;
 use super::mapped_files::{Attached, make_missing};
@@ -11,7 +10,9 @@ use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
 use super::process_tree::Remains;
 use super::system_v::SystemV;
+use crate::directions::RestartNews;
 use crate::error::kernel;
+use crate::foreseen::parking;
 use crate::waits::Waits;
 use crate::{EngineError, directions};
 use standfast_core::{Address, PageRange};

@@ -6,13 +6,14 @@
 //! what it has grown by             the job's own, unless somebody else was seen or must have written; then by policy
 //! ```
 
-use super::folders::{Part, in_folders, parts, saves_written};
+use super::folders::{Part, parts, saves_written};
 use super::listing::{ListedNow, scan};
 pub use super::notes::FileNote;
 use super::other_names::{NamesPlan, judge_names};
 use super::plan::FilePlan;
 use super::streams::Streams;
 use crate::files::{FileKey, build_id, digest_of, identity, is_database, is_fresh, open, other_writers, times_tell_at};
+use crate::folders::in_folders;
 use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFile, OpenFileKind};
 use standfast_linux::sys::process;

@@ -335,16 +335,6 @@ pub(super) fn saves_written(job: &JobState) -> bool {
     job.folders.iter().any(|folder| folder.is_part == Some(true))
 }
 
-/// The files in folders of a job, by device and inode at the checkpoint.
-pub(crate) fn in_folders(job: &JobState) -> BTreeSet<FileKey> {
-    let entries = job.folders.iter().flat_map(|folder| &folder.entries);
-    let objects = entries.filter_map(|entry| match entry.item {
-        FolderItem::File { object } => job.objects.get(object as usize),
-        FolderItem::Directory | FolderItem::Link { .. } => None,
-    });
-    objects.filter_map(|object| object.kind.file()).map(|file| (file.identity.device, file.identity.inode)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,11 +4,11 @@
 
 use super::construction::Construction;
 use super::plan::{JobPlan, Plan};
+use crate::births::highest_id;
 use crate::collect::machine;
 use crate::error::kernel;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::PAGE_BYTES;
-use standfast_format::records::{JobState, ProcessState};
 use standfast_format::{Contents, ImageSource};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -114,15 +114,6 @@ fn held_lock(bytes: &[u8], owners: &[u32]) -> Option<usize> {
     })
 }
 
-/// Of processes, threads, groups and sessions: who leads these may have ended.
-pub(super) fn highest_id(job: &JobState) -> i32 {
-    let ids = |process: &ProcessState| {
-        let outer = process.pid.max(process.process_tree.process_group).max(process.process_tree.session);
-        process.threads.iter().map(|thread| thread.tid).fold(outer, i32::max)
-    };
-    job.processes.iter().map(ids).max().unwrap_or_default()
-}
-
 fn refuse_above(id: i32, limit: i32) -> Result<(), EngineError> {
     if id < limit {
         return Ok(());
@@ -162,7 +153,7 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use standfast_format::records::ThreadState;
+    use standfast_format::records::{JobState, ProcessState, ThreadState};
 
     fn mutex(words: [u32; 5]) -> Vec<u8> {
         let mut bytes = vec![0; 64];

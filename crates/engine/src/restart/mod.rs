@@ -39,7 +39,6 @@
 
 mod address_space;
 mod attributes;
-mod births;
 mod blockers;
 mod construction;
 mod cut_back;
@@ -48,7 +47,6 @@ mod family;
 mod files;
 mod filling;
 mod folders;
-mod foreseen;
 mod ids;
 mod known_names;
 mod listing;
@@ -62,10 +60,8 @@ mod other_names;
 mod plan;
 mod process_tree;
 mod processor_state;
-mod rehearsed_births;
 mod remake;
 mod scheduling;
-mod scratch;
 mod stops;
 mod streams;
 mod surroundings;
@@ -76,31 +72,27 @@ mod threads;
 mod timers;
 mod vdso;
 
-use crate::directions::Advised;
+use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::inheritance::Inheritance;
 use crate::job::{End, Job, stay_in_sight};
 use crate::{EngineError, ProcessIdentity};
 pub use descriptors::AddressWait;
 pub(crate) use descriptors::OnWait;
-pub(crate) use descriptors::{directory_of, path_in};
 use family::Family;
 pub use files::{FileNote, FileOptions, FilePolicy};
-pub(crate) use folders::in_folders;
-pub(crate) use foreseen::foreseen;
 pub use ids::{IdPolicy, JobIds};
 use known_names::KnownNames;
 pub use namespaces::ClockPolicy;
 use notes::condensed;
 use plan::JobPlan;
-pub(crate) use rehearsed_births::rehearse_births;
 use remake::Remade;
 use standfast_format::records::FileReference;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;
 use standfast_linux::sys::process;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 pub use streams::Streams;
 pub use tails::{KeepTail, Tail};
 
@@ -124,17 +116,6 @@ pub struct RestartOptions<'a> {
     pub hold_terminal: &'a mut dyn FnMut(OwnedFd) -> Result<(), BoxError>,
     /// Called when the job is rebuilt and about to run, with its identity: the last moment to say no.
     pub before_thaw: &'a mut dyn FnMut(ProcessIdentity) -> Result<(), BoxError>,
-}
-
-/// What programs that direct their own checkpoints are told before they go on.
-#[derive(Debug, Clone, Copy)]
-pub struct RestartNews<'a> {
-    /// The generation from which they go on.
-    pub generation: u64,
-    /// Where they reach their supervisor: the job's directory, absolute.
-    pub directory: &'a Path,
-    /// When checkpoints are taken.
-    pub advised: Advised,
 }
 
 /// A job that runs again.

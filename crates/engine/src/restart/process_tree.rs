@@ -1,12 +1,12 @@
 //! The relatives of the main process: each made by its parent, in the right session and group, under its old id; and the
 //! zombies. While they are made there is nothing in any of them but the scratch. In which order that goes `births.rs` knows.
 
-use super::births::{Birth, Relative, StandIn};
 use super::construction::{Construction, building, end_processes};
 use super::descriptors::Parked;
 use super::family::Family;
 use super::plan::JobPlan;
 use crate::EngineError;
+use crate::births::{Birth, Relative, StandIn};
 use crate::error::kernel;
 use standfast_format::records::{ProcessState, ProcessTree};
 use standfast_linux::proc::Stat;

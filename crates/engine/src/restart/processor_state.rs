@@ -7,9 +7,9 @@
 
 use super::construction::{Construction, building};
 use super::plan::Plan;
-use super::scratch::SCRATCH_BYTES;
 use crate::EngineError;
 use crate::error::kernel;
+use crate::scratch::SCRATCH_BYTES;
 use standfast_format::records::ThreadState;
 use standfast_linux::{SYSCALL_INSTRUCTION, Task};
 

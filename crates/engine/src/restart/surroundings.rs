@@ -2,11 +2,11 @@
 //! the addresses of sockets. Looks, and touches nothing.
 
 use super::blockers::Blockers;
-use super::descriptors::path_in;
 use super::plan::SocketName;
 use super::remake::Remaking;
-use super::scratch::SCRATCH_BYTES;
 use crate::collect::socket_path;
+use crate::scratch::SCRATCH_BYTES;
+use crate::socket_paths::path_in;
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Bytes, JobState, PipeContents, ProcSubject, Socket, SocketMessage, SocketState};
 use standfast_linux::UnixSocket;

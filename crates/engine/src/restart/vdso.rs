@@ -4,9 +4,9 @@
 
 use super::construction::Construction;
 use super::plan::Plan;
-use super::scratch::{PARKING_BYTES, SCRATCH_BYTES};
 use crate::collect::own_vdso_code;
 use crate::error::kernel;
+use crate::scratch::{PARKING_BYTES, SCRATCH_BYTES};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{Address, PAGE_BYTES};
 use standfast_format::records::{JobState, Machine, Owner, ProcessState, SpecialMapping};

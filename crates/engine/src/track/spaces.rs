@@ -1,9 +1,10 @@
 //! All tracked address spaces of a job, and what is remembered of its memory beside them.
 
+use super::Track;
 use super::adaptive::Adaptive;
 use super::dirty_estimate::DirtyEstimate;
-use super::{Track, Tracking};
 use crate::ProcessIdentity;
+use crate::capture_options::Tracking;
 use crate::directions::Promises;
 use crate::hashes::{Hashes, Key};
 use standfast_core::PageSet;

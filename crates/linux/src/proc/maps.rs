@@ -8,6 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 /// How the links in `/proc/PID/map_files` show with which rights a file was opened.
 const OWNER_WRITES: u32 = 0o200;
 
+/// How the kernel shows huge pages from the system's pool that no file is behind.
+pub const HUGE_PAGES: &[u8] = b"/anon_hugepage (deleted)";
+
 /// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {

@@ -15,7 +15,7 @@ mod timers;
 
 pub use fdinfo::{DescriptorInformation, EpollTarget, Lock, ShownLockKind};
 pub use locks::{WholeFileLock, leased_inodes};
-pub use maps::{Map, MapProtection};
+pub use maps::{HUGE_PAGES, Map, MapProtection};
 pub use net::{Endpoint, TcpConnection};
 pub use numa::{MapPolicy, ShownNumaPolicy};
 pub use room::Room;

@@ -1,8 +1,7 @@
 //! Where the checkpoints of a job go, and what kind of generation comes next.
 
 use super::{Failure, Purpose};
-use crate::chains::Keep;
-use crate::chains::{Incremental, MaxFiles, tracking};
+use crate::chains::{Incremental, Keep, MaxFiles, tracking};
 use crate::encodings::encodings;
 use crate::event::{JobEvent, LongWork};
 use crate::free_space::{self, Reserve};

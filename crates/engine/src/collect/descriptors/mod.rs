@@ -22,12 +22,13 @@ mod signal_owner;
 mod socket;
 mod terminal;
 
-use crate::collect::Output;
+use crate::capture_options::ExternalSockets;
 use crate::collect::objects::Objects;
 use crate::endpoint::TerminalHolder;
 use crate::files::FileKey;
 use crate::inheritance::Inheritance;
 use crate::job::Kept;
+use crate::outputs::Output;
 use crate::reused_ports::ReusedPorts;
 use crate::{Blocker, RefusalCode, error::Reason, pool};
 use message_queue::Queues;
@@ -71,16 +72,6 @@ pub(super) enum Motion {
     Running,
     /// It stands still.
     Stopped,
-}
-
-/// What becomes of connections whose other end is outside the job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ExternalSockets {
-    /// They are blockers.
-    #[default]
-    Refuse,
-    /// They come back as connections that the other end has reset.
-    Reset,
 }
 
 /// On which terms a job is looked at.

@@ -2,7 +2,7 @@
 
 use super::{Known, Unsupported, Walk};
 use crate::RefusalCode;
-use crate::collect::ObjectKey;
+use crate::object_key::ObjectKey;
 use standfast_format::records::{Bytes, ObjectKind, OpenFileKind};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;

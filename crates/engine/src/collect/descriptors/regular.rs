@@ -2,7 +2,8 @@
 
 use super::{Known, O_ACCMODE, Unsupported, Walk};
 use crate::RefusalCode;
-use crate::collect::{Output, opened};
+use crate::collect::opened;
+use crate::outputs::Output;
 use standfast_format::records::OpenFileKind;
 use std::ffi::OsStr;
 use std::fs::File;

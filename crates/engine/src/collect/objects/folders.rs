@@ -1,11 +1,12 @@
 //! Collects folders: every regular file in them becomes a memory object that is saved whole, like one that the program
 //! has mapped. Sockets, named pipes and devices are left to others.
 
-use super::{Access, Found, ObjectKey, Objects, open_again};
+use super::{Access, Found, Objects, open_again};
 use crate::collect::reference;
 use crate::files::FileKey;
 use crate::folders::{Folders, below, list, open};
 use crate::listing::{FILE_BYTES_MAX, WrittenFolder};
+use crate::object_key::ObjectKey;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{
     FolderEntry, FolderItem, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedFolder, SavedPart,

@@ -1,11 +1,12 @@
 //! Memory that lies in files and segments which others could reach as well: files mapped shared and written through the
 //! mapping, and System V shared memory. Of a file only what is mapped is saved; the rest of it is the file's own business.
 
-use super::{Access, Found, ObjectKey, Objects, Windows};
-use crate::collect::Output;
+use super::{Access, Found, Objects, Windows};
 use crate::collect::descriptors::may_map_again;
 use crate::files::{is_database, open};
 use crate::inheritance::Inheritance;
+use crate::object_key::ObjectKey;
+use crate::outputs::Output;
 use crate::{Blocker, EngineError, RefusalCode, SavedFiles, error::Reason};
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{

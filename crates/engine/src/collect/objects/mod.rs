@@ -19,6 +19,7 @@ use super::system_v::SystemV;
 use crate::error::kernel;
 use crate::files::{self, FileKey, Proof, open};
 use crate::freeze::FrozenProcess;
+use crate::object_key::ObjectKey;
 use crate::{Blocker, EngineError, RefusalCode};
 pub(super) use folders::written_at_ends;
 pub(super) use segment::Unattached;
@@ -29,7 +30,7 @@ use standfast_linux::proc::Map;
 use standfast_linux::sys::file;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -59,39 +60,6 @@ pub(super) struct Objects {
     pub(super) written: BTreeSet<FileKey>,
     /// Files that a shared mapping may write, as far as that has been seen of none.
     writable: BTreeMap<FileKey, FileReference>,
-}
-
-/// Which memory object it is. The kernel shows System V segments on the device of files in memory, with their ids as
-/// inodes: only the kind tells a segment from a memfd of the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum ObjectKey {
-    /// A file, on a disk or in memory.
-    File {
-        /// As the path or the descriptor shows it.
-        device: u64,
-        /// Within the device.
-        inode: u64,
-    },
-    /// A System V segment, by its id.
-    Segment(i32),
-}
-
-impl ObjectKey {
-    pub(super) fn of_file(status: &Metadata) -> Self {
-        Self::File { device: status.dev(), inode: status.ino() }
-    }
-
-    fn of_reference(file: &FileReference) -> Self {
-        Self::File { device: file.identity.device, inode: file.identity.inode }
-    }
-
-    fn of_map(map: &Map) -> Self {
-        Self::File { device: map.device, inode: map.inode }
-    }
-
-    fn of_segment(map: &Map) -> Self {
-        Self::Segment(map.inode as i32)
-    }
 }
 
 #[derive(Debug)]

@@ -22,10 +22,9 @@ use crate::error::kernel;
 pub(super) use message_queue::unlink_leftovers;
 use pipe::PipeEnds;
 use socket::{Made, Names};
-pub(crate) use socket::{directory_of, path_in};
 use standfast_core::Address;
 use standfast_format::BoxError;
-use standfast_format::records::{JobState, OpenFile, OpenFileKind};
+use standfast_format::records::{OpenFile, OpenFileKind};
 use standfast_linux::sys::process;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -74,13 +73,6 @@ pub(super) struct Parked {
     pub(super) notes: Vec<String>,
     /// Sockets, by their cookies, that share their addresses by our doing.
     pub(super) sharing: Vec<u64>,
-}
-
-/// The first number above all that the job's processes use, or have used to watch a file.
-pub(super) fn parking(job: &JobState) -> u64 {
-    let used = job.processes.iter().flat_map(|process| &process.descriptors).map(|descriptor| descriptor.number);
-    let watched = job.open_files.iter().flat_map(watching::interests).map(|interest| interest.descriptor);
-    used.chain(watched).fold(2, i32::max) as u64 + 1
 }
 
 impl Construction {

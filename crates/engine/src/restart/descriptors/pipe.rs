@@ -3,7 +3,7 @@
 use super::{O_ACCMODE, O_WRONLY, Opening};
 use crate::EngineError;
 use crate::error::kernel;
-use crate::restart::scratch::SCRATCH_BYTES;
+use crate::scratch::SCRATCH_BYTES;
 use standfast_format::records::{Bytes, PipeContents};
 use standfast_linux::sys::descriptors;
 use std::os::fd::AsFd;

@@ -2,10 +2,10 @@
 //! to the sessions that they control once these are there.
 
 use super::{Opening, Parked};
+use crate::births::highest_id;
 use crate::error::kernel;
 use crate::restart::construction::{Construction, end_processes};
 use crate::restart::family::Family;
-use crate::restart::ids::highest_id;
 use crate::restart::plan::JobPlan;
 use crate::terminals::{InFlight, Sides};
 use crate::{Blocker, EngineError, RefusalCode};

@@ -3,7 +3,7 @@
 use super::Opening;
 use crate::EngineError;
 use crate::error::kernel;
-use crate::restart::scratch::SCRATCH_BYTES;
+use crate::scratch::SCRATCH_BYTES;
 use standfast_format::records::{EpollInterest, OpenFile, OpenFileKind, Watch};
 
 const EPOLL_CTL_ADD: u64 = libc::EPOLL_CTL_ADD as u64;
@@ -11,14 +11,6 @@ const IN_NONBLOCK: u64 = libc::IN_NONBLOCK as u64;
 /// Bits of an entry's events that say how it is watched, not for what.
 const HOW: u32 = (libc::EPOLLWAKEUP | libc::EPOLLONESHOT | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32;
 const ANYTHING: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLPRI | libc::EPOLLRDHUP) as u32;
-
-/// What an open file watches, if it is an epoll instance.
-pub(super) fn interests(file: &OpenFile) -> &[EpollInterest] {
-    match &file.kind {
-        OpenFileKind::Epoll { interests } => interests,
-        _ => &[],
-    }
-}
 
 impl Opening<'_> {
     /// Fills epoll and inotify instances. Numbers below the parking area are free to be used meanwhile.

@@ -9,7 +9,8 @@ mod options;
 mod queue;
 mod unix;
 
-use super::{ExternalSockets, Known, Motion, Unsupported, Walk};
+use super::{Known, Motion, Unsupported, Walk};
+use crate::capture_options::ExternalSockets;
 use crate::{Blocker, RefusalCode};
 use internet::Network;
 pub(super) use options::Usual;

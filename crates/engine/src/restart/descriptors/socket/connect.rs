@@ -5,7 +5,7 @@ use super::{Made, describe, has_name, is_tcp, options, reachable};
 use crate::EngineError;
 use crate::error::kernel;
 use crate::restart::descriptors::{AddressWait, Opening};
-use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcessState, Socket, SocketState};
+use standfast_format::records::{Bytes, Socket, SocketState};
 use standfast_linux::proc::Endpoint;
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
@@ -317,27 +317,4 @@ fn loopback(family: i32) -> IpAddr {
 fn serves(listening: &[u8], name: &[u8]) -> bool {
     let endpoint = Endpoint::of;
     listening == name || endpoint(listening).zip(endpoint(name)).is_some_and(|(one, other)| one.serves(&other))
-}
-
-/// The working directory of a process that holds a socket.
-pub(crate) fn directory_of(job: &JobState, socket: &Socket) -> Bytes {
-    let is_this = |file: &OpenFile| match file.kind {
-        OpenFileKind::Socket { socket: place } => {
-            job.sockets.get(place as usize).is_some_and(|other| std::ptr::eq(other, socket))
-        }
-        _ => false,
-    };
-    let open_file = job.open_files.iter().position(is_this);
-    let holds = |process: &&ProcessState| {
-        process.descriptors.iter().any(|descriptor| Some(descriptor.open_file as usize) == open_file)
-    };
-    let holder = job.processes.iter().find(holds).or(job.processes.first());
-    holder.map(|holder| holder.working_directory.clone()).unwrap_or_default()
-}
-
-/// The path in an address of a Unix socket, unless it is an abstract one.
-pub(crate) fn path_in(address: &[u8]) -> Option<&[u8]> {
-    let path = address.get(size_of::<libc::sa_family_t>()..)?;
-    let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
-    (end > 0).then(|| &path[..end])
 }

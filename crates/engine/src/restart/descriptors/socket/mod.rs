@@ -14,7 +14,6 @@ use super::{F_SETFL, O_ASYNC, Opening};
 use crate::EngineError;
 use crate::error::kernel;
 use connect::Naming;
-pub(crate) use connect::{directory_of, path_in};
 pub(super) use names::Names;
 use standfast_format::records::{Bytes, OpenFileKind, Socket, SocketState};
 use standfast_linux::sys::socket;

@@ -2,10 +2,11 @@
 //! name without one, so that nothing is made, or in the way, where the name leads.
 
 use super::connect::Patience;
-use super::{Made, describe, directory_of, has_name, path_in, reachable};
+use super::{Made, describe, has_name, reachable};
 use crate::EngineError;
 use crate::restart::descriptors::Opening;
 use crate::restart::plan::SocketName;
+use crate::socket_paths::{directory_of, path_in};
 use standfast_format::records::{Bytes, Socket, SocketState};
 use standfast_linux::HiddenNames;
 use std::collections::{BTreeMap, BTreeSet};

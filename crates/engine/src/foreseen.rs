@@ -1,11 +1,10 @@
 //! Refusals of a restart that depend on nothing but the job and what is given to us: a checkpoint asks for them as well, so
 //! that it is not taken in vain.
 
-use super::descriptors::parking;
-use super::rehearsed_births::rehearse_births;
-use super::scratch::hole;
+use crate::births::rehearse_births;
+use crate::scratch::hole;
 use crate::{Blocker, RefusalCode};
-use standfast_format::records::{JobState, ProcessState};
+use standfast_format::records::{EpollInterest, JobState, OpenFile, OpenFileKind, ProcessState};
 use standfast_linux::sys::process;
 
 /// Descriptors beside those that are made for the job: of the construction, and of calls that need one for a moment.
@@ -40,6 +39,21 @@ fn descriptors_wanted(job: &JobState) -> u64 {
 fn no_room(process: &ProcessState) -> Blocker {
     let why = "no free range of addresses for the restore trampoline";
     Blocker::new(RefusalCode::NoRoom, format!("address space of process {}", process.pid), why)
+}
+
+/// The first number above all that the job's processes use, or have used to watch a file.
+pub(crate) fn parking(job: &JobState) -> u64 {
+    let used = job.processes.iter().flat_map(|process| &process.descriptors).map(|descriptor| descriptor.number);
+    let watched = job.open_files.iter().flat_map(interests).map(|interest| interest.descriptor);
+    used.chain(watched).fold(2, i32::max) as u64 + 1
+}
+
+/// What an open file watches, if it is an epoll instance.
+pub(crate) fn interests(file: &OpenFile) -> &[EpollInterest] {
+    match &file.kind {
+        OpenFileKind::Epoll { interests } => interests,
+        _ => &[],
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A rehearsal of the births of a job: relatives that are but numbers, in a world that knows what the kernel allows. What it
 //! refuses is known at the checkpoint already.
 
-use super::births::{Birth, Relative};
+use super::{Birth, Relative};
 use crate::error::kernel;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::JobState;

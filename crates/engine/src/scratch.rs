@@ -3,16 +3,16 @@
 use standfast_format::records::ProcessState;
 
 /// Room for arguments of injected calls and for pipe contents on their way.
-pub(super) const SCRATCH_BYTES: u64 = 64 * 1024;
+pub(crate) const SCRATCH_BYTES: u64 = 64 * 1024;
 /// Room to park the kernel's mappings while they change places.
-pub(super) const PARKING_BYTES: u64 = 1024 * 1024;
+pub(crate) const PARKING_BYTES: u64 = 1024 * 1024;
 /// Kept free below growing stacks.
 const STACK_ROOM: u64 = 2 * 1024 * 1024;
 /// User addresses end here (47 bits, less a guard page).
-pub(super) const ADDRESS_END: u64 = 0x7fff_ffff_f000;
+pub(crate) const ADDRESS_END: u64 = 0x7fff_ffff_f000;
 
 /// The lowest addresses with room to work in that are well away from every mapping of the image.
-pub(super) fn hole(process: &ProcessState) -> Option<u64> {
+pub(crate) fn hole(process: &ProcessState) -> Option<u64> {
     let bytes = SCRATCH_BYTES + PARKING_BYTES;
     /// Lower addresses may be forbidden (vm.mmap_min_addr).
     const LOWEST: u64 = 0x1_0000;
@@ -31,12 +31,12 @@ pub(super) fn hole(process: &ProcessState) -> Option<u64> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use standfast_format::records::{Backing, Mapping, MappingAttributes, Protection};
 
     /// One with mappings at these ranges of addresses.
-    pub(in crate::restart) fn process(ranges: &[(u64, u64)]) -> ProcessState {
+    pub(crate) fn process(ranges: &[(u64, u64)]) -> ProcessState {
         let mapping = |&(start, end): &(u64, u64)| Mapping {
             start,
             end,

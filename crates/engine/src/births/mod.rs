@@ -7,8 +7,10 @@
 //! is made, which makes the stray and ends. Another one stands in for the leader of a session or group that has ended, or
 //! beside a process that its parent has adopted from another session.
 
-use super::ids::highest_id;
+mod rehearsed;
+
 use crate::{Blocker, EngineError, RefusalCode};
+pub(crate) use rehearsed::rehearse_births;
 use standfast_format::records::{JobState, ProcessState, ProcessTree};
 use std::collections::BTreeMap;
 
@@ -18,7 +20,7 @@ const CLONE_PARENT: i32 = libc::CLONE_PARENT;
 const SIGCHLD: i32 = libc::SIGCHLD;
 
 /// A process that is made, or pretends to be.
-pub(super) trait Relative: Sized {
+pub(crate) trait Relative: Sized {
     /// A child of it, or with CLONE_PARENT a sibling, under this id.
     fn fork(&self, flags: i32, id: i32) -> Result<Self, EngineError>;
     /// setsid(2)
@@ -39,19 +41,19 @@ pub(super) trait Relative: Sized {
 
 /// A process that is there for a while, in place of one that has ended.
 #[derive(Debug)]
-pub(super) struct StandIn<R> {
-    pub(super) process: R,
+pub(crate) struct StandIn<R> {
+    pub(crate) process: R,
     /// The place of its parent, where that belongs to the job and must not find it.
-    pub(super) parent: Option<usize>,
+    pub(crate) parent: Option<usize>,
 }
 
 /// Making a family, under way.
-pub(super) struct Birth<'a, R> {
+pub(crate) struct Birth<'a, R> {
     job: &'a JobState,
     /// By place; the main process's is there from the start.
-    pub(super) born: BTreeMap<usize, R>,
+    pub(crate) born: BTreeMap<usize, R>,
     /// By id.
-    pub(super) stand_ins: BTreeMap<i32, StandIn<R>>,
+    pub(crate) stand_ins: BTreeMap<i32, StandIn<R>>,
     /// The session that each has at the moment; 0 is that which the job was started in.
     sessions: BTreeMap<usize, i32>,
     /// The place of each, by id.
@@ -62,7 +64,7 @@ pub(super) struct Birth<'a, R> {
 }
 
 impl<'a, R: Relative> Birth<'a, R> {
-    pub(super) fn new(job: &'a JobState, main: R) -> Self {
+    pub(crate) fn new(job: &'a JobState, main: R) -> Self {
         let (born, sessions) = (BTreeMap::from([(0, main)]), BTreeMap::from([(0, 0)]));
         let places = job.processes.iter().enumerate().map(|(place, process)| (process.pid, place)).collect();
         let mut children: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -74,7 +76,7 @@ impl<'a, R: Relative> Birth<'a, R> {
         Self { job, born, stand_ins: BTreeMap::new(), sessions, places, children, next_free_id }
     }
 
-    pub(super) fn make_all(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn make_all(&mut self) -> Result<(), EngineError> {
         self.make_strays(|session| session == 0)?;
         self.make_children(0)?;
         self.make_strays(|_| true)?;
@@ -258,4 +260,13 @@ fn not_put_back(pid: i32) -> EngineError {
         format!("process {pid}"),
         "it belongs to a session that its parent does not belong to, and cannot be made there again",
     )])
+}
+
+/// Of processes, threads, groups and sessions: who leads these may have ended.
+pub(crate) fn highest_id(job: &JobState) -> i32 {
+    let ids = |process: &ProcessState| {
+        let outer = process.pid.max(process.process_tree.process_group).max(process.process_tree.session);
+        process.threads.iter().map(|thread| thread.tid).fold(outer, i32::max)
+    };
+    job.processes.iter().map(ids).max().unwrap_or_default()
 }
