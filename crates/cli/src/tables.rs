@@ -149,14 +149,14 @@ fn flush(report: &FlushReport) -> String {
 /// One checkpoint.
 pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
     format!(
-        "checkpoint {}{}: {}, paused {} ({} of it scanning the state of {} threads), {} after {}; {} pages scanned, {} \
+        "checkpoint {}{}: {}, paused {} ({} of it scanning the state of {}), {} after {}; {} pages scanned, {} \
          changed, {} stored; method {}, {}{}{}{}",
         report.generation,
         report.parent.map_or_else(String::new, |parent| format!(" based on {parent}")),
         size(report.file_bytes),
         nanoseconds(report.pause_nanoseconds),
         nanoseconds(report.scanning_nanoseconds),
-        report.tasks,
+        threads(report.tasks),
         if report.is_in_memory { "in memory" } else { "durable" },
         nanoseconds(report.durable_nanoseconds),
         report.pages_scanned,
@@ -164,7 +164,9 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
         report.pages_stored,
         report.method,
         report.why,
-        report.expected_pause_nanoseconds.map_or_else(String::new, |it| format!(" ({} expected)", nanoseconds(it))),
+        report
+            .expected_pause_nanoseconds
+            .map_or_else(String::new, |it| format!(" (pause of {} expected)", nanoseconds(it))),
         match report.first_writes {
             0 => String::new(),
             writes => format!(
@@ -180,6 +182,10 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
             ),
         },
     )
+}
+
+fn threads(number: u64) -> String {
+    if number == 1 { "1 thread".to_owned() } else { format!("{number} threads") }
 }
 
 /// What was coalesced.

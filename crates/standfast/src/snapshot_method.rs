@@ -70,13 +70,13 @@ impl fmt::Display for Method {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Asked => "asked for",
-            Self::Stop => "since the program ends behind it",
-            Self::Cheapest => "which was to cost the program least",
-            Self::Trial => "to learn what that takes",
-            Self::Memory => "since there is not the memory for what would cost the program less",
-            Self::NoClone => "since a process could not be cloned",
-            Self::Untracked => "since the kernel does not note what the program writes",
+            Self::Asked => "as requested",
+            Self::Stop => "because the program stops after it",
+            Self::Cheapest => "expected to cost the program least",
+            Self::Trial => "to measure its cost",
+            Self::Memory => "because cheaper methods need more memory",
+            Self::NoClone => "because a process could not be cloned",
+            Self::Untracked => "because the kernel does not track the program's writes",
         })
     }
 }
