@@ -8,9 +8,6 @@ use crate::code::{without_comments, without_tests};
 use crate::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Crates whose modules still form circles, and how many modules are in these. The numbers only go down.
-const TO_BE_PARTED: [(&str, usize); 1] = [("crates/engine", 8)];
-
 /// Which top-level modules of each crate use which names of their crate.
 #[derive(Debug, Default)]
 pub(crate) struct Modules(BTreeMap<String, Crate>);
@@ -39,16 +36,13 @@ impl Modules {
         }
     }
 
-    /// Circles among the modules of a crate, but for those that are known.
+    /// Circles among the modules of a crate.
     pub(crate) fn check(&self) -> Vec<Finding> {
         let judge = |(folder, modules): (&String, &Crate)| {
-            let circles = modules.in_circles();
-            let known = TO_BE_PARTED.iter().find(|(name, _)| name == folder).map_or(0, |(_, count)| *count);
-            let names = circles.iter().cloned().collect::<Vec<_>>().join(", ");
-            (circles.len() != known).then(|| {
-                let what = format!("{} modules use each other in circles, {known} were known: {names}", circles.len());
-                let remedy = "move what both need into a module of its own; where there are fewer than known, write the new number";
-                Finding::new(folder, 0, what, remedy)
+            let names: Vec<String> = modules.in_circles().into_iter().collect();
+            (!names.is_empty()).then(|| {
+                let what = format!("these modules use each other in circles: {}", names.join(", "));
+                Finding::new(folder, 0, what, "move what both need into a module of its own")
             })
         };
         self.0.iter().filter_map(judge).collect()
@@ -141,7 +135,7 @@ mod tests {
             ("crates/x/src/b/inner.rs", "fn f() { crate::a::g() }"),
             ("crates/x/src/c.rs", "fn f() {}"),
         ];
-        assert_eq!(circles(&files), ["2 modules use each other in circles, 0 were known: a, b"]);
+        assert_eq!(circles(&files), ["these modules use each other in circles: a, b"]);
     }
 
     #[test]

@@ -2,35 +2,32 @@
 
 use crate::ProcessIdentity;
 use crate::capture_options::{ExternalSockets, Tracking};
-use crate::collect::Scans;
 use crate::directions::{CHECK_VARIABLE, DIRECTORY_VARIABLE, FREE_VARIABLE};
 use crate::endpoint::TerminalHolder;
 use crate::error::kernel;
-use crate::files::{Digests, FileKey, Writers};
+use crate::files::FileKey;
 use crate::folders::Folders;
-use crate::freeze::Frozen;
+use crate::freeze::{Frozen, await_sleepers};
 use crate::inheritance::Inheritance;
-use crate::listing::{Listing, ListingNews};
+use crate::listing::ListingNews;
 use crate::outputs::Output;
-use crate::reused_ports::ReusedPorts;
-use crate::tracer_lock::TracerLock;
-use crate::track::Tracks;
+use crate::shared::Shared;
 use crate::tree::{Member, Roots};
-use crate::waits::{self, Waits};
+use crate::wait_ends;
+use crate::waits::Waits;
 use crate::{Blocker, EngineError};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::FileReference;
 use standfast_linux::proc;
 use standfast_linux::sys::process;
 use standfast_linux::{HelperNews, InheritedSignals, LaunchTerminal, NamespaceInit, WaitStatus};
-use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// What to launch. Environment, working directory and descriptors are the caller's own.
@@ -57,96 +54,6 @@ pub struct Assistance {
     pub check_exclusions: bool,
     /// A thread of its gives back the memory that the allocator holds as free before each checkpoint.
     pub free_memory: bool,
-}
-
-/// Files with code of which there is a copy, by device and inode, as they were when it was made.
-pub(crate) type Kept = HashMap<FileKey, FileReference>;
-
-/// What a job's owner and the thread that freezes it both need.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    /// The main process's pid as we see it.
-    pub(crate) main: i32,
-    pub(crate) inheritance: Inheritance,
-    /// What the job's files hold, as far as that is known.
-    pub(crate) digests: Digests,
-    /// Who else writes to them.
-    pub(crate) writers: Writers,
-    /// What has been said about its memory.
-    pub(crate) scans: Scans,
-    /// The exit status, if a tracer has reaped it in passing.
-    status: Mutex<Option<WaitStatus>>,
-    /// Files with code of which there is a copy, should they be replaced.
-    kept: Mutex<Kept>,
-    /// The waits in which its threads have been met.
-    waits: Mutex<Waits>,
-    /// Who may stop its threads.
-    pub(crate) tracer_lock: Arc<TracerLock>,
-    /// Tracked address spaces.
-    tracks: Mutex<Tracks>,
-    /// Who holds the master of its terminal, where that is outside.
-    terminal: Mutex<Option<Arc<dyn TerminalHolder>>>,
-    /// Directories that are saved with all that is in them.
-    folders: Mutex<Folders>,
-    /// Sockets of it that share their ports by our doing.
-    pub(crate) reused_ports: ReusedPorts,
-    /// Files that it has been seen to write through shared mappings.
-    written: Mutex<BTreeSet<FileKey>>,
-    /// What is in the directories in which it works.
-    pub(crate) listing: Listing,
-    /// Whether a thread hung in the kernel when that was asked before a freeze.
-    pub(crate) has_sleepers: AtomicBool,
-}
-
-impl Shared {
-    pub(crate) fn new(main: i32, inheritance: Inheritance) -> Arc<Self> {
-        Arc::new(Self {
-            main,
-            inheritance,
-            digests: Digests::default(),
-            writers: Writers::default(),
-            scans: Scans::default(),
-            status: Mutex::default(),
-            kept: Mutex::default(),
-            waits: Mutex::default(),
-            tracer_lock: Arc::default(),
-            tracks: Mutex::default(),
-            terminal: Mutex::default(),
-            folders: Mutex::default(),
-            reused_ports: ReusedPorts::default(),
-            written: Mutex::default(),
-            listing: Listing::default(),
-            has_sleepers: AtomicBool::default(),
-        })
-    }
-
-    pub(crate) fn tracks(&self) -> MutexGuard<'_, Tracks> {
-        self.tracks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn keep_status(&self, status: WaitStatus) {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
-    }
-
-    pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn terminal(&self) -> Option<Arc<dyn TerminalHolder>> {
-        self.terminal.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn folders(&self) -> MutexGuard<'_, Folders> {
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn written(&self) -> MutexGuard<'_, BTreeSet<FileKey>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn waits(&self) -> MutexGuard<'_, Waits> {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What has become of a job's main process.
@@ -225,7 +132,7 @@ impl Job {
 
     /// Says who holds the master of the job's terminal, or that nobody does any more.
     pub fn set_terminal(&self, holder: Option<Arc<dyn TerminalHolder>>) {
-        *self.shared.terminal.lock().unwrap_or_else(PoisonError::into_inner) = holder;
+        self.shared.set_terminal(holder);
     }
 
     /// Has later checkpoints save these directories, with all that is in them but `except`, the job's own directory. All are
@@ -292,7 +199,7 @@ impl Job {
     /// # Errors
     /// When the kernel does not tell.
     pub fn news(&mut self) -> Result<News, EngineError> {
-        let passed = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let passed = self.shared.take_status();
         let status = match (&self.end, passed) {
             (End::Namespace(init), _) => match init.wait_for_news() {
                 Ok(HelperNews::Stopped) => return Ok(News::Stopped),
@@ -376,6 +283,15 @@ pub struct Freezer {
 }
 
 impl Freezer {
+    /// Waits until each task of the job has been seen outside an uninterruptible sleep, or in another one. The job runs
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError::Unstoppable`] when one sleeps on for longer than `limit`.
+    pub fn await_stoppable(&self, limit: Duration) -> Result<(), EngineError> {
+        await_sleepers(&self.members(), limit, |are_there| self.note_sleepers(are_there))
+    }
+
     /// The job's main process.
     pub fn main_process(&self) -> ProcessIdentity {
         self.roots.main
@@ -403,7 +319,7 @@ impl Freezer {
     /// run meanwhile.
     pub fn prefetch(&self) {
         crate::collect::prefetch(&self.roots, &self.shared);
-        crate::tables::prefetch(&self.members(), &self.shared);
+        crate::table_prefetch::prefetch(&self.members(), &self.shared);
     }
 
     /// What has come to light about files that the job does not hold open, since this was asked last.
@@ -477,7 +393,7 @@ impl Freezer {
     /// since a checkpoint or a restart has interrupted them. On a thread of its own, which must end then; while the job is
     /// frozen, it waits.
     pub fn end_waits(&self) {
-        waits::end_those_due(&self.shared);
+        wait_ends::end_those_due(&self.shared);
     }
 
     /// Leaves those that [`Freezer::end_waits`] would end to last longer.

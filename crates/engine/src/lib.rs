@@ -13,6 +13,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod births;
 mod capture_options;
 mod clones;
@@ -35,9 +36,11 @@ mod job;
 mod listing;
 mod object_key;
 mod outputs;
+mod pages;
 mod pool;
 mod precopy;
 mod program;
+mod promises;
 mod read;
 mod reading;
 mod refusal_code;
@@ -45,12 +48,15 @@ mod rehearsal;
 mod restart;
 mod reused_ports;
 mod scratch;
+mod shared;
 mod socket_paths;
+mod table_prefetch;
 mod tables;
 mod terminals;
 mod tracer_lock;
 mod track;
 mod tree;
+mod wait_ends;
 mod waits;
 mod watch;
 

@@ -8,8 +8,8 @@
 use crate::capture_options::{CaptureOptions, Tracking};
 use crate::collect::Collection;
 use crate::freeze::{Frozen, FrozenProcess, if_another_ended};
+use crate::pages::Pages;
 use crate::reading::Wanted;
-use crate::track::Pages;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::MaskedPages;
 use standfast_core::{PAGE_BYTES, PageRange, PageSet};

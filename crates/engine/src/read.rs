@@ -6,13 +6,15 @@ use crate::collect::{Collection, ObjectContents, Unconfirmed};
 use crate::error::kernel;
 use crate::freeze::{Frozen, FrozenProcess, if_another_ended, refine};
 use crate::hashes::{Key, PageFilter};
-use crate::job::Shared;
 use crate::outputs::Output;
+use crate::pages::Pages;
 use crate::precopy::{Kept, Precopied};
+use crate::program::ProgramIdentity;
 use crate::reading::{Gathering, Wanted};
+use crate::shared::Shared;
 use crate::tables::Directions;
-use crate::track::{Pages, Tracks};
-use crate::watch::BrokenPromise;
+use crate::track::Tracks;
+use crate::watch::{BrokenPromise, Watched};
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::MaskedPages;
 use standfast_core::{PageRange, PageSet};
@@ -258,7 +260,7 @@ impl Frozen {
             let program = process.program(identity);
             let mut directions = process.directions(program, &mut promises.tables)?;
             let honoured = promises.keep((program, owner), directions.as_mut(), &mut held);
-            broken.append(&mut promises.watch.scan((program, process), directions.as_ref()));
+            broken.append(&mut promises.watch.scan(&watched(program, process), directions.as_ref()));
             tracks.of(identity).into_iter().for_each(|track| track.disown(&honoured.stale));
             if let Some(Directions { table, problem, .. }) = directions {
                 tracks.promises.tables.put(program, table);
@@ -426,4 +428,8 @@ impl Compared {
         }
         Ok(Self { saved, inherited: unchanged.pages(), changed })
     }
+}
+
+fn watched(program: ProgramIdentity, process: &FrozenProcess) -> Watched<'_> {
+    Watched { program, pid: process.pid, memory: &process.memory, maps: &process.maps }
 }

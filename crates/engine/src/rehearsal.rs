@@ -6,7 +6,7 @@ use crate::collect::ask_from_within;
 use crate::error::kernel;
 use crate::freeze::Frozen;
 use crate::inheritance::Inheritance;
-use crate::job::Shared;
+use crate::shared::Shared;
 use crate::tree::Roots;
 use crate::{EngineError, InheritedSignals, ProcessIdentity};
 use standfast_linux::sys::process;

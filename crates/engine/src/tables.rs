@@ -4,17 +4,10 @@
 //! A table that was made never changes, nor does what stands in its log ([`DirectivesHeader::made`]): whoever finds the same one before
 //! and behind reading it has read it whole.
 
-use crate::ProcessIdentity;
-use crate::directions::heading_at_rest;
-use crate::job::Shared;
 use crate::program::ProgramIdentity;
 use standfast_core::Address;
 use standfast_core::directions::{Changes, DirectivesHeader, DirectivesTable, ENTRY_BYTES, Regions, Stretch};
 use standfast_linux::ProcessMemory;
-
-/// A table takes up what was said since when that is so large a share of it: before that it costs less to look again at the
-/// pages that it speaks of.
-const SHARE: usize = 32;
 
 /// Tables of programs.
 #[derive(Debug, Default)]
@@ -86,44 +79,5 @@ pub(crate) fn decoded(
             let changes = Changes::decode([&header.deferred[..]]).map_err(|error| error.to_string())?;
             Ok((DirectivesTable::new(header.made, entries, regions), changes))
         }
-    }
-}
-
-/// Reads the tables of some processes of a job, which run meanwhile.
-pub(crate) fn prefetch(pids: &[i32], shared: &Shared) {
-    for pid in pids {
-        let (Ok(memory), Ok(process)) = (ProcessMemory::open(*pid), ProcessIdentity::of(*pid)) else { continue };
-        if heading_at_rest(&memory).is_none() {
-            continue;
-        }
-        // What is read is one program's if the same one runs before and behind it.
-        let program = ProgramIdentity::of(process, &memory);
-        let Some((place, mut header)) = heading_at_rest(&memory).filter(|(_, header)| header.made != 0) else {
-            continue;
-        };
-        // What handlers have said comes into the log sooner or later.
-        header.deferred.clear();
-        let (known, held) = {
-            let promises = &mut shared.tracks().promises;
-            (promises.tables.take(program), promises.held(program))
-        };
-        let is_there = |start: u64, end: u64| {
-            let mut byte = [0];
-            [start, end - 1].iter().all(|at| memory.read(Address::new(*at), &mut byte).is_ok())
-        };
-        let Ok((table, changes)) = decoded(&memory, &header, known, &is_there) else { continue };
-        let stays = |(there, behind): (Address, DirectivesHeader)| {
-            let what = |header: &DirectivesHeader| (header.made, header.base, header.log.start);
-            there == place && what(&behind) == what(&header)
-        };
-        let is_same_program = || ProgramIdentity::of(process, &memory).is(&program);
-        if !heading_at_rest(&memory).is_some_and(stays) || !is_same_program() {
-            continue;
-        }
-        let said = header.log.bytes / ENTRY_BYTES - table.entries();
-        let is_due = said * SHARE > table.regions().all().len();
-        let mut table = if is_due { table.changed_by(said, &changes) } else { table };
-        table.outline(held);
-        shared.tracks().promises.tables.put(program, table);
     }
 }

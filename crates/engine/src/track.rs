@@ -13,6 +13,7 @@ mod windows;
 pub(crate) use spaces::Tracks;
 
 use crate::error::kernel;
+use crate::pages::Pages;
 use crate::reading::readers;
 use crate::{EngineError, ProcessIdentity};
 use adaptive::{Adaptive, Division};
@@ -86,25 +87,6 @@ impl Place {
     fn is_trackable(&self) -> bool {
         self.backing_page == BackingPage::Zeros && !self.is_of_pool
     }
-}
-
-/// The pages of a process that hold something, ascending.
-#[derive(Debug, Default)]
-pub(crate) struct Pages {
-    /// To be saved.
-    pub(crate) changed: Vec<(PageRange, BackingPage)>,
-    /// To be compared by checksum.
-    pub(crate) compared: Vec<(PageRange, BackingPage)>,
-    /// As in the last committed generation.
-    pub(crate) unchanged: PageSet,
-    /// Tracked, and not written since the last look.
-    pub(crate) still: PageSet,
-    /// The number that the process has there.
-    pub(crate) was: u32,
-    /// Pages of tracked mappings that must not be touched.
-    pub(crate) guarded: Vec<PageRange>,
-    /// Where it was seen which pages must not be touched.
-    pub(crate) scanned: Vec<PageRange>,
 }
 
 /// How a process is to be looked at.

@@ -9,23 +9,17 @@
 //! That a wait is the same one, and not a later one with the same arguments, is known by a tag that we leave at the call
 //! ([`Registers::tag_wait`]). Older kernels have no room for it: there each checkpoint begins the limit again.
 
-use crate::freeze::{FrozenTask, refine};
-use crate::job::Shared;
 use standfast_core::Address;
 use standfast_format::records::Wait;
 use standfast_linux::proc::{self, Sleep};
 use standfast_linux::sys::{process, socket};
-use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Task, TaskError};
+use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION};
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// How far before a `syscall` instruction the number of the call is looked for.
 const CODE_BEFORE_CALL: usize = 34;
-/// How long a thread may take to stop whose wait is to be ended. If it takes longer it is not in that wait.
-const STOP_MAX: Duration = Duration::from_millis(500);
-/// Between two looks at it.
-const SLEEP: Duration = Duration::from_micros(50);
 /// One part in so many by which two clocks of a machine differ in speed, at most: adjustments are limited to half of that.
 const CLOCKS_DIFFER: u64 = 1000;
 /// Calls that sleep for at most some time, if they are told so, and whose limits a new process or a stop begins again.
@@ -72,11 +66,11 @@ pub(crate) struct Waits {
 /// A wait in which a thread was met.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Met {
-    pid: i32,
+    pub(crate) pid: i32,
     /// 0 on kernels that have no room for one.
     tag: u32,
     /// The call that was first made.
-    call: i64,
+    pub(crate) call: i64,
     /// When its limit is reached, where it has one.
     end: Option<Instant>,
     /// Whether it has to be ended by us, since the kernel would let it last longer.
@@ -216,35 +210,6 @@ impl Waits {
     }
 }
 
-/// Ends the waits whose limits have been reached. Only the threads in question stop, and only for that.
-pub(crate) fn end_those_due(shared: &Shared) {
-    let _tracer_lock = shared.tracer_lock.take();
-    let due = shared.waits().take_due();
-    for (tid, met) in due {
-        // It may have ended, or be in another call by now.
-        if call_of_task(tid).is_some_and(|call| call == met.call || call == libc::SYS_restart_syscall) {
-            // Should that fail, it waits for longer than it asked for, or has ended.
-            let _ = end_one(tid, met, shared).map_err(|error| refine(error, met.pid, shared));
-        }
-    }
-}
-
-fn end_one(tid: i32, met: Met, shared: &Shared) -> Result<(), TaskError> {
-    let opening = |source| TaskError::Kernel { tid, action: "opening its memory", source };
-    let memory = ProcessMemory::open(met.pid).map_err(opening)?;
-    let task = Task::seize(met.pid, tid, libc::PTRACE_O_TRACESYSGOOD)?;
-    task.interrupt()?;
-    let deadline = Instant::now() + STOP_MAX;
-    while Instant::now() < deadline {
-        if let Some(stop) = task.poll_stop()? {
-            return FrozenTask::new(task, stop, &memory, shared)?.task.detach();
-        }
-        std::thread::sleep(SLEEP);
-    }
-    // The end of this thread lets go of it.
-    Err(TaskError::TimedOut { tid })
-}
-
 /// For how long a call waits at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
@@ -254,7 +219,7 @@ enum Limit {
     Remaining(Duration),
 }
 
-fn call_of_task(tid: i32) -> Option<i64> {
+pub(crate) fn call_of_task(tid: i32) -> Option<i64> {
     call_of(&proc::read(tid, "syscall").ok()?)
 }
 

@@ -2,7 +2,6 @@
 //! byte. Whoever writes to whole pages of it is caught in the act by the program's library; this finds the rest, and whoever
 //! has evaded it, but not who it was. All of it is copied at each checkpoint.
 
-use crate::freeze::FrozenProcess;
 use crate::program::ProgramIdentity;
 use crate::tables::Directions;
 use standfast_core::directions::{RECORDS_BYTES, Region, Usage, excluded_by};
@@ -24,6 +23,15 @@ pub struct BrokenPromise {
     pub changed: Address,
     /// Where the calls came from that have excluded it, the innermost first; nothing where nobody remembers.
     pub excluded_by: Vec<String>,
+}
+
+/// A process whose promises are checked.
+#[derive(Debug)]
+pub(crate) struct Watched<'a> {
+    pub(crate) program: ProgramIdentity,
+    pub(crate) pid: i32,
+    pub(crate) memory: &'a ProcessMemory,
+    pub(crate) maps: &'a [Map],
 }
 
 /// What was read-only at the last checkpoint.
@@ -50,26 +58,22 @@ impl Watch {
 
     /// Compares what a process has promised not to write to with what it was, and remembers it. What cannot be read is not
     /// compared.
-    pub(crate) fn scan(
-        &mut self,
-        (program, of): (ProgramIdentity, &FrozenProcess),
-        directions: Option<&Directions>,
-    ) -> Vec<BrokenPromise> {
-        let before = self.0.iter().position(|copy| copy.program.is(&program)).map(|place| self.0.swap_remove(place));
+    pub(crate) fn scan(&mut self, of: &Watched<'_>, directions: Option<&Directions>) -> Vec<BrokenPromise> {
+        let before = self.0.iter().position(|copy| copy.program.is(&of.program)).map(|place| self.0.swap_remove(place));
         let Some((directions, records)) = directions.and_then(|it| Some((it, it.records?))) else { return Vec::new() };
-        let Some(now) = Copy::of(program, &of.memory, &of.maps, directions) else { return Vec::new() };
+        let Some(now) = Copy::of(of.program, of.memory, of.maps, directions) else { return Vec::new() };
         // Where that checkpoint failed, what was said behind it cannot be told from what was said before.
         let changed =
             before.filter(|before| before.epoch < now.epoch).map_or(Vec::new(), |before| now.changed(&before));
         self.0.push(now);
-        let ring = if changed.is_empty() { None } else { read_ring(&of.memory, records.0) };
+        let ring = if changed.is_empty() { None } else { read_ring(of.memory, records.0) };
         let tell = |(region, changed): (Region, u64)| {
             let calls = ring.as_ref().and_then(|ring| excluded_by(ring, records.1, Address::new(changed)));
             BrokenPromise {
                 pid: of.pid,
                 region: (Address::new(region.start), Address::new(region.end)),
                 changed: Address::new(changed),
-                excluded_by: calls.unwrap_or_default().into_iter().map(|call| in_words(call, &of.maps)).collect(),
+                excluded_by: calls.unwrap_or_default().into_iter().map(|call| in_words(call, of.maps)).collect(),
             }
         };
         changed.into_iter().take(BROKEN_MAX).map(tell).collect()

@@ -1,8 +1,8 @@
 //! The files of a job: found by path, read ahead while the program runs, and noted with what they hold.
 
 use crate::files::{FileKey, Haste, Scan, identity};
-use crate::job::{Kept, Shared};
 use crate::listing::Outline;
+use crate::shared::{Kept, Shared};
 use crate::tree::Roots;
 use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind, SavedPart};
 use standfast_linux::proc::{self, DescriptorInformation, Map, ShownLockKind};

@@ -4,7 +4,6 @@
 //! is written anywhere until the whole collection stands.
 
 mod apart;
-mod attributes;
 mod confirmation;
 mod descriptors;
 mod files;
@@ -30,16 +29,16 @@ mod undo;
 
 pub(crate) use machine::{machine, own_vdso_code};
 
+use crate::attributes::Attributes;
 use crate::capture_options::{Asking, CaptureOptions, Tracking};
 use crate::freeze::Frozen;
 use crate::outputs::Output;
 use findings::Findings;
 
 use crate::foreseen::foreseen;
-use crate::track::{Pages, Scan, Track, Tracks};
+use crate::pages::Pages;
+use crate::track::{Scan, Track, Tracks};
 use crate::{Blocker, EngineError, ProcessIdentity, pool};
-use attributes::Attributes;
-pub(crate) use attributes::Scans;
 pub use confirmation::Unconfirmed;
 pub(crate) use descriptors::received;
 pub(crate) use files::{code_files, list_ahead, prefetch};

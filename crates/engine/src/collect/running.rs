@@ -9,7 +9,7 @@ use crate::capture_options::ExternalSockets;
 use crate::endpoint::TerminalHolder;
 use crate::folders::Folders;
 use crate::inheritance::Inheritance;
-use crate::job::Kept;
+use crate::shared::Kept;
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{Blocker, EngineError, ProcessIdentity};
 use standfast_linux::proc::{self, Stat};

@@ -8,7 +8,7 @@ use super::{apart, process_tree, restrictions, scheduling, switches, timers};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
-use crate::job::Shared;
+use crate::shared::Shared;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{

@@ -6,7 +6,6 @@
 //! A task that falls asleep for a moment again and again (a database that syncs) is not meant: each sleep must be a new one.
 
 use crate::EngineError;
-use crate::job::Freezer;
 use standfast_linux::proc::{self, Stat, Status};
 use std::time::{Duration, Instant};
 
@@ -44,27 +43,28 @@ pub(super) fn asleep(pid: i32) -> Vec<i32> {
     proc::numbers(pid, "task").unwrap_or_default().into_iter().filter(sleeps).collect()
 }
 
-impl Freezer {
-    /// Waits until each task of the job has been seen outside an uninterruptible sleep, or in another one. The job runs
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// [`EngineError::Unstoppable`] when one sleeps on for longer than `limit`.
-    pub fn await_stoppable(&self, limit: Duration) -> Result<(), EngineError> {
-        let deadline = Instant::now() + limit;
-        let tasks = |pid: i32| proc::numbers(pid, "task").unwrap_or_default().into_iter().map(move |tid| (pid, tid));
-        let all = self.members().into_iter().flat_map(tasks);
-        let mut sleepers: Vec<Sleeper> = all.filter_map(|(pid, tid)| Sleeper::of(pid, tid)).collect();
-        self.note_sleepers(!sleepers.is_empty());
-        let mut pause = PAUSE_MIN;
-        while let Some(sleeper) = sleepers.first() {
-            if Instant::now() >= deadline {
-                return Err(EngineError::Unstoppable { tid: sleeper.tid, stood_still: Duration::ZERO });
-            }
-            std::thread::sleep(pause);
-            pause = (2 * pause).min(PAUSE_MAX);
-            sleepers.retain(Sleeper::still_sleeps);
+/// Waits until each task of these processes has been seen outside an uninterruptible sleep, or in another one. They run
+/// meanwhile. `note` hears whether there were such tasks at first.
+///
+/// # Errors
+/// [`EngineError::Unstoppable`] when one sleeps on for longer than `limit`.
+pub(crate) fn await_sleepers(pids: &[i32], limit: Duration, note: impl FnOnce(bool)) -> Result<(), EngineError> {
+    let deadline = Instant::now() + limit;
+    let tasks = |pid: &i32| {
+        let pid = *pid;
+        proc::numbers(pid, "task").unwrap_or_default().into_iter().map(move |tid| (pid, tid))
+    };
+    let mut sleepers: Vec<Sleeper> =
+        pids.iter().flat_map(tasks).filter_map(|(pid, tid)| Sleeper::of(pid, tid)).collect();
+    note(!sleepers.is_empty());
+    let mut pause = PAUSE_MIN;
+    while let Some(sleeper) = sleepers.first() {
+        if Instant::now() >= deadline {
+            return Err(EngineError::Unstoppable { tid: sleeper.tid, stood_still: Duration::ZERO });
         }
-        Ok(())
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(PAUSE_MAX);
+        sleepers.retain(Sleeper::still_sleeps);
     }
+    Ok(())
 }

@@ -11,7 +11,7 @@ use super::sleepers::asleep;
 use super::{FrozenProcess, FrozenTask, refine};
 use crate::error::kernel;
 use crate::forbidden::forbidden;
-use crate::job::Shared;
+use crate::shared::Shared;
 use crate::tree::{Member, Roots, borrows_memory};
 use crate::{EngineError, pool};
 use standfast_linux::proc::{self, Map, Stat, Status};

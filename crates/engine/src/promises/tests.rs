@@ -1,7 +1,8 @@
 //! What becomes of pages of which programs direct something.
 
 use super::*;
-use standfast_core::directions::DirectivesTable;
+use standfast_core::Address;
+use standfast_core::directions::{DirectivesTable, Regions};
 
 fn run(first: u64, pages: u64) -> PageRange {
     PageRange::new(Address::new(first * 4096), pages)

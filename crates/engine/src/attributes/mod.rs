@@ -1,13 +1,15 @@
 //! What has been said about mappings besides their access: advice, locks, keys, names. The kernel tells it only in a walk
 //! through all page tables, 5 to 12 ms for each GB, so it is asked while the program runs, before it is stopped. What the
 //! program says in between is missed. Where a result can depend on it, a checkpoint counts only if the kernel says the same
-//! once the program runs again, see [`super::confirmation`]; where the amount of locked memory shows that something was missed,
+//! once the program runs again, see `collect/confirmation.rs`; where the amount of locked memory shows that something was missed,
 //! the kernel is asked at once.
 
-use super::confirmation::{Counting, Used};
+mod counting;
+
 use crate::capture_options::Asking;
 use crate::error::kernel;
 use crate::{EngineError, ProcessIdentity};
+pub(crate) use counting::{Counting, Used};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};
 use standfast_linux::proc::{self, HUGE_PAGES, Map, MapAttributes, MapPolicy};
@@ -54,7 +56,7 @@ impl Scans {
     }
 
     /// Looks at a process that runs.
-    pub(super) fn scan(&self, pid: i32) -> Option<(ProcessIdentity, Attributes)> {
+    pub(crate) fn scan(&self, pid: i32) -> Option<(ProcessIdentity, Attributes)> {
         let begun = Instant::now();
         let found = ProcessIdentity::of(pid).ok().and_then(|process| Some((process, Attributes::at(pid).ok()?)));
         let Some((process, attributes)) = found else {
@@ -102,7 +104,7 @@ impl Attributes {
     }
 
     /// What of these attributes counts for mappings of a process that stands still, where it has to be confirmed.
-    pub(super) fn unconfirmed(&self, pid: i32, maps: &[Map]) -> Option<Vec<Used>> {
+    pub(crate) fn unconfirmed(&self, pid: i32, maps: &[Map]) -> Option<Vec<Used>> {
         let used = |map: &Map| {
             let known = self.find(map);
             let may_not_be_written = self.may_be_written(pid, map) == Some(false);
@@ -115,13 +117,13 @@ impl Attributes {
     }
 
     /// Of all mappings, ascending.
-    pub(super) fn mappings(&self) -> &[MapAttributes] {
+    pub(crate) fn mappings(&self) -> &[MapAttributes] {
         &self.mappings
     }
 
     /// Whether the program may make a mapping writable, or has done so; `None` for private ones, which it always may, and
     /// where nobody knows.
-    pub(super) fn may_be_written(&self, pid: i32, map: &Map) -> Option<bool> {
+    pub(crate) fn may_be_written(&self, pid: i32, map: &Map) -> Option<bool> {
         if !map.shared || map.protection.write {
             return map.shared.then_some(true);
         }
@@ -152,7 +154,7 @@ impl Attributes {
     }
 
     /// What has been said about a mapping.
-    pub(super) fn of(&self, map: &Map) -> MappingAttributes {
+    pub(crate) fn of(&self, map: &Map) -> MappingAttributes {
         let name = map.path.strip_prefix(b"[anon:").and_then(|name| name.strip_suffix(b"]")).map(Bytes::from);
         let Some(known) = self.find(map) else { return MappingAttributes { name, ..MappingAttributes::default() } };
         MappingAttributes {

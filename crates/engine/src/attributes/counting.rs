@@ -1,0 +1,57 @@
+//! What a collection has used of a look at the attributes of mappings.
+
+use standfast_linux::proc::MapAttributes;
+
+/// What was said about a mapping on which the results of a program can depend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counting {
+    /// A child does not get it (`MADV_DONTFORK`).
+    keeps_from_children: bool,
+    /// A child gets it empty (`MADV_WIPEONFORK`).
+    is_wiped_for_children: bool,
+    /// It has no place in a core dump (`MADV_DONTDUMP`).
+    is_not_dumped: bool,
+    /// The kernel may drop its pages (`MAP_DROPPABLE`).
+    is_droppable: bool,
+    /// It may not be changed any more (`mseal(2)`).
+    is_sealed: bool,
+    /// It is shared, and may not be made writable.
+    may_not_be_written: bool,
+    protection_key: u32,
+}
+
+/// What a collection has used of a look at one mapping.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Used {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Inode of the file beneath; 0 if none.
+    pub(crate) inode: u64,
+    pub(crate) counting: Counting,
+    /// Whether the look had met the mapping.
+    pub(crate) was_known: bool,
+}
+
+impl Counting {
+    pub(crate) fn of(mapping: &MapAttributes) -> Self {
+        Self {
+            keeps_from_children: mapping.has(b"dc"),
+            is_wiped_for_children: mapping.has(b"wf"),
+            is_not_dumped: mapping.has(b"dd"),
+            is_droppable: mapping.has(b"dp"),
+            is_sealed: mapping.has(b"sl"),
+            may_not_be_written: mapping.has(b"ms") && !mapping.has(b"mw"),
+            protection_key: mapping.protection_key,
+        }
+    }
+
+    /// Of a mapping that no look has met.
+    pub(crate) fn of_unknown(may_not_be_written: bool) -> Self {
+        Self { may_not_be_written, ..Self::default() }
+    }
+
+    /// Whether a program says such things of short-lived memory: what its libraries have at all times does not count.
+    pub(crate) fn is_said_often(&self) -> bool {
+        self.keeps_from_children || self.is_wiped_for_children || self.protection_key != 0
+    }
+}

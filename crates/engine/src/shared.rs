@@ -1,0 +1,116 @@
+//! What a job's owner and the thread that freezes it both need.
+
+use crate::attributes::Scans;
+use crate::endpoint::TerminalHolder;
+use crate::files::{Digests, FileKey, Writers};
+use crate::folders::Folders;
+use crate::inheritance::Inheritance;
+use crate::listing::Listing;
+use crate::reused_ports::ReusedPorts;
+use crate::tracer_lock::TracerLock;
+use crate::track::Tracks;
+use crate::waits::Waits;
+use standfast_format::records::FileReference;
+use standfast_linux::WaitStatus;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Files with code of which there is a copy, by device and inode, as they were when it was made.
+pub(crate) type Kept = HashMap<FileKey, FileReference>;
+
+/// What a job's owner and the thread that freezes it both need.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// The main process's pid as we see it.
+    pub(crate) main: i32,
+    pub(crate) inheritance: Inheritance,
+    /// What the job's files hold, as far as that is known.
+    pub(crate) digests: Digests,
+    /// Who else writes to them.
+    pub(crate) writers: Writers,
+    /// What has been said about its memory.
+    pub(crate) scans: Scans,
+    /// The exit status, if a tracer has reaped it in passing.
+    status: Mutex<Option<WaitStatus>>,
+    /// Files with code of which there is a copy, should they be replaced.
+    kept: Mutex<Kept>,
+    /// The waits in which its threads have been met.
+    waits: Mutex<Waits>,
+    /// Who may stop its threads.
+    pub(crate) tracer_lock: Arc<TracerLock>,
+    /// Tracked address spaces.
+    tracks: Mutex<Tracks>,
+    /// Who holds the master of its terminal, where that is outside.
+    terminal: Mutex<Option<Arc<dyn TerminalHolder>>>,
+    /// Directories that are saved with all that is in them.
+    folders: Mutex<Folders>,
+    /// Sockets of it that share their ports by our doing.
+    pub(crate) reused_ports: ReusedPorts,
+    /// Files that it has been seen to write through shared mappings.
+    written: Mutex<BTreeSet<FileKey>>,
+    /// What is in the directories in which it works.
+    pub(crate) listing: Listing,
+    /// Whether a thread hung in the kernel when that was asked before a freeze.
+    pub(crate) has_sleepers: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(main: i32, inheritance: Inheritance) -> Arc<Self> {
+        Arc::new(Self {
+            main,
+            inheritance,
+            digests: Digests::default(),
+            writers: Writers::default(),
+            scans: Scans::default(),
+            status: Mutex::default(),
+            kept: Mutex::default(),
+            waits: Mutex::default(),
+            tracer_lock: Arc::default(),
+            tracks: Mutex::default(),
+            terminal: Mutex::default(),
+            folders: Mutex::default(),
+            reused_ports: ReusedPorts::default(),
+            written: Mutex::default(),
+            listing: Listing::default(),
+            has_sleepers: AtomicBool::default(),
+        })
+    }
+
+    pub(crate) fn tracks(&self) -> MutexGuard<'_, Tracks> {
+        self.tracks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn keep_status(&self, status: WaitStatus) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+    }
+
+    pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn terminal(&self) -> Option<Arc<dyn TerminalHolder>> {
+        self.terminal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn folders(&self) -> MutexGuard<'_, Folders> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn written(&self) -> MutexGuard<'_, BTreeSet<FileKey>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_terminal(&self, holder: Option<Arc<dyn TerminalHolder>>) {
+        *self.terminal.lock().unwrap_or_else(PoisonError::into_inner) = holder;
+    }
+
+    /// The exit status, if a tracer has reaped it in passing.
+    pub(crate) fn take_status(&self) -> Option<WaitStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

@@ -1,0 +1,41 @@
+//! Ends waits of a job's threads at their time limits (see the module `waits`).
+
+use crate::freeze::{FrozenTask, refine};
+use crate::shared::Shared;
+use crate::waits::{Met, call_of_task};
+use standfast_linux::{ProcessMemory, Task, TaskError};
+use std::time::{Duration, Instant};
+
+/// How long a thread may take to stop whose wait is to be ended. If it takes longer it is not in that wait.
+const STOP_MAX: Duration = Duration::from_millis(500);
+/// Between two looks at it.
+const SLEEP: Duration = Duration::from_micros(50);
+
+/// Ends the waits whose limits have been reached. Only the threads in question stop, and only for that.
+pub(crate) fn end_those_due(shared: &Shared) {
+    let _tracer_lock = shared.tracer_lock.take();
+    let due = shared.waits().take_due();
+    for (tid, met) in due {
+        // It may have ended, or be in another call by now.
+        if call_of_task(tid).is_some_and(|call| call == met.call || call == libc::SYS_restart_syscall) {
+            // Should that fail, it waits for longer than it asked for, or has ended.
+            let _ = end_one(tid, met, shared).map_err(|error| refine(error, met.pid, shared));
+        }
+    }
+}
+
+fn end_one(tid: i32, met: Met, shared: &Shared) -> Result<(), TaskError> {
+    let opening = |source| TaskError::Kernel { tid, action: "opening its memory", source };
+    let memory = ProcessMemory::open(met.pid).map_err(opening)?;
+    let task = Task::seize(met.pid, tid, libc::PTRACE_O_TRACESYSGOOD)?;
+    task.interrupt()?;
+    let deadline = Instant::now() + STOP_MAX;
+    while Instant::now() < deadline {
+        if let Some(stop) = task.poll_stop()? {
+            return FrozenTask::new(task, stop, &memory, shared)?.task.detach();
+        }
+        std::thread::sleep(SLEEP);
+    }
+    // The end of this thread lets go of it.
+    Err(TaskError::TimedOut { tid })
+}
