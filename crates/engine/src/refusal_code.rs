@@ -140,7 +140,7 @@ refusal_codes! {
         "The driver and the device keep state that cannot be saved. Run the program without the GPU (CUDA_VISIBLE_DEVICES= for CUDA), or let it close the device before a checkpoint."
 
     312 Rdma "an RDMA device"
-        "The device keeps connections and memory registrations that cannot be saved. Let MPI use TCP or shared memory (Open MPI: --mca btl tcp,self,vader; MPICH: FI_PROVIDER=tcp)."
+        "The device keeps connections and memory registrations that cannot be saved. Let MPI use TCP or shared memory (Open MPI: --mca btl tcp,self,sm, before 5.0 vader for sm; MPICH: FI_PROVIDER=tcp)."
 
     313 Fuse "the program serves a file system (FUSE)"
         "Other programs use the file system while this one is stopped, and would hang. Run the file system server outside the job."

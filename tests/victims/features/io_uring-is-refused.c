@@ -1,6 +1,6 @@
 /* io_uring is refused by name, with what helps Node.
  *
- * expect: refuse "io_uring" "UV_USE_IO_URING"
+ * expect: refuse "io_uring" "SF0301" "most have a setting"
  */
 #include "check.h"
 #include <linux/io_uring.h>

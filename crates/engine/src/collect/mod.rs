@@ -9,6 +9,7 @@ mod descriptors;
 mod files;
 mod findings;
 mod guarded;
+mod io_uring;
 mod machine;
 mod memory;
 mod objects;

@@ -26,7 +26,7 @@ pub(super) fn of_process(status: &Status) -> Option<Blocker> {
             RefusalCode::PinnedMemory,
             "pinned memory".to_owned(),
             &format!("{pinned} KiB of it are pinned for a device or for io_uring, which may write to them at any time"),
-            "have the program do without RDMA and io_uring (Node.js: set UV_USE_IO_URING=0)",
+            "run the program without RDMA and io_uring",
         )
     })
 }

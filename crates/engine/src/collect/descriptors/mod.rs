@@ -23,6 +23,7 @@ mod socket;
 mod terminal;
 
 use crate::capture_options::ExternalSockets;
+use crate::collect::io_uring;
 use crate::collect::objects::Objects;
 use crate::endpoint::TerminalHolder;
 use crate::files::FileKey;
@@ -312,7 +313,9 @@ impl Walk<'_> {
 
     fn blocker(&self, place: usize, unsupported: Unsupported) -> io::Result<Blocker> {
         let shown = &self.shown[place];
-        blocker(shown.number, &shown.describe(&self.holders), unsupported)
+        let blocker = blocker(shown.number, &shown.describe(&self.holders), unsupported)?;
+        let hint = (blocker.code == RefusalCode::IoUring).then(|| io_uring::hint(self.process_of(shown)));
+        Ok(hint.into_iter().fold(blocker, Blocker::with_hint))
     }
 
     /// Which family an open file belongs to, and what that family says of it.

@@ -20,7 +20,7 @@ const KINDS: [Kind; 24] = [
         shown: "anon_inode:[io_uring]",
         code: RefusalCode::IoUring,
         why: "io_uring cannot be checkpointed: the kernel may be writing into the program's memory",
-        hint: "Node.js: set UV_USE_IO_URING=0",
+        hint: "",
     },
     Kind {
         shown: "anon_inode:[userfaultfd]",

@@ -1,0 +1,33 @@
+//! How a program is made to do without io_uring: most use it only where it is there, and have a setting of their own for that.
+
+use standfast_linux::proc;
+
+/// Settings of programs, by the names of their executables.
+const SETTINGS: [(&str, &str); 3] = [
+    ("node", "set UV_USE_IO_URING=0"),
+    ("mariadbd", "start it with --innodb-use-native-aio=0"),
+    ("mysqld", "start it with --innodb-use-native-aio=0"),
+];
+const UNKNOWN: &str = "run the program without io_uring: most have a setting for that";
+
+/// What to do about the io_uring of a process.
+pub(super) fn hint(pid: i32) -> &'static str {
+    hint_for(&proc::link(pid, "exe").unwrap_or_default())
+}
+
+fn hint_for(executable: &[u8]) -> &'static str {
+    let name = executable.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    SETTINGS.iter().find(|(program, _)| program.as_bytes() == name).map_or(UNKNOWN, |(_, setting)| setting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_program_is_told_its_own_setting() {
+        assert!(hint_for(b"/usr/bin/node").contains("UV_USE_IO_URING"));
+        assert!(hint_for(b"/usr/sbin/mariadbd").contains("innodb"));
+        assert_eq!([hint_for(b"/usr/bin/anode"), hint_for(b"")], [UNKNOWN, UNKNOWN]);
+    }
+}
