@@ -123,7 +123,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
         "other descriptors",
         "GPU and RDMA devices",
         Test(
-            "../../crates/engine/src/collect/descriptors/refused.rs",
+            "../../crates/engine/src/objects/refused.rs",
             "what_keeps_state_in_hardware_is_named_with_a_way_round_it",
         ),
     ),

@@ -18,6 +18,7 @@ mod births;
 mod capture_options;
 mod clones;
 mod collect;
+mod construction;
 mod delays;
 mod directions;
 mod endpoint;
@@ -34,7 +35,9 @@ mod identity;
 mod inheritance;
 mod job;
 mod listing;
+mod machine;
 mod object_key;
+mod objects;
 mod outputs;
 mod pages;
 mod pool;
@@ -45,11 +48,14 @@ mod read;
 mod reading;
 mod refusal_code;
 mod rehearsal;
+mod remake;
+mod remote_caller;
 mod restart;
 mod reused_ports;
 mod scratch;
 mod shared;
 mod socket_paths;
+mod supervisors;
 mod table_prefetch;
 mod tables;
 mod terminals;
@@ -62,6 +68,7 @@ mod watch;
 
 pub use capture_options::{Asking, CaptureOptions, ExternalSockets, Reading, SavedFiles, StackPart, Tracking};
 pub use collect::{Unconfirmed, examine};
+pub use construction::JobIds;
 pub use delays::{Delays, own_delay};
 pub use directions::{Advised, DIRECTORY_VARIABLE, Readiness, RestartNews};
 pub use endpoint::TerminalHolder;
@@ -72,14 +79,15 @@ pub use freeze::Frozen;
 pub use identity::ProcessIdentity;
 pub use job::{Assistance, Freezer, Job, Launch, News};
 pub use listing::{ListingNews, NotSaved};
+pub use objects::{AddressWait, describe_open_file};
 pub use outputs::Output;
 pub use precopy::Precopied;
 pub use read::Captured;
 pub use refusal_code::{RefusalCode, UnknownRefusalCode};
 pub use rehearsal::rehearse;
 pub use restart::{
-    AddressWait, ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartOptions, Restarted,
-    Streams, Tail, restart,
+    ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, KeepTail, RestartOptions, Restarted, Streams, Tail,
+    restart,
 };
 pub use standfast_linux::sys::process::hold_child_signal;
 pub use standfast_linux::{InheritedSignals, LaunchTerminal, Terminal, own_group};

@@ -2,10 +2,11 @@
 
 use crate::capture_options::{CaptureOptions, Reading, Tracking};
 use crate::clones::{clone_of, copied, divide};
-use crate::collect::{Collection, ObjectContents, Unconfirmed};
+use crate::collect::{Collection, Unconfirmed};
 use crate::error::kernel;
 use crate::freeze::{Frozen, FrozenProcess, if_another_ended, refine};
 use crate::hashes::{Key, PageFilter};
+use crate::objects::ObjectContents;
 use crate::outputs::Output;
 use crate::pages::Pages;
 use crate::precopy::{Kept, Precopied};

@@ -1,6 +1,9 @@
 //! Paths in the addresses of Unix sockets.
 
-use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcessState, Socket};
+use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcessState, Socket, SocketState};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// The working directory of a process that holds a socket.
 pub(crate) fn directory_of(job: &JobState, socket: &Socket) -> Bytes {
@@ -23,4 +26,13 @@ pub(crate) fn path_in(address: &[u8]) -> Option<&[u8]> {
     let path = address.get(size_of::<libc::sa_family_t>()..)?;
     let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
     (end > 0).then(|| &path[..end])
+}
+
+/// The file that the name of a Unix socket stands for, whether or not it is there.
+pub(crate) fn socket_path(state: &JobState, socket: &Socket) -> Option<PathBuf> {
+    if socket.family != libc::AF_UNIX || socket.state == SocketState::Reset {
+        return None;
+    }
+    let path = path_in(&socket.name.0)?;
+    Some(Path::new(OsStr::from_bytes(&directory_of(state, socket).0)).join(OsStr::from_bytes(path)))
 }

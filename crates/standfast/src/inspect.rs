@@ -8,10 +8,9 @@ use crate::report::{
     ThreadReport, VerificationReport,
 };
 use crate::{Error, Listener};
+use standfast_engine::describe_open_file;
 use standfast_format::manifest::GenerationNumber;
-use standfast_format::records::{
-    Backing, Bytes, JobState, ObjectKind, OpenFileKind, PendingSignal, ProcessState, SavedPart, StandardStream,
-};
+use standfast_format::records::{Backing, Bytes, JobState, ObjectKind, PendingSignal, ProcessState, SavedPart};
 use standfast_format::{Contents, ImageSource, Run};
 use standfast_store::{Chain, JobDirectory, Level, Levels, Selector};
 use std::path::Path;
@@ -110,7 +109,7 @@ fn describe_process(state: &JobState, process: &ProcessState, number: u32, runs:
         what: state
             .open_files
             .get(descriptor.open_file as usize)
-            .map_or_else(String::new, |it| describe_file(&it.kind)),
+            .map_or_else(String::new, |it| describe_open_file(&it.kind)),
         close_on_exec: descriptor.close_on_exec,
     });
     ProcessReport {
@@ -143,44 +142,6 @@ fn sum_up_memory(process: &ProcessState, number: u32, runs: &[Run]) -> MemoryRep
         file_mappings: mappings - anonymous,
         stored_bytes: bytes_that_hold(Contents::Stored),
         zero_bytes: bytes_that_hold(Contents::Zero),
-    }
-}
-
-fn describe_file(kind: &OpenFileKind) -> String {
-    match kind {
-        OpenFileKind::Regular { file, offset, .. } => {
-            format!("file {} at {offset} of {} bytes", file.path, file.length)
-        }
-        OpenFileKind::Device { path, .. } => format!("device {path}"),
-        OpenFileKind::Pipe { pipe } => format!("pipe {pipe} within the job"),
-        OpenFileKind::EventCounter { count, semaphore: false } => format!("eventfd with count {count}"),
-        OpenFileKind::EventCounter { count, semaphore: true } => format!("eventfd (semaphore) with count {count}"),
-        OpenFileKind::Epoll { interests } => format!("epoll that watches {} descriptors", interests.len()),
-        OpenFileKind::Stream { stream, was } => {
-            let name = match stream {
-                StandardStream::Input => "input",
-                StandardStream::Output => "output",
-                StandardStream::Error => "error",
-            };
-            format!("standard {name} ({was})")
-        }
-        OpenFileKind::Timer { .. } => "timer descriptor".to_owned(),
-        OpenFileKind::Signals { .. } => "signal descriptor".to_owned(),
-        OpenFileKind::Watches { watches } => format!("inotify instance, watching {} paths", watches.len()),
-        OpenFileKind::Process { .. } => "process descriptor".to_owned(),
-        OpenFileKind::Directory { path, .. } => format!("directory {path}"),
-        OpenFileKind::Place { path, .. } => format!("place {path} (O_PATH)"),
-        OpenFileKind::Object { object, offset } => format!("memory object {object} at {offset}"),
-        OpenFileKind::Socket { socket } => format!("socket {socket} of the job"),
-        OpenFileKind::Master { terminal } => format!("master of terminal {terminal} of the job"),
-        OpenFileKind::Slave { terminal } => format!("slave of terminal {terminal} of the job"),
-        OpenFileKind::MessageQueue { queue } => format!("message queue {queue} of the job"),
-        OpenFileKind::KernelFile { subject: None, path, .. } => format!("the kernel's {path}"),
-        OpenFileKind::KernelFile { subject: Some(subject), path, .. } => {
-            format!("the kernel's {path} of process {} of the job", subject.process)
-        }
-        OpenFileKind::HungUp => "terminal that has been hung up".to_owned(),
-        OpenFileKind::Inherited { number, was } => format!("inherited as descriptor {number} ({was})"),
     }
 }
 

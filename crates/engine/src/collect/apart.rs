@@ -2,7 +2,7 @@
 //! have in common though it could not: namespaces, privileges, memory.
 
 use super::process_snapshot::{NAMESPACES, NamespacesAndCredentials, ProcessSnapshot};
-use super::supervisors::is_supervisor;
+use crate::supervisors::is_supervisor;
 use crate::tree::Member;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::ProcessSwitches;

@@ -1,19 +1,15 @@
 //! What has been found at a frozen job, process by process, until it becomes records.
 
-use super::descriptors::{Descriptors, Motion, Terms};
-use super::files::References;
-use super::machine::clocks;
-use super::objects::Objects;
 use super::process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBaseline};
-use super::system_v::SystemV;
-use super::{
-    Subject, apart, files, machine, memory, named, objects, process_tree, refuse, restrictions, surroundings, threads,
-};
+use super::{Subject, apart, files, memory, named, process_tree, refuse, restrictions, surroundings, threads};
 use crate::capture_options::CaptureOptions;
 use crate::error::kernel;
+use crate::files::References;
 use crate::freeze::Frozen;
 use crate::inheritance::Inheritance;
 use crate::listing::{Listed, NotSaved};
+use crate::machine::{clocks, machine};
+use crate::objects::{Descriptors, MemoryObjects, Motion, SystemV, Terms, written_at_ends};
 use crate::shared::Kept;
 use crate::tree::Member;
 use crate::{Blocker, EngineError, RefusalCode, pool};
@@ -25,7 +21,7 @@ use std::os::unix::fs::MetadataExt;
 pub(super) struct Findings {
     pub(super) blockers: Vec<Blocker>,
     pub(super) descriptors: Descriptors,
-    pub(super) objects: Objects,
+    pub(super) objects: MemoryObjects,
     pub(super) processes: Vec<OfProcess>,
 }
 
@@ -76,7 +72,7 @@ impl Findings {
         let mut found = Self {
             blockers: Vec::new(),
             descriptors: Descriptors::default(),
-            objects: Objects::with(SystemV::of(pids[0]).map_err(scanning)?, terms.written.clone()),
+            objects: MemoryObjects::with(SystemV::of(pids[0]).map_err(scanning)?, terms.written.clone()),
             processes: Vec::new(),
         };
         found.objects.note_written(subjects.iter().flat_map(|subject| subject.maps.iter()));
@@ -101,7 +97,7 @@ impl Findings {
     /// Takes up the files that the job was seen to write.
     pub(super) fn save_written(&mut self, frozen: &Frozen, listed: &[Listed]) -> Vec<SavedFolder> {
         let open_files = &self.descriptors.open_files;
-        let at_ends = objects::written_at_ends(open_files);
+        let at_ends = written_at_ends(open_files);
         self.objects.save_written_at_ends(open_files, &at_ends);
         let held = open_files.iter().filter_map(|open| open.kind.file());
         let held = held.map(|file| (file.identity.device, file.identity.inode)).collect();
@@ -162,7 +158,7 @@ impl OfProcess {
         place: usize,
         subject: &Subject<'_>,
         (kept, files): (&Kept, &mut References),
-        objects: &mut Objects,
+        objects: &mut MemoryObjects,
         blockers: &mut Vec<Blocker>,
     ) -> std::io::Result<Self> {
         let mappings = memory::Mappings::of((subject, place), (kept, files), objects, blockers)?;

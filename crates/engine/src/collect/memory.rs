@@ -1,9 +1,10 @@
 //! Collects an address space: which mappings there are, what lies beneath them, which of their pages hold something.
 
 use super::Subject;
-use super::files::{References, copied};
-use super::objects::Objects;
+use super::files::copied;
 use crate::error::kernel;
+use crate::files::References;
+use crate::objects::MemoryObjects;
 use crate::pages::Pages;
 use crate::shared::Kept;
 use crate::track::{Place, Scan, Track};
@@ -45,7 +46,7 @@ impl Mappings {
     pub(super) fn of(
         (subject, place): (&Subject<'_>, usize),
         (kept, files): (&Kept, &mut References),
-        objects: &mut Objects,
+        objects: &mut MemoryObjects,
         blockers: &mut Vec<Blocker>,
     ) -> io::Result<Self> {
         let pid = subject.pid;
@@ -141,7 +142,7 @@ fn mapping(map: &Map, backing: Backing) -> Mapping {
     }
 }
 
-fn kind(map: &Map, (kept, files): (&Kept, &mut References), objects: &Objects) -> Kind {
+fn kind(map: &Map, (kept, files): (&Kept, &mut References), objects: &MemoryObjects) -> Kind {
     let refused = |code, why: &str| Kind::Refused(Reason::new(code, why));
     match map.path.as_slice() {
         b"[vsyscall]" => return Kind::Fixed,

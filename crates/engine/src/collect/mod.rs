@@ -5,34 +5,24 @@
 
 mod apart;
 mod confirmation;
-mod descriptors;
 mod files;
 mod findings;
 mod guarded;
-mod io_uring;
-mod machine;
 mod memory;
-mod objects;
 mod other_names;
 mod process_snapshot;
 mod process_tree;
-mod remote_caller;
 mod restrictions;
 mod running;
 mod scheduling;
-mod supervisors;
 mod surroundings;
 mod switches;
-mod system_v;
 mod threads;
-mod timers;
-mod undo;
-
-pub(crate) use machine::{machine, own_vdso_code};
 
 use crate::attributes::Attributes;
 use crate::capture_options::{Asking, CaptureOptions, Tracking};
 use crate::freeze::Frozen;
+use crate::objects::{ObjectContents, pid_namespace, probes};
 use crate::outputs::Output;
 use findings::Findings;
 
@@ -41,10 +31,7 @@ use crate::pages::Pages;
 use crate::track::{Scan, Track, Tracks};
 use crate::{Blocker, EngineError, ProcessIdentity, pool};
 pub use confirmation::Unconfirmed;
-pub(crate) use descriptors::received;
 pub(crate) use files::{code_files, list_ahead, prefetch};
-use files::{opened, reference};
-pub(crate) use objects::{ObjectContents, data_of};
 use process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 pub use running::examine;
 pub(crate) use running::{examine_folders, examine_with};
@@ -54,8 +41,6 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
-pub(crate) use surroundings::{is_plain, socket_path};
-pub(crate) use system_v::{is_leftover, made_since, was_here};
 use threads::Also;
 
 /// A job's records and where its memory is to be read.
@@ -134,7 +119,7 @@ impl Collection {
         state.semaphores = system_v.semaphores;
         state.message_queues = system_v.queues;
         state.ipc_namespace = ipc_namespace;
-        state.pid_namespace = system_v::pid_namespace(pids[0]);
+        state.pid_namespace = pid_namespace(pids[0]);
         other_names::note(&mut state);
         state.surroundings = Some(surroundings::of(&state, &pids));
         files::note_contents(&mut state, &frozen.shared);
@@ -166,7 +151,7 @@ impl Stop<'_> {
     ) -> Result<Vec<threads::Inner>, EngineError> {
         let frozen = self.frozen;
         let probes = match found.objects.system_v.has_semaphores() {
-            true => system_v::probes(frozen, semaphores)?,
+            true => probes(frozen, semaphores)?,
             false => vec![None; frozen.processes.len()],
         };
         let mut doubtful = Vec::new();

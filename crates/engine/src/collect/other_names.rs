@@ -1,8 +1,7 @@
 //! Files with several names (link(2)), as sem_open(3), lock files and mail have them for a moment: made under one name,
 //! linked to another, and then the first is removed. A restart that makes such a file again gives it all of its names.
 
-use super::files::{key_of, names_in};
-use crate::files::FileKey;
+use crate::files::{FileKey, key_of, names_in};
 use crate::folders::in_folders;
 use standfast_format::records::{FileReference, JobState, OpenFile, OtherNames};
 use std::collections::{BTreeSet, HashMap};

@@ -2,10 +2,10 @@
 //! children that have ended and not been asked for.
 
 use super::process_snapshot::ProcessSnapshot;
-use super::remote_caller::RemoteCaller;
 use crate::EngineError;
 use crate::error::kernel;
 use crate::freeze::Frozen;
+use crate::remote_caller::RemoteCaller;
 use crate::tree::Member;
 use standfast_format::records::{Bytes, JobState, ProcessState, ProcessSwitches, ProcessTree, ThreadState, Unreported};
 use standfast_linux::proc::{self, Stat, Status};

@@ -2,7 +2,7 @@
 
 use super::apart;
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
-use super::remote_caller::{Answers, Number, RemoteCallBatch};
+use crate::remote_caller::{Answers, Number, RemoteCallBatch};
 use crate::{Blocker, RefusalCode};
 use standfast_linux::proc::{self, Status};
 use std::io;

@@ -1,7 +1,5 @@
 //! The part of the collection that needs no freeze: what stands in the way of a checkpoint of a job that runs meanwhile.
 
-use super::descriptors::{Motion, Terms};
-use super::objects::Objects;
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::{Findings, Subject, apart, named, process_tree, restrictions};
 use crate::births::rehearse_births;
@@ -9,6 +7,7 @@ use crate::capture_options::ExternalSockets;
 use crate::endpoint::TerminalHolder;
 use crate::folders::Folders;
 use crate::inheritance::Inheritance;
+use crate::objects::{MemoryObjects, Motion, Terms};
 use crate::shared::Kept;
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{Blocker, EngineError, ProcessIdentity};
@@ -65,7 +64,7 @@ pub(crate) fn examine_with(
 /// What in the folders of a job could not be saved, so that it is said at once. What is in them may change meanwhile.
 pub(crate) fn examine_folders(folders: &Folders) -> Result<Vec<Blocker>, EngineError> {
     let own = SupervisorBaseline::scan()?.status;
-    match Objects::default().save_folders(folders, &own) {
+    match MemoryObjects::default().save_folders(folders, &own) {
         Err(EngineError::Refused(blockers)) => Ok(blockers),
         looked => looked.map(|_| Vec::new()),
     }

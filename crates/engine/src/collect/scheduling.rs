@@ -1,7 +1,7 @@
 //! Collects what the scheduler and a few switches of the kernel hold for each thread.
 
-use super::remote_caller::{Answers, Number, RemoteCallBatch, Words};
 use crate::EngineError;
+use crate::remote_caller::{Answers, Number, RemoteCallBatch, Words};
 use standfast_format::records::{Bytes, NumaPolicy, Scheduling, ThreadRestrictions};
 use standfast_linux::proc::Status;
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};

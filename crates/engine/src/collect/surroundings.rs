@@ -1,9 +1,10 @@
 //! Collects what a job counts on in the file system by name: directories on the way to its files, sockets and pipes,
 //! working directories. A restart makes again what of these is gone; what it could not enter or find is refused here.
 
-use crate::socket_paths::{directory_of, path_in};
+use crate::remake::is_plain;
+use crate::socket_paths::socket_path;
 use crate::{Blocker, RefusalCode};
-use standfast_format::records::{Bytes, JobState, OpenFileKind, Socket, SocketState, Surrounding};
+use standfast_format::records::{Bytes, JobState, OpenFileKind, Surrounding};
 use standfast_linux::proc;
 use standfast_linux::sys::tree::may_access;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const DELETED: &[u8] = b" (deleted)";
@@ -105,20 +106,6 @@ fn entered_paths(state: &JobState) -> impl Iterator<Item = PathBuf> {
         _ => &[],
     });
     working.chain(open).chain(watched.map(|watch| &watch.path)).map(|path| as_path(path).to_owned())
-}
-
-/// The file that the name of a Unix socket stands for, whether or not it is there.
-pub(crate) fn socket_path(state: &JobState, socket: &Socket) -> Option<PathBuf> {
-    if socket.family != libc::AF_UNIX || socket.state == SocketState::Reset {
-        return None;
-    }
-    let path = path_in(&socket.name.0)?;
-    Some(as_path(&directory_of(state, socket)).join(OsStr::from_bytes(path)))
-}
-
-/// Whether a path is absolute and leads straight down.
-pub(crate) fn is_plain(path: &Path) -> bool {
-    path.is_absolute() && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }
 
 fn holds_only(directory: &Path, these: &BTreeSet<PathBuf>) -> bool {

@@ -1,8 +1,8 @@
 //! Collects the switches of a process: what it has told the kernel about itself as a whole.
 
 use super::process_snapshot::SupervisorBaseline;
-use super::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::EngineError;
+use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{MemoryLock, ProcessSwitches};
 use standfast_linux::proc::{self, Status};

@@ -1,13 +1,13 @@
 //! The collection from within: what only the program itself can ask the kernel for, by injected system calls, and the threads.
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
-use super::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use super::restrictions::Landlock;
-use super::undo::{self, Probe};
-use super::{apart, process_tree, restrictions, scheduling, switches, timers};
+use super::{apart, process_tree, restrictions, scheduling, switches};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
+use crate::objects::{FoundTimers, FoundUndo, Probe};
+use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::Shared;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
@@ -34,7 +34,7 @@ pub(super) struct Inner {
     pub(super) heap_end: u64,
     pub(super) dispositions: Vec<Disposition>,
     /// Timers, and signals that wait.
-    pub(super) found: timers::Found,
+    pub(super) found: FoundTimers,
     pub(super) threads: Vec<ThreadState>,
     pub(super) xsave_features: u64,
     /// Of the pages that were asked about, those that are in memory.
@@ -50,7 +50,7 @@ pub(super) struct Inner {
     /// Children of whom wait(2) would tell it something.
     pub(super) unreported: Vec<(i32, Unreported)>,
     /// What its end would do to semaphores.
-    pub(super) undo: undo::Found,
+    pub(super) undo: FoundUndo,
 }
 
 /// What can be told about a process from outside only in part.
@@ -156,7 +156,7 @@ impl Inner {
         let answers = remote_caller.put(&batch)?;
         if let Some(of_process) = of_process {
             self.take_process(&of_process, &answers, remote_caller, status, also.supervisor_baseline)?;
-            self.found = timers::Found::ask(remote_caller, process, &mut self.blockers)?;
+            self.found = FoundTimers::ask(remote_caller, process, &mut self.blockers)?;
             self.ask_residence(remote_caller, &also.doubts.pages)?;
             self.ask_inheritance(remote_caller, &also.doubts.descriptors)?;
             self.collapsed = collapse(remote_caller, also.idle)?;

@@ -2,12 +2,14 @@
 //! job does with its files is the business of these two.
 
 mod build_id;
+mod by_path;
 mod database;
 mod digest;
 mod stamp;
 mod writers;
 
 pub(crate) use build_id::build_id;
+pub(crate) use by_path::{References, key_of, names_in, opened, reference};
 pub(crate) use database::is_database;
 pub(crate) use digest::{Digests, Haste, Scan, digest_of, identity, open};
 pub(crate) use stamp::{Proof, TICK_NANOSECONDS, is_fresh, times_tell_at};

@@ -1,14 +1,16 @@
 //! The address space of a process under construction: cleared, laid out as in the image, protected when it has been
 //! filled, and told to the kernel.
 
-use super::construction::Construction;
+use super::mapped_files::Attached;
 use super::plan::Plan;
 use super::vdso::is_special;
 use crate::EngineError;
+use crate::construction::Construction;
 use crate::error::kernel;
+use crate::objects::MadeSystemV;
 use crate::scratch::SCRATCH_BYTES;
 use standfast_core::{Address, PageRange};
-use standfast_format::records::{Accounting, Backing, Mapping, ProcessState, Protection};
+use standfast_format::records::{Accounting, Backing, Mapping, ObjectKind, ProcessState, Protection};
 use standfast_linux::proc::Map;
 use std::os::unix::ffi::OsStrExt;
 
@@ -176,6 +178,37 @@ impl Construction {
     /// The last call that the main thread makes for us.
     pub(super) fn unmap_scratch(&self) -> Result<(), EngineError> {
         self.call("unmapping working memory", libc::SYS_munmap, [self.scratch, SCRATCH_BYTES, 0, 0, 0, 0]).map(drop)
+    }
+
+    /// Maps objects where they are shared.
+    pub(super) fn map_shared_objects(
+        &mut self,
+        plan: &Plan<'_>,
+        system_v: &MadeSystemV,
+        known: &mut Attached,
+    ) -> Result<(), EngineError> {
+        for mapping in &plan.process.mappings {
+            let Backing::SharedObject { object, offset } = mapping.backing else { continue };
+            let place = object as usize;
+            let record = &plan.job.objects[place];
+            match record.kind {
+                ObjectKind::MappedFile { .. } => {
+                    self.map_file(mapping, record, offset, known.files.insert(place))?;
+                }
+                ObjectKind::Segment { .. } => self.attach(mapping, system_v.id_of(place))?,
+                _ if mapping.may_write == Some(false) => self.map_read_only(mapping, place, offset)?,
+                _ => self.map_one(mapping, self.objects[place].descriptor, offset)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps an object so that the program can never write to it there.
+    fn map_read_only(&mut self, mapping: &Mapping, place: usize, offset: u64) -> Result<(), EngineError> {
+        let path = format!("/proc/self/fd/{}", self.objects[place].descriptor);
+        let descriptor = self.open_mapped(ToMap { path: path.as_bytes(), writable: false })?;
+        self.map_one(mapping, descriptor, offset)?;
+        self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a process has besides memory, files and threads: directory, umask, signal dispositions, limits.
 
-use super::construction::Construction;
 use super::plan::Plan;
 use crate::EngineError;
+use crate::construction::Construction;
 use crate::error::kernel;
 use standfast_format::records::Disposition;
 use standfast_linux::PassingDirectory;

@@ -4,12 +4,13 @@
 use super::files::{FilePolicy, Objection, Reckoning};
 use super::folders::FolderPlan;
 use super::mapped_files::MappedPlan;
-use super::remake::Remaking;
 use super::vdso::{self, Vdso};
-use crate::collect::machine;
 use crate::foreseen::foreseen;
+use crate::machine::machine;
+use crate::objects::Blockers;
+use crate::remake::Remaking;
 use crate::scratch::ADDRESS_END;
-use crate::{Blocker, EngineError, RefusalCode};
+use crate::{Blocker, RefusalCode};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
     Backing, Bytes, FileReference, JobState, Machine, Mapping, ObjectKind, ProcessState, ProcessTree,
@@ -21,38 +22,10 @@ use std::path::PathBuf;
 /// Words in the registers of a thread.
 const REGISTERS: usize = 27;
 
-/// What stands in the way so far, each once.
-#[derive(Default)]
-pub(super) struct Blockers(Vec<Blocker>);
-
 impl Blockers {
-    pub(super) fn add(&mut self, blocker: Blocker) {
-        if !self.0.contains(&blocker) {
-            self.0.push(blocker);
-        }
-    }
-
     /// A file that the restart may not continue with.
     pub(super) fn add_objection(&mut self, what: &str, objection: Objection) {
         self.add(Blocker::new(RefusalCode::FileChanged, what, objection.why).with_hint(objection.hint));
-    }
-
-    /// Something that the restart needs under its path.
-    pub(super) fn add_missing(&mut self, what: String, why: impl Into<String>) {
-        self.add(Blocker::new(RefusalCode::PathTaken, what, why).with_hint("put it back"));
-    }
-
-    /// An image that verifies and yet describes what cannot be.
-    pub(super) fn add_impossible(&mut self, why: &str) {
-        self.add(Blocker::new(RefusalCode::Image, "image", why).with_hint("restart from another checkpoint: --at N"));
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn refusal(self) -> EngineError {
-        EngineError::Refused(self.0)
     }
 
     pub(super) fn check_machine(&mut self, job: &JobState) -> Vdso {
@@ -66,7 +39,7 @@ impl Blockers {
         }
         self.check_processor(was);
         vdso::decide(job, &is).unwrap_or_else(|blocker| {
-            self.0.push(blocker);
+            self.add(blocker);
             Vdso::Same
         })
     }
@@ -111,24 +84,7 @@ impl Blockers {
         if !sound || !job.processes.iter().enumerate().all(is_sound) {
             self.add_impossible("it verifies, but describes a tree of processes that cannot be");
         } else {
-            self.0.append(&mut foreseen(job));
-        }
-    }
-
-    /// A session has one terminal, and its leader lives.
-    pub(super) fn check_terminals(&mut self, job: &JobState) {
-        let leads = |session: i32| {
-            let leader =
-                job.processes.iter().find(|process| process.pid == session).map(|process| process.process_tree);
-            leader.is_some_and(|leader| leader.session == session && leader.wait_status.is_none())
-        };
-        let sessions: Vec<i32> = job.terminals.iter().filter_map(|it| it.controls).map(|it| it.session).collect();
-        let once: BTreeSet<i32> = sessions.iter().copied().collect();
-        let held = job.terminals.iter().filter(|it| it.held).count();
-        if once.len() != sessions.len() || !sessions.into_iter().all(leads) || held > 1 {
-            self.add_impossible(
-                "it verifies, but gives a terminal to a session that is not there, or has two held for it",
-            );
+            foreseen(job).into_iter().for_each(|blocker| self.add(blocker));
         }
     }
 
@@ -248,7 +204,7 @@ mod tests {
         let is_refused = |process: &ProcessState| {
             let mut blockers = Blockers::default();
             blockers.check_shape(process, 1);
-            !blockers.0.is_empty()
+            !blockers.is_empty()
         };
         assert!(!is_refused(&sound) && !is_refused(&object(0, 0x1000)));
         for ranges in [
@@ -271,7 +227,7 @@ mod tests {
     fn named(was: &Machine) -> Vec<String> {
         let mut blockers = Blockers::default();
         blockers.check_processor(was);
-        blockers.0.into_iter().map(|it| format!("{}: {}", it.what, it.why)).collect()
+        blockers.into_all().into_iter().map(|it| format!("{}: {}", it.what, it.why)).collect()
     }
 
     #[test]

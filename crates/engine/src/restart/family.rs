@@ -1,18 +1,17 @@
 //! A job under construction: its main process, and the others, which are made by it while there is nothing in it yet. All
 //! of them stand still under ptrace until the commit, and die with us before it.
 
-use super::construction::{Construction, building, end_processes};
-use super::descriptors::OnWait;
 use super::ids::IdPolicy;
 use super::known_names::KnownNames;
 use super::mapped_files::{Attached, make_missing};
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
 use super::process_tree::Remains;
-use super::system_v::SystemV;
+use crate::construction::{Construction, building, end_processes};
 use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::foreseen::parking;
+use crate::objects::{MadeSystemV, OnWait, bring_to_foreground, open_files_of_processes};
 use crate::waits::Waits;
 use crate::{EngineError, directions};
 use standfast_core::{Address, PageRange};
@@ -80,18 +79,18 @@ impl Family {
         let main = &mut self.processes[0];
         main.raise_descriptor_limit()?;
         let parking = parking(plan.job);
-        main.make_objects(&root, parking)?;
-        let system_v = SystemV::make(main, &root)?;
+        main.make_objects(plan.job, parking)?;
+        let system_v = MadeSystemV::make(main, plan.job)?;
         plan.make_missing_in_folders()?;
         plan.return_names()?;
         make_missing(plan)?;
         plan.return_other_names()?;
-        let mut parked = main.open_files(&root, parking, on_wait)?;
+        let mut parked = main.open_files(plan.open_files_of(0), parking, on_wait)?;
         main.notes.append(&mut parked.notes);
         self.held = parked.held.take();
         self.sharing = std::mem::take(&mut parked.sharing);
         self.make_relatives(plan, &parked)?;
-        self.bring_to_foreground(plan, &parked)?;
+        bring_to_foreground(&self.processes, plan.job, &parked)?;
         for (place, process) in self.processes.iter_mut().enumerate() {
             process.map_everything(&plan.of(place))?;
         }
@@ -99,19 +98,20 @@ impl Family {
         names.scan_mapped_files(self, plan);
         self.deliver_pages(plan, source, names)?;
         let _pinned = self.pin();
-        self.main().seal_filled(&root)?;
+        self.main().seal_filled(plan.job)?;
         self.fill_system_v(plan, system_v)?;
-        self.main().seal_mapped(&root)?;
+        self.main().seal_mapped(plan.job)?;
         self.main().refuse_held_locks(&root, source)?;
         for (place, process) in self.processes.iter().enumerate() {
             process.refuse_frames_in_vdso(&plan.of(place), place, source)?;
         }
         self.stop_the_stopped(plan)?;
         self.furnish(plan)?;
-        self.open_files_of_processes(plan, &mut parked)?;
+        let plans: Vec<_> = (0..self.processes.len()).map(|place| plan.open_files_of(place)).collect();
+        open_files_of_processes(&self.processes, &plans, &mut parked)?;
         for (place, process) in self.processes.iter().enumerate() {
             if !plan.job.processes[place].process_tree.shares_descriptors {
-                process.place_descriptors(&plan.of(place), place, &parked)?;
+                process.place_descriptors(plan.open_files_of(place), place, &parked)?;
             }
         }
         for (place, process) in self.processes.iter().enumerate() {
@@ -125,20 +125,20 @@ impl Family {
     }
 
     /// System V objects get their contents, and are attached where they were.
-    fn fill_system_v(&mut self, plan: &JobPlan<'_>, system_v: SystemV) -> Result<(), EngineError> {
-        let root = plan.of(0);
-        system_v.fill(self.main(), &root)?;
+    fn fill_system_v(&mut self, plan: &JobPlan<'_>, system_v: MadeSystemV) -> Result<(), EngineError> {
+        let _root = plan.of(0);
+        system_v.fill(self.main(), plan.job)?;
         let mut attached = Attached::default();
         for (place, process) in self.processes.iter_mut().enumerate() {
             process.map_shared_objects(&plan.of(place), &system_v, &mut attached)?;
         }
         for (place, process) in self.processes.iter().enumerate() {
-            process.adjust_semaphores(&plan.of(place), place)?;
+            process.adjust_semaphores(plan.job, place)?;
         }
         for (place, process) in self.processes.iter().enumerate() {
-            process.touch_semaphores(&plan.of(place), place)?;
+            process.touch_semaphores(plan.job, place)?;
         }
-        system_v.finish(&root, &mut self.processes[0].notes)
+        system_v.finish(plan.job, &mut self.processes[0].notes)
     }
 
     /// Processes whose memory is filled get the attributes of their memory, their own, and their threads.
@@ -173,7 +173,7 @@ impl Family {
 
     /// Lets go of what descriptors of ours lead to, once nothing is to be written there any more.
     pub(super) fn let_go_of_objects(&mut self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
-        self.main().set_times_of_objects(&plan.of(0))?;
+        self.main().set_times_of_objects(plan.job)?;
         self.processes.iter_mut().for_each(|process| process.objects = std::sync::Arc::default());
         Ok(())
     }

@@ -10,10 +10,10 @@ use super::folders::{Part, parts, saves_written};
 use super::listing::{ListedNow, scan};
 pub use super::notes::FileNote;
 use super::other_names::{NamesPlan, judge_names};
-use super::plan::FilePlan;
 use super::streams::Streams;
 use crate::files::{FileKey, build_id, digest_of, identity, is_database, is_fresh, open, other_writers, times_tell_at};
 use crate::folders::in_folders;
+use crate::objects::{FilePlan, RegularPlan};
 use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFile, OpenFileKind};
 use standfast_linux::sys::process;
@@ -59,21 +59,6 @@ pub struct FileOptions<'a> {
     pub started_nanoseconds: i64,
     /// When it ended, where somebody was there to see it.
     pub ended_nanoseconds: Option<i64>,
-}
-
-/// How an open regular file goes on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RegularPlan {
-    /// Its place among the job's open files.
-    pub(super) place: usize,
-    /// Where the program stands in it.
-    pub(super) offset: u64,
-    /// The length to which it is cut back, if it is.
-    pub(super) cut: Option<u64>,
-    /// The file that was judged, which alone may be cut back; `None` where it was gone.
-    pub(super) judged: Option<FileKey>,
-    /// Where it is now, if it has been renamed since and is copied back.
-    pub(super) renamed: Option<PathBuf>,
 }
 
 /// Why a restart may not continue with a file, and what the user can do.

@@ -3,10 +3,10 @@
 use super::address_space::is_mapped;
 use super::family::Family;
 use super::known_names::KnownNames;
-use super::objects::is_inside;
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::error::kernel;
+use crate::objects::is_inside;
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::Owner;
 use standfast_format::{BoxError, Contents, ImageSource, Run};

@@ -2,11 +2,12 @@
 //! what a program has kept of them. Where it gets new ones, the C library's own records are put right, and a program that
 //! demonstrably keeps others is refused by name.
 
-use super::construction::Construction;
 use super::plan::{JobPlan, Plan};
+use crate::JobIds;
 use crate::births::highest_id;
-use crate::collect::machine;
+use crate::construction::Construction;
 use crate::error::kernel;
+use crate::machine::machine;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::PAGE_BYTES;
 use standfast_format::{Contents, ImageSource};
@@ -24,21 +25,6 @@ pub enum IdPolicy {
     Auto,
     /// New ids, no namespaces; the C library's cached ids are put right.
     New,
-}
-
-/// Which ids a restarted job has got.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobIds {
-    /// Its old ones, in a pid namespace of its own.
-    Old {
-        /// Whether that took a user namespace: other users' files then belong to nobody inside.
-        of_user: bool,
-    },
-    /// New ones.
-    New {
-        /// Why it could not have the old ones; `None` where they were not asked for.
-        reason: Option<String>,
-    },
 }
 
 impl JobPlan<'_> {

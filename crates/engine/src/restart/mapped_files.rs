@@ -5,14 +5,14 @@
 //! where somebody else may have changed it.
 
 use super::address_space::ToMap;
-use super::construction::Construction;
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, path_of};
 use super::known_names::KnownNames;
 use super::plan::JobPlan;
-use super::remake::Remaking;
 use super::tails::{KeepTail, Tail};
+use crate::construction::Construction;
 use crate::error::kernel;
 use crate::files::{FileKey, identity};
+use crate::remake::Remaking;
 use crate::{Blocker, EngineError, RefusalCode, folders};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{

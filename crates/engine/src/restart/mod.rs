@@ -3,16 +3,13 @@
 //! ```text
 //! foreseen       refusals that a checkpoint asks for as well
 //! plan           what must be there is there, else refused by name; nothing has been touched
-//! surroundings   paths and addresses that the job shares with others
+//! open_files     what becomes of regular files and streams
 //! streams        standard output and error that were files: continued there, or redirected
 //! other_names    files that had several names, or have been renamed since
-//! remake         directories, named pipes and files of sockets that are gone, made again
 //! ids            old or new process and thread ids, and what follows from that
 //! namespaces     which ones the job needs here for its old ids and its clocks
-//! construction   a child, held and seized, executes the job's program; its own memory is thrown away
+//! beginning      a child, held and seized, executes the job's program; its own memory is thrown away
 //! family         drives all that follows, first for the job's main process, then for all others, which it makes
-//! objects        shared memory and files in memory, made again; filled and sealed between two steps of what follows
-//! descriptors    files opened and positioned; pipes, counters, epoll; parked, to be inherited by all processes
 //! births         in which order processes are made, and by whom; rehearsed before any is
 //! process_tree   the other processes: parents, sessions, groups, zombies
 //! address_space  kernel mappings moved, regions mapped, layout told to the kernel
@@ -23,26 +20,25 @@
 //! folders        directories that go with the job
 //! notes          what is told of files
 //! listing        files that the job appends to without holding them open; names, by which it knows them
-//! system_v       segments, semaphores and message queues, under their old ids
 //! stops          what job control had stopped is stopped again
 //! attributes     directory, umask, signal dispositions, limits
 //! switches       advice, locks and keys of memory; what the process has told the kernel about itself
 //! scheduling     policy, priorities and processors, as far as they are allowed here
-//! timers         made under their old ids, with the time that was left
 //! threads        created under their old ids; what the kernel keeps for each; registers last
-//! descriptors    files of /proc about processes and threads, now that these are there; all under their old numbers
 //! commit         the caller's last word; then every tie to us is cut, the last one is the commit
 //! ```
+//!
+//! Shared memory, System V objects, timers and open files are made by [`crate::objects`]: by the main process while it is alone; what needs other
+//! processes when these are there; then each process gives its descriptors their numbers.
 //!
 //! Until the commit the half-built job dies with us, whatever happens. Files are cut back only after all pages have been
 //! delivered and verified.
 
 mod address_space;
 mod attributes;
+mod beginning;
 mod blockers;
-mod construction;
 mod cut_back;
-mod descriptors;
 mod family;
 mod files;
 mod filling;
@@ -54,39 +50,34 @@ mod mapped_files;
 mod names;
 mod namespaces;
 mod notes;
-mod objects;
 mod open_files;
 mod other_names;
 mod plan;
 mod process_tree;
 mod processor_state;
-mod remake;
 mod scheduling;
 mod stops;
 mod streams;
-mod surroundings;
 mod switches;
-mod system_v;
 mod tails;
 mod threads;
-mod timers;
 mod vdso;
+mod working_directories;
 
 use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::inheritance::Inheritance;
 use crate::job::{End, Job, stay_in_sight};
-use crate::{EngineError, ProcessIdentity};
-pub use descriptors::AddressWait;
-pub(crate) use descriptors::OnWait;
+use crate::objects::{OnWait, remove_leftovers, remove_made_since};
+use crate::remake::Remade;
+use crate::{EngineError, JobIds, ProcessIdentity};
 use family::Family;
 pub use files::{FileNote, FileOptions, FilePolicy};
-pub use ids::{IdPolicy, JobIds};
+pub use ids::IdPolicy;
 use known_names::KnownNames;
 pub use namespaces::ClockPolicy;
 use notes::condensed;
 use plan::JobPlan;
-use remake::Remade;
 use standfast_format::records::FileReference;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;
@@ -156,7 +147,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
         files.extend(family.cut_back_listed(&appended, &plan.come, options.keep_tail)?);
         files.extend(family.processes[0].put_back(&plan, &differing)?);
         plan.put_folders_right(&mut files)?;
-        system_v::remove_made_since(source.state());
+        remove_made_since(source.state());
         family.forget_events(&plan)?;
         family.let_go_of_objects(&plan)?;
         family.tell_restarted(&plan, options.news)?;
@@ -168,7 +159,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     match built.and_then(|identity| family.commit().map(|init| (identity, init))) {
         Ok((identity, init)) => {
             if init.is_some() {
-                system_v::remove_leftovers(source.state());
+                remove_leftovers(source.state());
             }
             let watching = |source| kernel("watching the program", source);
             let end = match init {

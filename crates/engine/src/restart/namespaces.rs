@@ -1,11 +1,11 @@
 //! Which namespaces a restarted job needs here: for its old ids, and for clocks that must not go back. Where they cannot
 //! be had, what follows from that: new ids for programs that can live with them, a refusal by name for the others.
 
-use super::descriptors::makes_terminals;
-use super::ids::{IdPolicy, JobIds};
+use super::ids::IdPolicy;
 use super::plan::JobPlan;
-use super::system_v::has_ipc;
+use crate::JobIds;
 use crate::error::kernel;
+use crate::objects::{has_ipc, makes_terminals, refuse_shared_ipc};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_linux::sys::process;
 use standfast_linux::{
@@ -38,7 +38,7 @@ pub(super) fn hold(
         ClockPolicy::Continue => plan.shifted_clocks()?,
         ClockPolicy::Jump => None,
     };
-    let furnishing = Furnishing { clocks, terminals: makes_terminals(plan), ipc: has_ipc(plan.job) };
+    let furnishing = Furnishing { clocks, terminals: makes_terminals(plan.job), ipc: has_ipc(plan.job) };
     let mut reason = None;
     // Process 1 of the new namespace is its init.
     if policy == IdPolicy::Auto && old > 1 {
@@ -56,7 +56,7 @@ pub(super) fn hold(
         return Err(plan.refuse_earlier_clocks(reason.as_ref()));
     }
     plan.refuse_new_ids(reason.as_ref())?;
-    plan.refuse_shared_ipc(reason.as_ref())?;
+    refuse_shared_ipc(plan.job, reason.as_ref())?;
     let held = HeldChild::start(program, signals).map_err(|source| kernel("making a new process", source))?;
     Ok((None, held, JobIds::New { reason: reason.map(|reason| reason.to_string()) }))
 }

@@ -1,15 +1,15 @@
 //! Decides whether and how a job can be rebuilt here. Looks, and touches nothing.
 
-use super::blockers::Blockers;
-use super::files::{FileNote, FileOptions, Reckoning, RegularPlan, versions};
+use super::files::{FileNote, FileOptions, Reckoning, versions};
 use super::folders::FolderPlan;
 use super::listing::{ComePlan, ListedPlan};
 use super::mapped_files::MappedPlan;
 use super::open_files::Found;
 use super::other_names::NamesPlan;
-use super::remake::{RemakePlan, Remaking};
 use super::vdso::Vdso;
 use crate::EngineError;
+use crate::objects::{Blockers, Check, FilePlan, OpenFilesPlan, RegularPlan, SocketName};
+use crate::remake::{RemakePlan, Remaking};
 use crate::scratch::hole;
 use standfast_format::records::{Bytes, FileReference, JobState, ProcessState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,15 +51,6 @@ pub(super) struct JobPlan<'a> {
     pub(super) remarks: Vec<String>,
 }
 
-/// Whether others find a socket by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SocketName {
-    /// It is what was recorded, with its file if it is a path.
-    InSight,
-    /// A path at which there is no file: it had none, needs none, or could not get it again.
-    Hidden,
-}
-
 /// Finds a copy of a code file, see `RestartOptions`.
 type SavedBinary<'a> = &'a dyn Fn(&FileReference) -> Option<PathBuf>;
 
@@ -79,30 +70,10 @@ pub(super) struct Plan<'a> {
     pub(super) executable: &'a CStr,
     /// See [`ProcessPlan::scratch`].
     pub(super) scratch: u64,
-    /// See [`JobPlan::files`].
-    pub(super) files: &'a [FilePlan],
-    /// See [`JobPlan::regular`].
-    pub(super) regular: &'a [RegularPlan],
     /// How the kernel's mappings come back.
     pub(super) vdso: Vdso,
     /// See [`JobPlan::copies`].
     pub(super) copies: &'a BTreeMap<Bytes, PathBuf>,
-    /// See [`JobPlan::socket_names`].
-    pub(super) socket_names: &'a [SocketName],
-}
-
-/// How an open file comes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FilePlan {
-    /// As the record says.
-    AsRecorded,
-    /// The restart's own descriptor of this number takes its place.
-    Own(i32),
-    /// As above, and it is the recorded file: it is cut back and positioned as the record says. Its path need not be open
-    /// to this user (a log that root has redirected).
-    OwnFile(i32),
-    /// A pipe or socket whose other side is gone.
-    PeerClosed,
 }
 
 impl<'a> JobPlan<'a> {
@@ -114,17 +85,18 @@ impl<'a> JobPlan<'a> {
         let mut blockers = Blockers::default();
         let vdso = blockers.check_machine(job);
         blockers.check_process_tree(job);
-        blockers.check_terminals(job);
+        let mut remaking = Remaking::new(job);
+        Check { job, blockers: &mut blockers, remaking: &mut remaking }.terminals();
         let reckoning = Reckoning::new(job, options);
         let copies = copies(job, &reckoning, saved_binary);
         let processes = blockers.plan_processes(&reckoning, &copies);
-        let mut remaking = Remaking::new(job);
         blockers.check_names(&reckoning, &mut remaking);
         let mapped = blockers.check_mapped_files(&reckoning, &mut remaking);
         let folders = blockers.check_folders(&reckoning);
         blockers.check_working_directories(job, &mut remaking);
         let mut remarks = Vec::new();
-        let socket_names = blockers.check_sockets(job, &mut remaking, &mut remarks);
+        let mut check = Check { job, blockers: &mut blockers, remaking: &mut remaking };
+        let socket_names = check.sockets(&mut remarks);
         let mut found = Found { regular: Vec::new(), notes: Vec::new(), remaking };
         let places = 0..job.open_files.len();
         let files = places.map(|place| blockers.check_file(&reckoning, place, &mut found)).collect();
@@ -169,10 +141,18 @@ impl<'a> JobPlan<'a> {
             job: self.job,
             executable: &self.processes[place].executable,
             scratch: self.processes[place].scratch,
-            files: &self.files,
-            regular: &self.regular,
             vdso: self.vdso,
             copies: &self.copies,
+        }
+    }
+
+    /// How open files come back, as the process at `place` needs to know it.
+    pub(super) fn open_files_of(&self, place: usize) -> OpenFilesPlan<'_> {
+        OpenFilesPlan {
+            process: &self.job.processes[place],
+            job: self.job,
+            files: &self.files,
+            regular: &self.regular,
             socket_names: &self.socket_names,
         }
     }

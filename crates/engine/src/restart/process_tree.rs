@@ -1,13 +1,13 @@
 //! The relatives of the main process: each made by its parent, in the right session and group, under its old id; and the
 //! zombies. While they are made there is nothing in any of them but the scratch. In which order that goes `births.rs` knows.
 
-use super::construction::{Construction, building, end_processes};
-use super::descriptors::Parked;
 use super::family::Family;
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::births::{Birth, Relative, StandIn};
+use crate::construction::{Construction, building, end_processes};
 use crate::error::kernel;
+use crate::objects::Parked;
 use standfast_format::records::{ProcessState, ProcessTree};
 use standfast_linux::proc::Stat;
 use standfast_linux::sys::process;
@@ -102,7 +102,7 @@ impl Relative for Member<'_, '_> {
     }
 
     fn take_terminal(&self, session: i32) -> Result<(), EngineError> {
-        self.process.take_terminal(self.plan, self.parked, session)
+        self.process.take_terminal(self.plan.job, self.parked, session)
     }
 
     fn join_group(&self, group: i32) -> Result<(), EngineError> {
@@ -135,31 +135,6 @@ impl Construction {
         let at = self.argument(&[0; 32])?;
         let arguments = [libc::SIGCHLD as u64, at, 0, SIGNAL_SET_BYTES, 0, 0];
         self.call("setting what signal 17 does", libc::SYS_rt_sigaction, arguments).map(drop)
-    }
-
-    /// Takes the news of a child that has ended.
-    pub(super) fn forget_child(&self, id: i32) -> Result<(), EngineError> {
-        let arguments = [id as u64, 0, libc::__WALL as u64, 0, 0, 0];
-        self.call("reaping a stand-in", libc::SYS_wait4, arguments)?;
-        self.forget_signals()
-    }
-
-    /// Takes the signals that building has caused: those that the program is to find are queued later.
-    pub(super) fn forget_signals(&self) -> Result<(), EngineError> {
-        // The set of signals, then a time limit of nothing.
-        let mut bytes = u64::MAX.to_le_bytes().to_vec();
-        bytes.extend([0; 16]);
-        let at = self.argument(&bytes)?;
-        let arguments = [at, 0, at + 8, SIGNAL_SET_BYTES, 0, 0];
-        loop {
-            match self.call("taking a signal", libc::SYS_rt_sigtimedwait, arguments) {
-                Ok(_) => {}
-                Err(EngineError::Kernel { source, .. }) if source.kind() == std::io::ErrorKind::WouldBlock => {
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// Ends as `state` says, and is a zombie then.

@@ -5,9 +5,9 @@
 //! tracer set such registers (EINVAL). So a thread that had some loads them itself, from the scratch memory, by an instruction in
 //! front of a system call that there is not.
 
-use super::construction::{Construction, building};
 use super::plan::Plan;
 use crate::EngineError;
+use crate::construction::{Construction, building};
 use crate::error::kernel;
 use crate::scratch::SCRATCH_BYTES;
 use standfast_format::records::ThreadState;

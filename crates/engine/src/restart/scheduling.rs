@@ -1,8 +1,8 @@
 //! Policy, priorities and processors of the threads of a process under construction, set from outside. Nothing that a
 //! program computes depends on them: what is not allowed here is told, and the thread goes on without.
 
-use super::construction::Construction;
 use super::plan::Plan;
+use crate::construction::Construction;
 use standfast_format::records::{Scheduling, ThreadState};
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
 use std::io;

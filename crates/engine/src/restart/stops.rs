@@ -2,10 +2,10 @@
 //! when they are made, and nobody runs when all are let go. Parents are told what they had not asked for yet, and nothing
 //! else.
 
-use super::construction::{Construction, building};
 use super::family::Family;
 use super::plan::JobPlan;
 use crate::EngineError;
+use crate::construction::{Construction, building};
 use crate::error::kernel;
 use standfast_format::records::{ProcessTree, Unreported};
 use standfast_linux::Stop;

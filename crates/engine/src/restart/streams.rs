@@ -9,8 +9,8 @@
 //! ```
 
 use super::files::{FileNote, Objection, Reckoning, path_of};
-use super::plan::FilePlan;
 use crate::inheritance::is_inherited;
+use crate::objects::FilePlan;
 use standfast_format::records::{JobState, OpenFileKind};
 use standfast_linux::proc::DescriptorInformation;
 use standfast_linux::sys::process;

@@ -2,9 +2,9 @@
 //! depends on most of it: what is not allowed here is told, and the program goes on without.
 
 use super::address_space::access;
-use super::construction::Construction;
 use super::plan::Plan;
 use crate::EngineError;
+use crate::construction::Construction;
 use crate::error::kernel;
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Advice, Mapping, MemoryLock, NumaPolicy};

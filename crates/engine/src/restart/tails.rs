@@ -1,11 +1,11 @@
 //! What files have grown by since the checkpoint: shown to whoever keeps it, then cut off. The last act of a restart
 //! before the job runs; everything that could refuse has had its say by then.
 
-use super::construction::Construction;
 use super::family::Family;
 use super::files::{FileNote, path_of};
 use super::plan::JobPlan;
 use crate::EngineError;
+use crate::construction::Construction;
 use crate::error::kernel;
 use standfast_format::BoxError;
 use standfast_format::records::{FileReference, OpenFileKind, ProcessState};

@@ -1,9 +1,9 @@
 //! Threads of a process under construction: created under their old ids, given what the kernel keeps for each, and last
 //! their registers. When this is done every thread is what it was; nothing of ours is in the process any more.
 
-use super::construction::{Construction, building};
 use super::plan::Plan;
 use crate::EngineError;
+use crate::construction::{Construction, building};
 use crate::error::kernel;
 use standfast_core::Address;
 use standfast_format::records::{PendingSignal, ThreadRestrictions, ThreadState};
@@ -187,7 +187,7 @@ impl Construction {
     /// Gives every thread its own registers and mask. From here on the process is the program's.
     pub(super) fn finish_threads(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         self.set_scheduling(plan);
-        self.set_timers(plan)?;
+        self.set_timers(&plan.process.timers)?;
         self.seal_mappings(plan)?;
         self.set_switches(plan)?;
         self.unmap_scratch()?;

@@ -2,10 +2,10 @@
 //! this kernel's are others, left at a place of their own, with the old vdso as ordinary memory whose functions go on in
 //! the new one.
 
-use super::construction::Construction;
 use super::plan::Plan;
-use crate::collect::own_vdso_code;
+use crate::construction::Construction;
 use crate::error::kernel;
+use crate::machine::own_vdso_code;
 use crate::scratch::{PARKING_BYTES, SCRATCH_BYTES};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{Address, PAGE_BYTES};

@@ -1,0 +1,246 @@
+//! A process under construction: held, seized, executing the right program, and doing as it is told.
+//!
+//! This file has it do system calls, which is all that the objects of a job need; `restart` makes it and ends it.
+//!
+//! It is tied to us twice: the kernel kills it when its tracer ends (`PTRACE_O_EXITKILL`), and the init of its namespaces
+//! ends when our end of their line closes. The commit cuts both ties.
+
+use crate::EngineError;
+use crate::error::kernel;
+use crate::scratch::SCRATCH_BYTES;
+use crate::waits::Waits;
+use standfast_core::Address;
+use standfast_linux::sys::process;
+use standfast_linux::{Answer, NamespaceInit, ProcessMemory, Registers, Stop, Task, TaskError};
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+const SIGNAL_SET_BYTES: u64 = 8;
+/// What the owner of a file needs to open it in any way.
+const OWNER_USES: u32 = 0o600;
+
+/// Which ids a restarted job has got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobIds {
+    /// Its old ones, in a pid namespace of its own.
+    Old {
+        /// Whether that took a user namespace: other users' files then belong to nobody inside.
+        of_user: bool,
+    },
+    /// New ones.
+    New {
+        /// Why it could not have the old ones; `None` where they were not asked for.
+        reason: Option<String>,
+    },
+}
+
+/// A memory object under construction.
+#[derive(Debug)]
+pub(crate) struct Object {
+    /// A descriptor of it in every new process.
+    pub(crate) descriptor: u64,
+    /// An open file of ours. It ends before the program runs: who has a file open for writing keeps it from being executed.
+    pub(crate) own: Arc<File>,
+    /// Where in it the object begins.
+    pub(crate) base: u64,
+    pub(crate) length: u64,
+}
+
+/// A process under construction.
+#[derive(Debug)]
+pub(crate) struct Construction {
+    /// Its main thread first.
+    pub(crate) tasks: Vec<Task>,
+    /// The main thread's registers to inject with.
+    pub(crate) base: Registers,
+    /// Address of a `syscall` instruction in its vdso, wherever that is at the moment.
+    pub(crate) syscall: u64,
+    pub(crate) memory: ProcessMemory,
+    /// The init of the job's namespaces.
+    pub(crate) init: Option<Arc<NamespaceInit>>,
+    /// Under which ids it will run.
+    pub(crate) ids: JobIds,
+    /// Addresses of the scratch memory.
+    pub(crate) scratch: u64,
+    /// The memory objects of the job, in the order of the image.
+    pub(crate) objects: Arc<Vec<Object>>,
+    /// Its threads' ids as it sees them itself.
+    pub(crate) inner_ids: Vec<i32>,
+    /// What it will go on without.
+    pub(crate) notes: Vec<String>,
+    /// The waits that its threads go on with.
+    pub(crate) waits: Waits,
+}
+
+impl Construction {
+    /// A process that has nothing yet but a main thread.
+    pub(crate) fn of(task: Task, scratch: u64, ids: JobIds) -> Result<Self, EngineError> {
+        let memory = ProcessMemory::open(task.tid()).map_err(|source| kernel("opening the new process", source))?;
+        Ok(Self {
+            base: task.registers().map_err(building)?,
+            tasks: vec![task],
+            syscall: 0,
+            memory,
+            init: None,
+            ids,
+            scratch,
+            objects: Arc::default(),
+            inner_ids: Vec::new(),
+            notes: Vec::new(),
+            waits: Waits::default(),
+        })
+    }
+
+    /// A child of this process, which has nothing in its memory yet but the scratch. It stands still, in the same state.
+    /// `flags` are those of clone(2), with the signal that tells of its end. `id` is what the two see it as; without one
+    /// the kernel chooses.
+    pub(crate) fn fork(&self, flags: i32, id: Option<i32>) -> Result<Self, EngineError> {
+        if let (Some(init), Some(id)) = (&self.init, id) {
+            init.choose_next_id(id).map_err(|source| kernel("choosing a process id", source))?;
+        }
+        let flags = flags as u64;
+        let answer = self.ask(self.main(), &self.base, "making a process", libc::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
+        let failed = |reason: String| kernel("making a process", std::io::Error::other(reason));
+        let pid = answer.new_task.ok_or_else(|| failed("the kernel did not attach it".to_owned()))?;
+        let task = Task::attached_by_clone(pid, pid);
+        match task.wait().map_err(building)? {
+            Stop::Asked => {}
+            stop => return Err(failed(format!("unexpected stop {stop:?}"))),
+        }
+        if let Some(id) = id.filter(|id| i64::from(*id) != answer.result) {
+            end_processes(&[pid], &[], None);
+            return Err(failed(format!("it got the id {} instead of {id}", answer.result)));
+        }
+        let child = Self::of(task, self.scratch, self.ids.clone())?;
+        let (init, objects) = (self.init.clone(), Arc::clone(&self.objects));
+        Ok(Self { syscall: self.syscall, init, objects, ..child })
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.main().tid()
+    }
+
+    pub(crate) fn main(&self) -> &Task {
+        &self.tasks[0]
+    }
+
+    /// Makes the main thread execute a system call; an error of the kernel's is an error here.
+    pub(crate) fn call(&self, action: &str, number: i64, arguments: [u64; 6]) -> Result<u64, EngineError> {
+        self.call_in(self.main(), &self.base, action, number, arguments)
+    }
+
+    /// The same of any thread.
+    pub(crate) fn call_in(
+        &self,
+        task: &Task,
+        base: &Registers,
+        action: &str,
+        number: i64,
+        arguments: [u64; 6],
+    ) -> Result<u64, EngineError> {
+        self.ask(task, base, action, number, arguments).map(|answer| answer.result as u64)
+    }
+
+    /// The same, with the new task that the call may have made.
+    pub(crate) fn ask(
+        &self,
+        task: &Task,
+        base: &Registers,
+        action: &str,
+        number: i64,
+        arguments: [u64; 6],
+    ) -> Result<Answer, EngineError> {
+        let answer = task.call(base, self.syscall, number, arguments).map_err(building)?;
+        if (-4095..0).contains(&answer.result) {
+            return Err(kernel(action, std::io::Error::from_raw_os_error(-answer.result as i32)));
+        }
+        Ok(answer)
+    }
+
+    /// Puts an argument of an injected call into the scratch memory; returns its address.
+    pub(crate) fn argument(&self, bytes: &[u8]) -> Result<u64, EngineError> {
+        assert!(bytes.len() as u64 <= SCRATCH_BYTES, "arguments fit the scratch memory");
+        let writing = |source| kernel("writing into the new process", source);
+        self.memory.write(Address::new(self.scratch), bytes).map_err(writing)?;
+        Ok(self.scratch)
+    }
+
+    /// A path as an argument of an injected call.
+    pub(crate) fn path_argument(&self, path: &[u8]) -> Result<u64, EngineError> {
+        self.argument(&[path, b"\0"].concat())
+    }
+
+    /// Opens a file by its path, also where its owner, who we are, has taken rights from himself since it was opened.
+    pub(crate) fn open(&self, action: &str, path: &[u8], flags: u32) -> Result<u64, EngineError> {
+        let open = || self.call(action, libc::SYS_open, [self.path_argument(path)?, flags.into(), 0, 0, 0, 0]);
+        let denied = match open() {
+            Err(EngineError::Kernel { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => source,
+            opened => return opened,
+        };
+        let file = Path::new(OsStr::from_bytes(path));
+        let changing = |source| kernel(action, source);
+        let rights = match std::fs::metadata(file) {
+            Ok(found) if found.uid() == process::effective_user() && !found.is_dir() => found.permissions(),
+            _ => return Err(changing(denied)),
+        };
+        let more = Permissions::from_mode(rights.mode() | OWNER_USES);
+        std::fs::set_permissions(file, more).map_err(changing)?;
+        let opened = open();
+        std::fs::set_permissions(file, rights).map_err(changing)?;
+        opened
+    }
+
+    /// Takes the news of a child that has ended.
+    pub(crate) fn forget_child(&self, id: i32) -> Result<(), EngineError> {
+        let arguments = [id as u64, 0, libc::__WALL as u64, 0, 0, 0];
+        self.call("reaping a stand-in", libc::SYS_wait4, arguments)?;
+        self.forget_signals()
+    }
+
+    /// Takes the signals that building has caused: those that the program is to find are queued later.
+    pub(crate) fn forget_signals(&self) -> Result<(), EngineError> {
+        // The set of signals, then a time limit of nothing.
+        let mut bytes = u64::MAX.to_le_bytes().to_vec();
+        bytes.extend([0; 16]);
+        let at = self.argument(&bytes)?;
+        let arguments = [at, 0, at + 8, SIGNAL_SET_BYTES, 0, 0];
+        loop {
+            match self.call("taking a signal", libc::SYS_rt_sigtimedwait, arguments) {
+                Ok(_) => {}
+                Err(EngineError::Kernel { source, .. }) if source.kind() == std::io::ErrorKind::WouldBlock => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Ends processes under construction, and their namespaces with all that is in them.
+pub(crate) fn end_processes(pids: &[i32], other_threads: &[i32], init: Option<Arc<NamespaceInit>>) {
+    // Errors mean that it is gone already.
+    pids.iter().for_each(|pid| drop(process::kill(*pid, libc::SIGKILL)));
+    for tid in other_threads.iter().chain(pids) {
+        while process::wait(*tid, 0).is_ok_and(|status| status.is_some_and(|status| status & 0xff == 0x7f)) {}
+    }
+    if let Some(init) = init.and_then(Arc::into_inner) {
+        // The init of a namespace cannot end before every process in it has been reaped, and we are the tracer of all.
+        let _ = process::kill(init.pid(), libc::SIGKILL);
+        while process::wait_for_any().is_ok_and(|pid| pid != init.pid()) {}
+        init.destroy();
+    }
+}
+
+pub(crate) fn building(error: TaskError) -> EngineError {
+    match error {
+        TaskError::Kernel { action, source, .. } => kernel(&format!("{action} of the new process"), source),
+        TaskError::Ended { .. } | TaskError::TimedOut { .. } => kernel(
+            "building the new process",
+            std::io::Error::other("another program killed it; restart the job once more"),
+        ),
+    }
+}

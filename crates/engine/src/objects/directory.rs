@@ -1,0 +1,117 @@
+//! Open directories, and places in the file system (O_PATH): found again by path.
+
+use super::shown::Shown;
+use super::{Check, Kind, Known, O_PATH, Opening, Recorded, Unsupported, Walk, as_path, nothing};
+use crate::{EngineError, RefusalCode};
+use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
+use std::os::unix::fs::MetadataExt;
+
+const O_NOFOLLOW: u32 = libc::O_NOFOLLOW as u32;
+const IN_PLACE: &str = "keep directories in place while the program has them open";
+
+pub(super) const PLACE: Kind = Kind { collect: collect_place, check, restore, describe };
+pub(super) const KIND: Kind = Kind { collect, check: nothing, ..PLACE };
+
+fn collect_place(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
+    let shown = &walk.shown[place];
+    (shown.information.flags & O_PATH != 0).then(|| walk.place_in_tree(shown))
+}
+
+fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
+    let shown = &walk.shown[place];
+    shown.file.is_dir().then(|| walk.directory(shown))
+}
+
+fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
+    match &file.kind {
+        OpenFileKind::Directory { path, position, device, inode } => {
+            check.directory(path, (*position > 0).then_some((*device, *inode)));
+        }
+        OpenFileKind::Place { path, mode, .. } => check.place(path, mode & libc::S_IFMT, None),
+        _ => {}
+    }
+}
+
+fn restore(opening: &Opening<'_>, recorded: &Recorded<'_>) -> Option<Result<u64, EngineError>> {
+    match recorded.kind {
+        OpenFileKind::Directory { path, position, .. } => Some(opening.open_directory(path, *position, recorded.flags)),
+        OpenFileKind::Place { path, mode, .. } => Some(opening.open_place(path, *mode, recorded.flags)),
+        _ => None,
+    }
+}
+
+fn describe(kind: &OpenFileKind) -> Option<String> {
+    match kind {
+        OpenFileKind::Directory { path, .. } => Some(format!("directory {path}")),
+        OpenFileKind::Place { path, .. } => Some(format!("place {path} (O_PATH)")),
+        _ => None,
+    }
+}
+
+impl Walk<'_> {
+    fn directory(&self, shown: &Shown) -> Known {
+        let (device, inode) = self.lies_there(shown)?;
+        self.refuse_unopenable(shown)?;
+        let path = Bytes::from(shown.target.as_slice());
+        Ok(OpenFileKind::Directory { path, position: shown.information.position, device, inode })
+    }
+
+    fn place_in_tree(&self, shown: &Shown) -> Known {
+        let (device, inode) = self.lies_there(shown)?;
+        let path = Bytes::from(shown.target.as_slice());
+        Ok(OpenFileKind::Place { path, mode: shown.file.mode(), device, inode })
+    }
+
+    /// Device and inode of what a path leads to, which must be what is open.
+    fn lies_there(&self, shown: &Shown) -> Result<(u64, u64), Unsupported> {
+        let found = std::fs::symlink_metadata(self.as_the_job_sees(&shown.target));
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == shown.identity()) {
+            return Ok(shown.identity());
+        }
+        let why = if shown.target.ends_with(b" (deleted)") {
+            "it has been deleted since it was opened"
+        } else {
+            "it cannot be found under its path any more"
+        };
+        Err(Unsupported::with_hint(RefusalCode::PathChanged, why, IN_PLACE))
+    }
+}
+
+impl Check<'_, '_> {
+    /// A directory that the program has open must be there; one that held nothing is made again.
+    fn directory(&mut self, path: &Bytes, identity: Option<(u64, u64)>) {
+        let is_gone = std::fs::symlink_metadata(as_path(path)).is_err();
+        if is_gone && identity.is_none() && self.remaking.provide_empty(as_path(path)).is_ok() {
+            return;
+        }
+        self.place(path, libc::S_IFDIR, identity);
+    }
+
+    /// What the program had open by its path must be there, of the same type; where it had gone part of the way through
+    /// it, the same one.
+    pub(super) fn place(&mut self, path: &Bytes, kind: u32, identity: Option<(u64, u64)>) {
+        let now = std::fs::symlink_metadata(as_path(path));
+        let now = now.ok().filter(|now| now.mode() & libc::S_IFMT == kind);
+        let why = match now {
+            None => "it is not there any more, or something else",
+            Some(now) if identity.is_some_and(|identity| identity != (now.dev(), now.ino())) => {
+                "the program is in the middle of listing it, and another one has taken its place"
+            }
+            Some(_) => return,
+        };
+        self.blockers.add_missing(format!("{} {path}", if kind == libc::S_IFDIR { "directory" } else { "file" }), why);
+    }
+}
+
+impl Opening<'_> {
+    fn open_directory(&self, path: &Bytes, position: u64, flags: u32) -> Result<u64, EngineError> {
+        let opened = self.open_path(&path.0, flags)?;
+        self.position(opened, position)
+    }
+
+    /// A symbolic link is meant itself.
+    fn open_place(&self, path: &Bytes, mode: u32, flags: u32) -> Result<u64, EngineError> {
+        let follow = if mode & libc::S_IFMT == libc::S_IFLNK { O_NOFOLLOW } else { 0 };
+        self.open_path(&path.0, flags | follow)
+    }
+}

@@ -1,0 +1,299 @@
+//! Files that the kernel makes up as they are read: those of `/proc`, `/sys` and control groups. What they hold is not kept:
+//! opened again, they tell of the new life.
+//!
+//! A job in namespaces of its own has a `/proc` of its own, in which numbers mean its processes; in ours the same numbers
+//! mean others. So paths are looked up as the job sees them, and only there.
+
+use super::opening::{OpenFilesPlan, Parked};
+use super::shown::Shown;
+use super::{Check, Kind, Known, O_ACCMODE, O_PATH, Opening, Recorded, Unsupported, Walk};
+use crate::construction::Construction;
+use crate::error::kernel;
+use crate::{EngineError, RefusalCode};
+use standfast_core::Address;
+use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcSubject};
+use standfast_linux::proc::{self, Status};
+use standfast_linux::sys::file::FileSystem;
+use standfast_linux::sys::socket;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+
+/// Below `/proc/PID`: what a process has open, by numbers that mean something to it only.
+const OF_DESCRIPTORS: [&[u8]; 4] = [b"fd/", b"fdinfo/", b"map_files/", b"ns/"];
+
+const SOCKET_KIND: u64 = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64;
+/// `struct msghdr` and `struct iovec`; then a byte to be received, and a `struct cmsghdr` with one descriptor.
+const PIECE_AT: u64 = 56;
+const BYTE_AT: u64 = PIECE_AT + 16;
+const CONTROL_AT: u64 = BYTE_AT + 8;
+const CONTROL_BYTES: u64 = 24;
+const DESCRIPTOR_AT: u64 = CONTROL_AT + 16;
+
+pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
+
+fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
+    walk.kernel_file(&walk.shown[place])
+}
+
+/// What the kernel tells must be there to be opened again; of processes of the job it will be.
+fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
+    let OpenFileKind::KernelFile { subject, path, .. } = &file.kind else { return };
+    let is_known = |subject: ProcSubject| {
+        let process = check.job.processes.get(subject.process as usize);
+        let has = |tid| process.is_some_and(|it| it.threads.iter().any(|thread| thread.tid == tid));
+        process.is_some() && subject.thread.is_none_or(has)
+    };
+    match subject {
+        Some(subject) if is_known(*subject) => {}
+        Some(_) => check.add_missing_part("tells of a process"),
+        None => check.place(path, libc::S_IFREG, None),
+    }
+}
+
+fn restore(opening: &Opening<'_>, recorded: &Recorded<'_>) -> Option<Result<u64, EngineError>> {
+    let OpenFileKind::KernelFile { subject: None, path, offset } = recorded.kind else { return None };
+    let opened = opening.open_path(&path.0, recorded.flags);
+    Some(opened.and_then(|opened| opening.position(opened, *offset)))
+}
+
+fn describe(kind: &OpenFileKind) -> Option<String> {
+    let OpenFileKind::KernelFile { subject, path, .. } = kind else { return None };
+    let of_process = subject.map_or_else(String::new, |subject| format!(" of process {} of the job", subject.process));
+    Some(format!("the kernel's {path}{of_process}"))
+}
+
+impl Walk<'_> {
+    /// `None` for what an ordinary file system holds.
+    pub(super) fn kernel_file(&self, shown: &Shown) -> Option<Known> {
+        // Such files take no room, on no device.
+        let kind = shown.file.file_type();
+        let is_named = kind.is_file() || kind.is_dir() || kind.is_symlink();
+        if !is_named || shown.file.blocks() > 0 || libc::major(shown.file.dev()) != 0 {
+            return None;
+        }
+        // One that does not say what it is (FUSE may not) is none of the kernel's.
+        let system = shown.own(&self.holders).and_then(|own| FileSystem::of(own.as_fd())).ok()?;
+        let is_file = shown.file.is_file() && shown.information.flags & O_PATH == 0;
+        match system {
+            FileSystem::Processes => self.of_processes(shown, is_file).transpose(),
+            FileSystem::Devices if is_file => Some(self.of_kernel(shown)),
+            FileSystem::Inner => {
+                Some(Err(Unsupported::because(RefusalCode::KernelFile, "the kernel may keep state for its descriptor")))
+            }
+            FileSystem::Devices | FileSystem::Ordinary => None,
+        }
+    }
+
+    fn of_kernel(&self, shown: &Shown) -> Known {
+        let path = self.path_of(shown)?;
+        if shown.information.flags & O_ACCMODE != 0 && is_about_pressure(path) {
+            return Err(Unsupported::because(
+                RefusalCode::KernelFile,
+                "a threshold may have been set by it, which the kernel does not tell",
+            ));
+        }
+        self.refuse_unopenable(shown)?;
+        Ok(kernel_file(shown, None, path))
+    }
+
+    /// `None` for directories that are not of one process, and places in the file system.
+    fn of_processes(&self, shown: &Shown, is_file: bool) -> Result<Option<OpenFileKind>, Unsupported> {
+        let elsewhere = || {
+            Unsupported::because(
+                RefusalCode::KernelFile,
+                "it lies in a file system of processes that is not the program's own /proc",
+            )
+        };
+        if shown.target == b"/proc" {
+            return Ok(None);
+        }
+        let below = shown.target.strip_prefix(b"/proc/").ok_or_else(elsewhere)?;
+        let Some(number) = as_number(split(below).0) else {
+            return if is_file { self.of_kernel(shown).map(Some) } else { Ok(None) };
+        };
+        let (_, below) = split(&self.path_of(shown)?[b"/proc/".len()..]);
+        let subject = self.subject(number)?;
+        let (thread, below) = match split(below) {
+            (b"task", rest) if !rest.is_empty() => {
+                let (thread, below) = split(rest);
+                (as_number(thread), below)
+            }
+            _ => (None, below),
+        };
+        if OF_DESCRIPTORS.iter().any(|start| below.starts_with(start)) {
+            return Err(Unsupported::for_now(
+                RefusalCode::KernelFile,
+                "it tells of one thing that a process has open, and is soon through as a rule",
+            ));
+        }
+        if shown.file.is_symlink() {
+            return Err(Unsupported::because(
+                RefusalCode::KernelFile,
+                "a link of /proc that is itself open (O_PATH) cannot be restored",
+            ));
+        }
+        if shown.file.is_dir() && shown.information.position > 0 {
+            return Err(Unsupported::for_now(
+                RefusalCode::KernelFile,
+                "it is a list of the kernel's about one process, which is soon through as a rule",
+            ));
+        }
+        Ok(Some(kernel_file(shown, Some(ProcSubject { process: subject, thread }), below)))
+    }
+
+    /// The place of the process of the job that `/proc` shows under this number.
+    fn subject(&self, number: i32) -> Result<u32, Unsupported> {
+        let pids = || self.job().iter().map(|holder| holder.pid).chain(self.zombies.iter().copied());
+        let is_shown_so = |pid: i32| Status::of(pid).is_ok_and(|status| status.process_ids.last() == Some(&number));
+        if let Some(place) = pids().position(is_shown_so) {
+            return Ok(place as u32);
+        }
+        let has_thread = |pid: i32| {
+            let threads = proc::numbers(pid, "task").unwrap_or_default();
+            let ids = |tid| proc::read(pid, &format!("task/{tid}/status")).ok().map(|text| Status::parse(&text).ids);
+            threads.into_iter().filter_map(ids).any(|ids| ids.last() == Some(&number))
+        };
+        Err(Unsupported::because(
+            RefusalCode::KernelFile,
+            if pids().any(has_thread) {
+                "it was opened by the number of a thread, which cannot be restored".to_owned()
+            } else {
+                format!("it tells of process {number}, which is not part of the program")
+            },
+        ))
+    }
+
+    /// Under its path the job must find what it has open.
+    fn path_of<'s>(&self, shown: &'s Shown) -> Result<&'s [u8], Unsupported> {
+        // Of what tells of networks the kernel says that it has been deleted, unless it was the last to be opened.
+        let path = shown.target.strip_suffix(b" (deleted)").unwrap_or(&shown.target);
+        let is_of_process = path.strip_prefix(b"/proc/").is_some_and(|below| as_number(split(below).0).is_some());
+        let is_same = |found: std::fs::Metadata| {
+            // Below /proc/sys each looks at namespaces of its own, and finds inodes of its own.
+            found.dev() == shown.file.dev() && (!is_of_process || found.ino() == shown.file.ino())
+        };
+        if std::fs::symlink_metadata(self.as_the_job_sees(path)).is_ok_and(is_same) {
+            return Ok(path);
+        }
+        Err(match is_of_process {
+            true => Unsupported::for_now(RefusalCode::KernelFile, "what it tells of has ended since it was opened"),
+            false => Unsupported::because(RefusalCode::KernelFile, "it cannot be found under its path any more"),
+        })
+    }
+}
+
+fn kernel_file(shown: &Shown, subject: Option<ProcSubject>, path: &[u8]) -> OpenFileKind {
+    OpenFileKind::KernelFile { subject, path: Bytes::from(path), offset: shown.information.position }
+}
+
+fn is_about_pressure(path: &[u8]) -> bool {
+    path.starts_with(b"/proc/pressure/") || path.ends_with(b".pressure")
+}
+
+/// What stands before the first slash, and what behind it.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let end = path.iter().position(|byte| *byte == b'/');
+    end.map_or((path, &[]), |end| (&path[..end], &path[end + 1..]))
+}
+
+fn as_number(name: &[u8]) -> Option<i32> {
+    std::str::from_utf8(name).ok()?.parse().ok()
+}
+
+/// Opens the files of `/proc` that tell of processes and threads of the job, which must be there: each by the process that it
+/// tells of, which may always do so. Hands each to all that hold it, so that it is one open file again, and parks it there.
+/// `processes` and `plans` go together.
+pub(crate) fn open_files_of_processes(
+    processes: &[Construction],
+    plans: &[OpenFilesPlan<'_>],
+    parked: &mut Parked,
+) -> Result<(), EngineError> {
+    let Some(OpenFilesPlan { job, .. }) = plans.first() else { return Ok(()) };
+    let opening = |place: usize| Opening::new(&processes[place], plans[place], parked.from);
+    let mut of_processes = BTreeMap::new();
+    for (place, file) in job.open_files.iter().enumerate() {
+        let OpenFileKind::KernelFile { subject: Some(subject), path, offset } = &file.kind else { continue };
+        let holders = holders(job, processes.len(), place);
+        let Some(first) = holders.first() else { continue };
+        // A zombie opens nothing.
+        let about = subject.process as usize;
+        let opener = if about < processes.len() { about } else { *first };
+        let path = [directory_of(job, processes, *subject).as_bytes(), &path.0].concat();
+        let mut opened = opening(opener).open_path(&path, file.flags)?;
+        if file.flags & O_PATH == 0 {
+            opened = opening(opener).position(opened, *offset)?;
+        }
+        let opened = opening(opener).park(opened)?;
+        let own = opening(opener).own(opened)?;
+        for holder in holders {
+            let number = if holder == opener { opened } else { opening(holder).receive(own.as_fd())? };
+            of_processes.insert((holder, place), number);
+        }
+    }
+    parked.of_processes = of_processes;
+    Ok(())
+}
+
+/// The places of the `living` processes that hold an open file, each in a table of descriptors of its own.
+fn holders(job: &JobState, living: usize, file: usize) -> Vec<usize> {
+    let holds = |place: &usize| {
+        let process = &job.processes[*place];
+        let mut descriptors = process.descriptors.iter();
+        !process.process_tree.shares_descriptors && descriptors.any(|it| it.open_file as usize == file)
+    };
+    (0..living).filter(holds).collect()
+}
+
+/// What `/proc` has about a subject, as the job sees it.
+fn directory_of(job: &JobState, processes: &[Construction], subject: ProcSubject) -> String {
+    let recorded = &job.processes[subject.process as usize];
+    let made = processes.get(subject.process as usize);
+    let pid = made.map_or(recorded.pid, |process| process.inner_ids[0]);
+    let Some(tid) = subject.thread else { return format!("/proc/{pid}/") };
+    let thread = recorded.threads.iter().position(|thread| thread.tid == tid);
+    let tid = made.zip(thread).map_or(tid, |(process, thread)| process.inner_ids[thread]);
+    format!("/proc/{pid}/task/{tid}/")
+}
+
+impl Opening<'_> {
+    /// Takes a descriptor that is sent from here, and parks it.
+    fn receive(&self, sent: BorrowedFd<'_>) -> Result<u64, EngineError> {
+        let failed = |source| kernel("handing a descriptor to the new process", source);
+        let scratch = self.process.scratch;
+        let arguments = [libc::AF_UNIX as u64, SOCKET_KIND, 0, scratch, 0, 0];
+        self.call("making sockets", libc::SYS_socketpair, arguments)?;
+        let [here, there] = self.two_descriptors()?;
+        socket::send(self.own(there)?.as_fd(), b"!", &[], &[sent]).map_err(failed)?;
+        // struct msghdr: name, its length, pieces, their number, control, its length, flags; struct iovec: base, length.
+        let words = [0, 0, scratch + PIECE_AT, 1, scratch + CONTROL_AT, CONTROL_BYTES, 0, scratch + BYTE_AT, 1];
+        let header: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let header = self.process.argument(&header)?;
+        self.call("taking a descriptor", libc::SYS_recvmsg, [here, header, 0, 0, 0, 0])?;
+        let mut number = [0; 4];
+        self.process.memory.read(Address::new(scratch + DESCRIPTOR_AT), &mut number).map_err(failed)?;
+        self.close(here)?;
+        self.close(there)?;
+        self.park(u32::from_le_bytes(number).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_apart_at_their_first_slash() {
+        for (path, first, rest) in [("12/task/13/stat", "12", "task/13/stat"), ("12", "12", ""), ("12/", "12", "")] {
+            assert_eq!(split(path.as_bytes()), (first.as_bytes(), rest.as_bytes()), "{path}");
+        }
+        assert_eq!(as_number(b"12"), Some(12));
+        assert_eq!(as_number(b"self"), None);
+    }
+
+    #[test]
+    fn pressure_is_told_in_files_of_these_names() {
+        assert!(is_about_pressure(b"/proc/pressure/io") && is_about_pressure(b"/sys/fs/cgroup/a/memory.pressure"));
+        assert!(!is_about_pressure(b"/sys/fs/cgroup/a/memory.max"));
+    }
+}

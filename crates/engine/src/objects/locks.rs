@@ -1,0 +1,114 @@
+//! Locks on files. The kernel shows those of an open file description with each of its descriptors, and those of a
+//! process with each descriptor that the process has of the file: every lock is noted once, with an open file through which
+//! it can be taken again. That is done when every descriptor has its number.
+
+use super::shown::Shown;
+use super::{O_ACCMODE, O_WRONLY, Opening, Walk};
+use crate::EngineError;
+use crate::error::kernel;
+use standfast_format::records::{FileLock, LockKind, OpenFile, OpenFileKind};
+use standfast_linux::proc::{self, Lock};
+
+impl Walk<'_> {
+    pub(super) fn note_locks(&mut self) {
+        for place in 0..self.shown.len() {
+            let shown = &self.shown[place];
+            let Some(open_file) = self.position(shown).filter(|_| !shown.information.locks.is_empty()) else {
+                continue;
+            };
+            for lock in shown.information.locks.clone() {
+                if let Some(lock) = self.lock_of_the_job(&self.shown[place], &lock)
+                    && !self.is_noted(place, open_file, &lock)
+                {
+                    self.found.open_files[open_file].locks.push(lock);
+                }
+            }
+        }
+    }
+
+    /// The record of a lock, if it is the job's and can be taken through this descriptor.
+    fn lock_of_the_job(&self, shown: &Shown, lock: &Lock) -> Option<FileLock> {
+        let access = shown.information.flags & O_ACCMODE;
+        let kind = match lock.kind {
+            proc::ShownLockKind::Whole if self.is_taken_outside(shown, lock) => return None,
+            proc::ShownLockKind::Whole => LockKind::Whole,
+            proc::ShownLockKind::OpenFile => LockKind::OpenFile,
+            // A process may hold it by way of another descriptor, which allows more.
+            proc::ShownLockKind::Process if lock.exclusive && access == 0 => return None,
+            proc::ShownLockKind::Process if !lock.exclusive && access == O_WRONLY => return None,
+            proc::ShownLockKind::Process if shown.holder >= self.processes() => return None,
+            proc::ShownLockKind::Process => LockKind::Process { process: shown.holder as u32 },
+            proc::ShownLockKind::Other => return None,
+        };
+        let length = lock.end.map_or(0, |end| end - lock.start + 1);
+        Some(FileLock { kind, exclusive: lock.exclusive, start: lock.start, length })
+    }
+
+    /// Whether whoever started the run has taken it, and only lent the open file: `flock FILE standfast run`.
+    fn is_taken_outside(&self, shown: &Shown, lock: &Lock) -> bool {
+        let is_job = self.job().iter().any(|holder| holder.pid == lock.process);
+        let given = self.inheritance.others.iter().map(|(_, identity)| Some(*identity));
+        !is_job && given.chain(self.inheritance.streams).any(|identity| identity == Some(shown.identity()))
+    }
+
+    fn is_noted(&self, place: usize, open_file: usize, lock: &FileLock) -> bool {
+        let identity = self.shown[place].identity();
+        let mut others = self.found.open_files.iter().zip(&self.known).enumerate();
+        others.any(|(position, (other, known))| {
+            let same = match lock.kind {
+                LockKind::Process { .. } => self.shown[*known].identity() == identity,
+                LockKind::Whole | LockKind::OpenFile => position == open_file,
+            };
+            same && other.locks.contains(lock)
+        })
+    }
+}
+
+impl Opening<'_> {
+    /// Takes the locks that this process holds, or holds together with others.
+    pub(super) fn lock(&self) -> Result<(), EngineError> {
+        for (place, file) in self.plan.job.open_files.iter().enumerate() {
+            let Some(number) = self.number_of(place) else { continue };
+            for lock in &file.locks {
+                self.lock_one(number, lock).map_err(|error| named(error, file))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lock_one(&self, number: u64, lock: &FileLock) -> Result<(), EngineError> {
+        let command = match lock.kind {
+            LockKind::Whole => {
+                let how = if lock.exclusive { libc::LOCK_EX } else { libc::LOCK_SH } | libc::LOCK_NB;
+                return self.call("locking a file", libc::SYS_flock, [number, how as u64, 0, 0, 0, 0]).map(drop);
+            }
+            LockKind::Process { process } => {
+                let holder = self.plan.job.processes.get(process as usize);
+                if holder.is_none_or(|holder| !std::ptr::eq(holder, self.plan.process)) {
+                    return Ok(());
+                }
+                libc::F_SETLK
+            }
+            LockKind::OpenFile => libc::F_OFD_SETLK,
+        };
+        let kind = if lock.exclusive { libc::F_WRLCK } else { libc::F_RDLCK } as i16;
+        // struct flock: type and whence, padding, start, length, pid, padding.
+        let words = [u64::from(kind as u16), lock.start, lock.length, 0];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let argument = self.process.argument(&bytes)?;
+        self.call("locking a file", libc::SYS_fcntl, [number, command as u64, argument, 0, 0, 0]).map(drop)
+    }
+}
+
+/// Says which file somebody else has locked.
+fn named(error: EngineError, file: &OpenFile) -> EngineError {
+    let path = match &file.kind {
+        OpenFileKind::Regular { file, .. } => &file.path,
+        OpenFileKind::Directory { path, .. } => path,
+        _ => return error,
+    };
+    match error {
+        EngineError::Kernel { source, .. } => kernel(&format!("locking {path}, which the program had locked"), source),
+        error => error,
+    }
+}

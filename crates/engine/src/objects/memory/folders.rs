@@ -1,0 +1,177 @@
+//! Collects folders: every regular file in them becomes a memory object that is saved whole, like one that the program
+//! has mapped. Sockets, named pipes and devices are left to others.
+
+use super::{Access, Found, MemoryObjects, open_again};
+use crate::files::{FileKey, reference};
+use crate::folders::{Folders, below, list, open};
+use crate::listing::{FILE_BYTES_MAX, WrittenFolder};
+use crate::object_key::ObjectKey;
+use crate::{Blocker, EngineError, RefusalCode};
+use standfast_format::records::{
+    FolderEntry, FolderItem, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedFolder, SavedPart,
+};
+use standfast_linux::proc::Status;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+impl MemoryObjects {
+    /// Takes up all that is in the folders of the job.
+    pub(crate) fn save_folders(&mut self, folders: &Folders, own: &Status) -> Result<Vec<SavedFolder>, EngineError> {
+        folders.paths.iter().map(|path| self.save_folder(path, folders.except.as_deref(), own)).collect()
+    }
+
+    fn save_folder(&mut self, path: &Path, except: Option<&Path>, own: &Status) -> Result<SavedFolder, EngineError> {
+        let mut entries = Vec::new();
+        let found = match open(path).and_then(|folder| list(&folder, except)) {
+            // It is not there yet, and a restart from here removes it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            found => found.map_err(|error| unsupported(path, format!("it cannot be read ({error})")))?,
+        };
+        for (name, status) in &found {
+            let full = below(path, name);
+            let parent = name.parent().and_then(|parent| found.get(parent));
+            if let Some(why) = parent.and_then(|parent| not_to_be_given_back(status, parent, own)) {
+                return Err(unsupported(&full, why));
+            }
+            let item = if status.is_dir() {
+                FolderItem::Directory
+            } else if status.is_symlink() {
+                let target = std::fs::read_link(&full).map_err(|error| unsupported(&full, error.to_string()))?;
+                FolderItem::Link { target: target.as_os_str().as_bytes().into() }
+            } else if status.is_file() {
+                FolderItem::File { object: self.save_file_in_folder(&full, status)? }
+            } else {
+                continue;
+            };
+            entries.push(entry(name, status, item));
+        }
+        Ok(SavedFolder { path: path.as_os_str().as_bytes().into(), entries, is_part: None })
+    }
+
+    /// Takes up what the job was seen to write in directories that are not saved as a whole. Returns also what cannot be read.
+    pub(crate) fn save_written(&mut self, written: &[WrittenFolder<'_>]) -> (Vec<SavedFolder>, Vec<PathBuf>) {
+        let mut folders = Vec::new();
+        let mut unread = Vec::new();
+        for WrittenFolder { path, own, names } in written {
+            let of_itself = own.map(|status| entry(Path::new(""), status, FolderItem::Directory));
+            let mut entries: Vec<_> = of_itself.into_iter().collect();
+            for name in names {
+                let full = path.join(name);
+                // Where others write as well it may have gone meanwhile.
+                let Ok(status) = full.symlink_metadata() else { continue };
+                match self.save_written_file(&full, &status, own.is_none()) {
+                    Ok(item) => entries.push(entry(Path::new(name), &status, item)),
+                    Err(_) => unread.push(full),
+                }
+            }
+            if !entries.is_empty() {
+                let path = path.as_os_str().as_bytes().into();
+                folders.push(SavedFolder { path, entries, is_part: Some(true) });
+            }
+        }
+        (folders, unread)
+    }
+
+    /// One that others may remove at any time is held open, `holds` says.
+    fn save_written_file(&mut self, path: &Path, status: &Metadata, holds: bool) -> io::Result<FolderItem> {
+        if status.is_symlink() {
+            return Ok(FolderItem::Link { target: std::fs::read_link(path)?.as_os_str().as_bytes().into() });
+        }
+        let key = ObjectKey::of_file(status);
+        let opened = open_again(path, key)?;
+        let object = self.save_file_in_folder(path, status).map_err(io::Error::other)?;
+        let access = &mut self.found[object as usize].access;
+        if holds && matches!(access, Access::Path(_)) {
+            *access = Access::File(opened);
+        }
+        Ok(FolderItem::File { object })
+    }
+
+    /// Takes up files that the program has open and writes at their ends, as far as they are not only added to: what they
+    /// have grown by is judged where they are open. `written` are all of these.
+    pub(crate) fn save_written_at_ends(&mut self, open_files: &[OpenFile], written: &BTreeSet<FileKey>) {
+        for open in open_files.iter().filter(|open| open.flags & libc::O_APPEND as u32 == 0) {
+            if let OpenFileKind::Regular { file, .. } = &open.kind
+                && written.contains(&(file.identity.device, file.identity.inode))
+                && file.length <= FILE_BYTES_MAX
+            {
+                // What cannot be read is left to the restart to judge.
+                let _ = self.save_file(file, SavedPart::WholeIfNeeded);
+            }
+        }
+    }
+
+    /// The place of a file's object.
+    fn save_file_in_folder(&mut self, path: &Path, status: &Metadata) -> Result<u32, EngineError> {
+        let key = ObjectKey::of_file(status);
+        if status.nlink() > 1 {
+            return Err(unsupported(
+                path,
+                "it has several names (hard links), and would come back as several files".to_owned(),
+            ));
+        }
+        if let Some(known) = self.position(key) {
+            let found = &mut self.found[known as usize];
+            if let ObjectKind::MappedFile { saved, .. } = &mut found.record.kind {
+                (*saved, found.shown) = (SavedPart::Whole, None);
+            }
+            return Ok(known);
+        }
+        let file = reference(path.as_os_str().as_bytes()).map_err(|why| unsupported(path, why))?;
+        let (length, mode) = (file.length, status.mode() & super::PERMISSIONS);
+        let kind = ObjectKind::MappedFile { file, mode, lock: None, other_writer: None, saved: SavedPart::Whole };
+        let record = MemoryObject { kind, length, huge_page_bytes: 0, modified_nanoseconds: None };
+        self.found.push(Found { key, record, access: Access::Path(path.to_owned()), shown: None });
+        Ok(self.found.len() as u32 - 1)
+    }
+}
+
+fn entry(name: &Path, status: &Metadata, item: FolderItem) -> FolderEntry {
+    let (mode, user, group) = (status.mode() & super::PERMISSIONS, status.uid(), status.gid());
+    FolderEntry { name: name.as_os_str().as_bytes().into(), mode, user, group, item }
+}
+
+/// The files that open files of the job write at their ends, and none of them elsewhere.
+pub(crate) fn written_at_ends(open_files: &[OpenFile]) -> BTreeSet<FileKey> {
+    const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+    let writing = open_files.iter().filter(|open| open.flags & O_ACCMODE != 0);
+    let mut at_ends: BTreeMap<FileKey, bool> = BTreeMap::new();
+    for open in writing {
+        if let OpenFileKind::Regular { file, offset, .. } = &open.kind {
+            let is_at_end = open.flags & O_ACCMODE == libc::O_WRONLY as u32 && *offset == file.length;
+            let key = (file.identity.device, file.identity.inode);
+            *at_ends.entry(key).or_insert(true) &= is_at_end || open.flags & libc::O_APPEND as u32 != 0;
+        }
+    }
+    at_ends.into_iter().filter_map(|(key, is_at_end)| is_at_end.then_some(key)).collect()
+}
+
+/// Why something in a folder could not be put back by a restart of this user's, which must be said before it counts on it: what
+/// belongs to others can be changed or removed, but not be given to them again. The folder itself has no parent there, and
+/// stays where it is.
+fn not_to_be_given_back(status: &Metadata, parent: &Metadata, own: &Status) -> Option<String> {
+    const CAP_CHOWN: u64 = 1 << 0;
+    let is_ours = |ids: &[u32], id: u32| ids.get(1) == Some(&id);
+    if own.capabilities.effective & CAP_CHOWN != 0 {
+        return None;
+    }
+    if !is_ours(&own.users, status.uid()) {
+        return Some(format!("it belongs to another user ({}), and only root could put it back", status.uid()));
+    }
+    let group = status.gid();
+    let is_inherited = parent.mode() & libc::S_ISGID != 0 && parent.gid() == group;
+    let is_member = is_ours(&own.groups, group) || own.more_groups.contains(&group);
+    (!is_member && !is_inherited)
+        .then(|| format!("it belongs to a group ({group}) that this user is not in, and only root could put it back"))
+}
+
+fn unsupported(path: &Path, why: String) -> EngineError {
+    EngineError::Refused(vec![
+        Blocker::new(RefusalCode::FolderUnsaved, format!("{}, in a folder that is to be saved", path.display()), why)
+            .with_hint("start the job again with --save-folder for less, or without it"),
+    ])
+}

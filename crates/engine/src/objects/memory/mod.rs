@@ -1,0 +1,366 @@
+//! Collects memory objects: shared anonymous memory and files in memory, each known by what the kernel calls it
+//! ([`ObjectKey`]), never by the process, mapping or descriptor through which it was met first.
+//!
+//! Contents are read from the file itself, by way of a descriptor of the program's (pidfd_getfd) or of its link in
+//! `/proc/PID/map_files`, which only CAP_CHECKPOINT_RESTORE opens. Without either, they are read through the address
+//! space of those who map the object, see [`Windows`].
+//!
+//! That nobody outside the job holds the same object cannot be proved: the kernel has no list of holders. Shared
+//! anonymous memory is out of reach for others (exec drops what a parent had mapped). A memfd that the run was started
+//! with is refused by the collection of descriptors like everything else that was inherited; one that came or went through a
+//! socket which is closed by now is taken for the job's own.
+
+mod folders;
+mod mapped;
+mod restore;
+mod segment;
+mod windows;
+
+use crate::error::kernel;
+use crate::files::{self, FileKey, Proof, open};
+use crate::freeze::FrozenProcess;
+use crate::object_key::ObjectKey;
+use crate::objects::system_v::SystemV;
+use crate::{Blocker, EngineError, RefusalCode};
+pub(crate) use folders::written_at_ends;
+pub(crate) use restore::is_inside;
+pub(crate) use segment::Unattached;
+use standfast_core::{Address, PAGE_BYTES, PageRange};
+use standfast_format::records::{Bytes, FileIdentity, FileReference, MemoryObject, ObjectKind};
+use standfast_linux::ProcessMemory;
+use standfast_linux::proc::Map;
+use standfast_linux::sys::file;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+pub(crate) use windows::Windows;
+
+/// Permissions of a file in memory, if it has not been changed or sealed against execution.
+const USUAL_MODE: u32 = 0o777;
+const PERMISSIONS: u32 = 0o7777;
+/// Those of a deleted file that no descriptor leads to, which nobody can ask for them.
+const OWNER_ONLY: u32 = 0o600;
+/// What the kernel adds to the path of a file that has been deleted.
+const DELETED: &[u8] = b" (deleted)";
+/// How it shows shared anonymous memory.
+const SHARED_ANONYMOUS: &[u8] = b"/dev/zero";
+
+/// The memory objects of a job.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryObjects {
+    found: Vec<Found>,
+    /// Files that a process has mapped shared and only reads at this moment: it may be allowed to write there by the next.
+    mapped_read_only: HashSet<ObjectKey>,
+    /// What of System V the job can reach: segments are memory objects.
+    pub(crate) system_v: SystemV,
+    /// Files that the job has been seen to write through shared mappings, now or earlier.
+    pub(crate) written: BTreeSet<FileKey>,
+    /// Files that a shared mapping may write, as far as that has been seen of none.
+    writable: BTreeMap<FileKey, FileReference>,
+}
+
+#[derive(Debug)]
+struct Found {
+    key: ObjectKey,
+    record: MemoryObject,
+    access: Access,
+    /// Of a file on a disk: the parts that are mapped, which alone count.
+    shown: Option<Vec<PageRange>>,
+}
+
+/// How its contents are read.
+#[derive(Debug)]
+enum Access {
+    File(File),
+    /// A file in a folder, of which there may be more than a process may have open.
+    Path(PathBuf),
+    Windows(Windows),
+    Segment(Unattached),
+}
+
+impl MemoryObjects {
+    /// None yet, of a job that can reach these of System V, and has written these files through shared mappings.
+    pub(crate) fn with(system_v: SystemV, written: BTreeSet<FileKey>) -> Self {
+        Self { system_v, written, ..Self::default() }
+    }
+
+    /// The object that an open file leads to, by its position in `JobState::objects`. `descriptor` is a copy of the
+    /// program's, whose position stays as it is. Only for files in memory; a collection of descriptors that knows other files
+    /// to be unreachable adds them with [`MemoryObjects::add`].
+    pub(crate) fn of_file(&mut self, descriptor: &OwnedFd) -> io::Result<u32> {
+        let path = link_of(descriptor)?;
+        let own = reopened(descriptor)?;
+        let status = own.metadata()?;
+        let mode = status.mode() & PERMISSIONS;
+        let kind = match name_of_memory_file(&path) {
+            Some(name) => {
+                ObjectKind::MemoryFile { name: Bytes::from(name), seals: file::seals(descriptor.as_fd())?, mode }
+            }
+            None => deleted_or_shared(&path, mode),
+        };
+        self.add(ObjectKey::of_file(&status), kind, own)
+    }
+
+    /// An object whose contents are those of `contents`, an open file description of our own.
+    pub(crate) fn add(&mut self, key: ObjectKey, kind: ObjectKind, contents: File) -> io::Result<u32> {
+        if let Some(known) = self.position(key) {
+            return Ok(known);
+        }
+        let status = contents.metadata()?;
+        let length = status.len();
+        let record = MemoryObject {
+            kind,
+            length,
+            huge_page_bytes: file::huge_page_bytes(contents.as_fd())?,
+            modified_nanoseconds: Some(files::identity(&status).modified_nanoseconds),
+        };
+        self.found.push(Found { key, record, access: Access::File(contents), shown: None });
+        Ok(self.found.len() as u32 - 1)
+    }
+
+    /// The object that a mapping shows. Descriptors come first: an object that has one is known already.
+    /// `process` is the place of the process in the job.
+    pub(crate) fn of_mapping(&mut self, pid: i32, process: usize, map: &Map) -> io::Result<u32> {
+        let key = ObjectKey::of_map(map);
+        if let Some(known) = self.position(key) {
+            if let Access::Windows(windows) = &mut self.found[known as usize].access {
+                windows.add(process, map);
+                let length = &mut self.found[known as usize].record.length;
+                *length = (*length).max(map.offset + map.range().bytes());
+            }
+            return Ok(known);
+        }
+        if let Ok(open) = File::open(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end)) {
+            return self.of_file(&open.into());
+        }
+        let kind = match name_of_memory_file(&map.path) {
+            // No descriptor of it is left, so its seals bind nobody any more.
+            Some(name) => ObjectKind::MemoryFile { name: Bytes::from(name), seals: 0, mode: USUAL_MODE },
+            None => deleted_or_shared(&map.path, OWNER_ONLY),
+        };
+        let mut windows = Windows::default();
+        windows.add(process, map);
+        let length = map.offset + map.range().bytes();
+        let record = MemoryObject { kind, length, huge_page_bytes: 0, modified_nanoseconds: None };
+        self.found.push(Found { key, record, access: Access::Windows(windows), shown: None });
+        Ok(self.found.len() as u32 - 1)
+    }
+
+    /// Whether a mapping shows a deleted file that can be saved: one that a descriptor leads to, or one in memory, of which
+    /// the mappings show all that there is.
+    pub(crate) fn hold_deleted_file(&self, map: &Map) -> bool {
+        let Some(path) = map.path.strip_suffix(DELETED) else { return false };
+        let is_in_memory = || {
+            let folder = File::open(Path::new(OsStr::from_bytes(path)).parent()?).ok()?;
+            Some(folder.metadata().ok()?.dev() == map.device && file::is_in_memory(folder.as_fd()).ok()?)
+        };
+        self.position(ObjectKey::of_map(map)).is_some() || is_in_memory() == Some(true)
+    }
+
+    /// Pages of the process at place `process` that only the kernel can tell about: mapped, not in its page tables, and
+    /// yet perhaps in memory. Ask it with mincore(2) and [`MemoryObjects::keep_resident`] what is.
+    pub(crate) fn doubtful(&mut self, process: usize, frozen: &FrozenProcess) -> Result<Vec<PageRange>, EngineError> {
+        let scanning = |source| kernel("scanning shared memory", source);
+        let mut doubtful = Vec::new();
+        for windows in self.windows() {
+            doubtful.extend(windows.scan(process, frozen.pid).map_err(scanning)?);
+        }
+        Ok(doubtful)
+    }
+
+    /// What cannot be read, once every process has been asked for its doubtful pages.
+    pub(crate) fn blockers(&self) -> Vec<Blocker> {
+        let hidden = |found: &Found| match &found.access {
+            Access::Windows(windows) => windows.hidden(),
+            Access::File(_) | Access::Path(_) | Access::Segment(_) => None,
+        };
+        let blocker = |address| {
+            Blocker::new(
+                RefusalCode::HiddenPages,
+                format!("mapping at {address}"),
+                "what lies beneath pages that the program has guarded, or changed in a private mapping of a memfd that \
+                  has been closed, can only be read with privileges",
+            )
+            .with_hint("keep the memfd open, or run standfast as root")
+        };
+        self.found.iter().filter_map(hidden).map(blocker).collect()
+    }
+
+    /// Notes which of the doubtful pages are in memory.
+    pub(crate) fn keep_resident(&mut self, process: usize, resident: &[PageRange]) {
+        self.windows().for_each(|windows| windows.keep_resident(process, resident));
+    }
+
+    /// Takes note of a file that a process has mapped shared and only reads.
+    pub(crate) fn note_mapped_read_only(&mut self, file: &FileReference) {
+        self.mapped_read_only.insert(ObjectKey::of_reference(file));
+    }
+
+    fn windows(&mut self) -> impl Iterator<Item = &mut Windows> {
+        self.found.iter_mut().filter_map(|found| match &mut found.access {
+            Access::Windows(windows) => Some(windows),
+            Access::File(_) | Access::Path(_) | Access::Segment(_) => None,
+        })
+    }
+
+    fn position(&self, key: ObjectKey) -> Option<u32> {
+        self.found.iter().position(|found| found.key == key).map(|position| position as u32)
+    }
+
+    /// Records and contents, in the order of the table.
+    pub(crate) fn into_parts(self) -> Result<(Vec<MemoryObject>, Vec<ObjectContents>), EngineError> {
+        let reading = |source| kernel("looking for data in shared memory", source);
+        let may_change_unseen = |key: ObjectKey| self.mapped_read_only.contains(&key);
+        let parts = self.found.into_iter().map(|Found { key, record, access, shown, .. }| {
+            let contents = match access {
+                Access::File(file) => {
+                    let data = data_of(&file, record.length).map_err(reading)?;
+                    let ranges = shown.map_or_else(|| data.clone(), |shown| mapped::shown_of(&data, &shown));
+                    ObjectContents { key, ranges, stamp: None, access: Access::File(file) }
+                }
+                Access::Path(path) => {
+                    let file = open_again(&path, key).map_err(reading)?;
+                    let ranges = data_of(&file, record.length).map_err(reading)?;
+                    let stamp = stamp_of(&record, &file).filter(|_| !may_change_unseen(key));
+                    ObjectContents { key, ranges, stamp, access: Access::Path(path) }
+                }
+                Access::Windows(windows) => {
+                    ObjectContents { key, ranges: windows.contents(), stamp: None, access: Access::Windows(windows) }
+                }
+                Access::Segment(segment) => ObjectContents {
+                    key,
+                    ranges: segment.ranges.clone(),
+                    stamp: None,
+                    access: Access::Segment(segment),
+                },
+            };
+            Ok((record, contents))
+        });
+        parts.collect::<Result<Vec<_>, _>>().map(|parts| parts.into_iter().unzip())
+    }
+}
+
+/// The contents of one object, to be read while the job stands still.
+#[derive(Debug)]
+pub(crate) struct ObjectContents {
+    pub(crate) key: ObjectKey,
+    /// Offsets that hold something, ascending.
+    pub(crate) ranges: Vec<PageRange>,
+    /// When it was touched last, where nobody can touch it without that being noted: a file in a folder that no process of the
+    /// job has mapped, which was not written to in the last moment, in a file system that notes writes through mappings.
+    pub(crate) stamp: Option<FileIdentity>,
+    access: Access,
+}
+
+impl ObjectContents {
+    /// Fills `into` with the pages of `ranges`, one after the other; what lies behind the end of the object is zeros.
+    pub(crate) fn read(&self, memories: &[&ProcessMemory], ranges: &[PageRange], into: &mut [u8]) -> io::Result<()> {
+        let mut rest = into;
+        for range in ranges {
+            let (piece, behind) = rest.split_at_mut(range.bytes() as usize);
+            match &self.access {
+                Access::File(file) => read_file(file, range.start().get(), piece)?,
+                Access::Path(path) => read_file(&open_again(path, self.key)?, range.start().get(), piece)?,
+                Access::Windows(windows) => windows.read(memories, *range, piece)?,
+                Access::Segment(segment) => segment.read(range.start().get(), piece),
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+}
+
+/// See [`ObjectContents::stamp`]; `record` is a file in a folder.
+fn stamp_of(record: &MemoryObject, file: &File) -> Option<FileIdentity> {
+    let identity = record.kind.file()?.identity;
+    (Proof::by(&identity, file.as_fd()) == Proof::Whole).then_some(identity)
+}
+
+/// A file in a folder, which must be the one that was found there.
+fn open_again(path: &Path, key: ObjectKey) -> io::Result<File> {
+    let file = open(path.as_os_str().as_bytes())?;
+    let status = file.metadata()?;
+    let changed = || io::Error::other(format!("somebody else has put another file in the place of {}", path.display()));
+    // The number of one that is gone is given to the next that is made, whatever that is.
+    let is_it = status.is_file() && ObjectKey::of_file(&status) == key;
+    if is_it { Ok(file) } else { Err(changed()) }
+}
+
+fn read_file(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match file.read_at(&mut into[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    into[filled..].fill(0);
+    Ok(())
+}
+
+/// The pages of a file that are not a hole.
+pub(crate) fn data_of(file: &File, length: u64) -> io::Result<Vec<PageRange>> {
+    let page = PAGE_BYTES as u64;
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while at < length {
+        let Some(start) = file::seek_data(file.as_fd(), at)? else { break };
+        let end = file::seek_hole(file.as_fd(), start)?.min(length);
+        if end <= start {
+            break;
+        }
+        let (first, behind) = (start - start % page, end.next_multiple_of(page));
+        ranges.push(PageRange::between(Address::new(first), Address::new(behind)));
+        at = behind;
+    }
+    Ok(ranges)
+}
+
+/// An open file description of our own, whose position may be moved.
+fn reopened(descriptor: &OwnedFd) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+}
+
+fn link_of(descriptor: &OwnedFd) -> io::Result<Vec<u8>> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))?;
+    Ok(path.as_os_str().as_bytes().to_vec())
+}
+
+/// `/memfd:NAME (deleted)`
+fn name_of_memory_file(path: &[u8]) -> Option<&[u8]> {
+    path.strip_prefix(b"/memfd:").map(|name| name.strip_suffix(DELETED).unwrap_or(name))
+}
+
+/// What a path means that ends in [`DELETED`] and is not that of a memfd.
+fn deleted_or_shared(path: &[u8], mode: u32) -> ObjectKind {
+    match path.strip_suffix(DELETED).unwrap_or(path) {
+        SHARED_ANONYMOUS => ObjectKind::SharedMemory,
+        path => ObjectKind::DeletedFile { path: path.into(), mode },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody else may make one where others may make files, and the program stands still meanwhile.
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        std::fs::write(&path, "contents").unwrap();
+        let found = std::fs::metadata(&path).unwrap();
+        let key = ObjectKey::of_file(&found);
+        assert!(open_again(&path, key).is_ok());
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(open_again(&path, key).is_err());
+    }
+}

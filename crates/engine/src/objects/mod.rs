@@ -1,0 +1,130 @@
+//! The objects of a job: what of the kernel's its processes hold, each kind with all that is known of it in one place.
+//!
+//! Each kind of open file has a file, or a folder, with four functions, and one line in [`KINDS`]:
+//!
+//! ```text
+//! collect    from a frozen process: the record, or why it could not be restored
+//! check      at a restart: whether the record can be restored here; looks, and touches nothing
+//! restore    opens it again in the new process
+//! describe   what it is, for a person
+//! ```
+//!
+//! [`walk`] finds out what there is and who shares it, [`opening`] makes it again and gives each process its descriptors;
+//! neither knows any kind. What lies in memory is in `memory/`, what belongs to an IPC namespace in `system_v/`, timers
+//! of processes in `posix_timers/`.
+
+mod check;
+mod device;
+mod directory;
+mod epoll;
+mod event_counter;
+mod external;
+mod inotify;
+mod io_uring;
+mod kernel_file;
+mod locks;
+mod memory;
+mod message_queue;
+mod nameless;
+mod openable;
+mod opening;
+mod pipe;
+mod posix_timers;
+mod process_handle;
+mod refused;
+mod regular;
+mod shown;
+mod signal_owner;
+mod signals;
+mod socket;
+mod system_v;
+mod terminal;
+mod timer;
+mod walk;
+
+use crate::EngineError;
+use check::nothing;
+pub(crate) use check::{Blockers, Check};
+pub(crate) use kernel_file::open_files_of_processes;
+pub(crate) use memory::{MemoryObjects, ObjectContents, data_of, is_inside, written_at_ends};
+use message_queue::unlink_leftovers;
+pub use opening::AddressWait;
+pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};
+use opening::{Opening, Recorded};
+pub(crate) use posix_timers::FoundTimers;
+pub(crate) use regular::RegularPlan;
+pub(crate) use socket::SocketName;
+use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+pub(crate) use system_v::{
+    FoundUndo, MadeSystemV, Probe, SystemV, has_ipc, pid_namespace, probes, refuse_shared_ipc, remove_leftovers,
+    remove_made_since,
+};
+pub(crate) use terminal::{bring_to_foreground, makes_terminals};
+pub(crate) use walk::{Descriptors, Motion, Terms};
+use walk::{Known, Unsupported, Walk};
+
+/// What is known of one kind of open file.
+struct Kind {
+    /// The record of an open file of a frozen process, by its place among those shown; `None` for other kinds.
+    collect: fn(&mut Walk<'_>, usize) -> Option<Known>,
+    /// Says what stands in the way of a recorded one; nothing for other kinds.
+    check: fn(&mut Check<'_, '_>, &OpenFile),
+    /// Opens a recorded one again in the new process: in the main one while it is alone, and what needs other processes
+    /// ([`OpenFile::needs_process`]) in each that holds it when all are there. `None` for other kinds.
+    restore: fn(&Opening<'_>, &Recorded<'_>) -> Option<Result<u64, EngineError>>,
+    /// What a recorded one is, for a person; `None` for other kinds.
+    describe: fn(&OpenFileKind) -> Option<String>,
+}
+
+/// All kinds, in the order in which they are asked whether an open file is theirs.
+const KINDS: &[Kind] = &[
+    kernel_file::KIND,
+    directory::PLACE,
+    message_queue::KIND,
+    nameless::KIND,
+    regular::KIND,
+    external::KIND,
+    directory::KIND,
+    pipe::KIND,
+    socket::KIND,
+    terminal::KIND,
+    device::KIND,
+    event_counter::KIND,
+    epoll::KIND,
+    timer::KIND,
+    signals::KIND,
+    inotify::KIND,
+    process_handle::KIND,
+];
+
+/// What a recorded open file is, for a person.
+pub fn describe_open_file(kind: &OpenFileKind) -> String {
+    KINDS.iter().find_map(|known| (known.describe)(kind)).unwrap_or_default()
+}
+
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_WRONLY: u32 = libc::O_WRONLY as u32;
+const O_CREAT: u32 = libc::O_CREAT as u32;
+const O_EXCL: u32 = libc::O_EXCL as u32;
+const O_NOCTTY: u32 = libc::O_NOCTTY as u32;
+const O_TRUNC: u32 = libc::O_TRUNC as u32;
+const O_ASYNC: u32 = libc::O_ASYNC as u32;
+const O_DIRECT: u32 = libc::O_DIRECT as u32;
+const O_PATH: u32 = libc::O_PATH as u32;
+const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
+/// Without O_DIRECTORY, which is part of it.
+const O_TMPFILE: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+const O_DIRECTORY: u32 = libc::O_DIRECTORY as u32;
+const CREATION_FLAGS: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC | O_TMPFILE;
+
+const F_SETFL: u64 = libc::F_SETFL as u64;
+const F_DUPFD: u64 = libc::F_DUPFD as u64;
+const O_RDWR: u32 = libc::O_RDWR as u32;
+const O_NONBLOCK: u32 = libc::O_NONBLOCK as u32;
+
+fn as_path(path: &Bytes) -> &Path {
+    Path::new(OsStr::from_bytes(&path.0))
+}

@@ -1,0 +1,103 @@
+//! Files that no path leads to: memfds, deleted files. Their contents go with the image, as a memory object.
+
+use super::{Check, Kind, Known, O_ACCMODE, O_RDWR, Opening, Recorded, Unsupported, Walk};
+use crate::object_key::ObjectKey;
+use crate::{EngineError, RefusalCode};
+use standfast_format::records::{Bytes, ObjectKind, OpenFile, OpenFileKind};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+
+const O_NOFOLLOW: u32 = libc::O_NOFOLLOW as u32;
+const PERMISSIONS: u32 = 0o7777;
+/// How much of a deleted file goes with an image: it is read while the program stands still.
+const DELETED_BYTES_MAX: u64 = 1 << 30;
+/// `st_blocks` counts these.
+const BLOCK_BYTES: u64 = 512;
+
+pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
+
+fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
+    let shown = &walk.shown[place];
+    if !shown.is_file_of_a_tree() || !shown.is_nameless() {
+        return None;
+    }
+    // What is written there is for whoever gave it to us.
+    let stream = if shown.information.flags & O_ACCMODE != 0 { walk.external(shown) } else { None };
+    Some(match stream {
+        Some(stream @ OpenFileKind::Stream { .. }) => Ok(stream),
+        _ => walk.object(place),
+    })
+}
+
+fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
+    if let OpenFileKind::Object { object, .. } = file.kind
+        && object as usize >= check.job.objects.len()
+    {
+        check.add_missing_part("names memory");
+    }
+}
+
+fn restore(opening: &Opening<'_>, recorded: &Recorded<'_>) -> Option<Result<u64, EngineError>> {
+    let OpenFileKind::Object { object, offset } = recorded.kind else { return None };
+    Some(opening.open_object(recorded.place, *object as usize, *offset, recorded.flags))
+}
+
+fn describe(kind: &OpenFileKind) -> Option<String> {
+    let OpenFileKind::Object { object, offset } = kind else { return None };
+    Some(format!("memory object {object} at {offset}"))
+}
+
+impl Walk<'_> {
+    fn object(&mut self, place: usize) -> Known {
+        let shown = &self.shown[place];
+        if self.inheritance.others.iter().any(|(_, identity)| *identity == shown.identity()) {
+            return Err(Unsupported::with_hint(
+                RefusalCode::NamelessFile,
+                "no path leads to it, and the program was started with it: others may share it",
+                "start it with files that have a name",
+            ));
+        }
+        let own = shown.own(&self.holders)?;
+        let offset = shown.information.position;
+        if shown.target.starts_with(b"/memfd:") {
+            return Ok(OpenFileKind::Object { object: self.objects.of_file(&own)?, offset });
+        }
+        if shown.file.blocks() * BLOCK_BYTES > DELETED_BYTES_MAX {
+            return Err(Unsupported::with_hint(
+                RefusalCode::NamelessFile,
+                "it has been deleted since it was opened, and is too large to go with the image (more than 1 GiB)",
+                "keep large files in place while the program has them open",
+            ));
+        }
+        let contents = File::open(shown.link(&self.holders)).map_err(|error| {
+            Unsupported::because(
+                RefusalCode::NamelessFile,
+                format!("it has been deleted since it was opened, and cannot be read ({error})"),
+            )
+        })?;
+        let path = shown.target.strip_suffix(b" (deleted)").unwrap_or(&shown.target);
+        let kind = ObjectKind::DeletedFile { path: Bytes::from(path), mode: shown.file.mode() & PERMISSIONS };
+        Ok(OpenFileKind::Object { object: self.objects.add(ObjectKey::of_file(&shown.file), kind, contents)?, offset })
+    }
+}
+
+impl Opening<'_> {
+    /// What memfd_create(2) has made does not count as open for writing, which would keep the file from being executed;
+    /// whatever is opened through /proc does. So one open file is the former, as one was before.
+    fn open_object(&self, place: usize, object: usize, offset: u64, flags: u32) -> Result<u64, EngineError> {
+        let held = self.process.objects[object].descriptor;
+        let is_like_it = |open: &OpenFile| {
+            let is_object = matches!(open.kind, OpenFileKind::Object { object: other, .. } if other as usize == object);
+            is_object && open.flags & O_ACCMODE == O_RDWR
+        };
+        let is_first = self.plan.job.open_files.iter().position(is_like_it) == Some(place);
+        if is_first && matches!(self.plan.job.objects[object].kind, ObjectKind::MemoryFile { .. }) {
+            let own = self.process.copy_to_parking(held, self.parking)?;
+            self.set_flags(own, flags)?;
+            return self.position(own, offset);
+        }
+        // That is a link, and the program may have wanted none.
+        let opened = self.open_path(format!("/proc/self/fd/{held}").as_bytes(), flags & !O_NOFOLLOW)?;
+        self.position(opened, offset)
+    }
+}

@@ -1,0 +1,291 @@
+//! Descriptors of a job under construction. All open files are made in the main process, while it is the only one, and
+//! parked above every number that the job uses; the other processes inherit them. Then each process puts its
+//! descriptors in their places and closes the parking area: what was shared is shared again.
+//!
+//! This file parks and places; the file of each kind knows how its members are made.
+
+use super::pipe::PipeEnds;
+use super::regular::RegularPlan;
+use super::socket::{Made, Names, SocketName};
+use super::terminal::TerminalSides;
+use super::{F_DUPFD, F_SETFL, KINDS, O_ASYNC, O_CLOEXEC};
+use crate::EngineError;
+use crate::construction::Construction;
+use crate::error::kernel;
+use standfast_core::Address;
+use standfast_format::BoxError;
+use standfast_format::records::{JobState, OpenFile, OpenFileKind, ProcessState};
+use standfast_linux::sys::process;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// An address that is still taken by the life before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressWait {
+    /// Address and port.
+    pub address: String,
+    /// How long it has been waited for.
+    pub waited: Duration,
+    /// For how long it is waited for at most.
+    pub rest: Duration,
+}
+
+/// Called again and again during a wait; an error ends it, and the restart.
+pub(crate) type OnWait<'a> = dyn Fn(&AddressWait) -> Result<(), BoxError> + 'a;
+
+/// How an open file comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FilePlan {
+    /// As the record says.
+    AsRecorded,
+    /// The restart's own descriptor of this number takes its place.
+    Own(i32),
+    /// As above, and it is the recorded file: it is cut back and positioned as the record says. Its path need not be open
+    /// to this user (a log that root has redirected).
+    OwnFile(i32),
+    /// A pipe or socket whose other side is gone.
+    PeerClosed,
+}
+
+/// How the open files of a job come back, as one of its processes needs to know it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OpenFilesPlan<'a> {
+    pub(crate) process: &'a ProcessState,
+    pub(crate) job: &'a JobState,
+    /// For each open file: what is to be done about it.
+    pub(crate) files: &'a [FilePlan],
+    /// For each open regular file: where it goes on.
+    pub(crate) regular: &'a [RegularPlan],
+    /// For each socket: whether its name leads to it.
+    pub(crate) socket_names: &'a [SocketName],
+}
+
+/// A recorded open file that is to be opened again.
+pub(super) struct Recorded<'a> {
+    /// Its position in the job's table.
+    pub(super) place: usize,
+    pub(super) kind: &'a OpenFileKind,
+    /// Status flags and access mode. O_ASYNC is set when it is known who is told: the kernel heeds it only where it changes.
+    pub(super) flags: u32,
+    pub(super) how: FilePlan,
+}
+
+/// The open files of a job, made and parked in its main process; every process made by it later has them too.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    /// The first number above all that the job uses.
+    pub(crate) from: u64,
+    /// By position in the job's table. What stands for a process of the job, or tells of it, can only be had once that is
+    /// there.
+    pub(super) files: Vec<Option<u64>>,
+    /// Files that tell of processes: by place of the process that holds them and position in the job's table.
+    pub(super) of_processes: BTreeMap<(usize, usize), u64>,
+    /// The terminals of the job.
+    pub(super) terminals: Vec<TerminalSides>,
+    /// The master that is to be held outside.
+    pub(crate) held: Option<OwnedFd>,
+    /// What the job goes on without.
+    pub(crate) notes: Vec<String>,
+    /// Sockets, by their cookies, that share their addresses by our doing.
+    pub(crate) sharing: Vec<u64>,
+}
+
+impl Construction {
+    /// Makes the open files of the job.
+    pub(crate) fn open_files(
+        &self,
+        plan: OpenFilesPlan<'_>,
+        from: u64,
+        on_wait: &OnWait<'_>,
+    ) -> Result<Parked, EngineError> {
+        let mut opening = Opening { on_wait, ..Opening::new(self, plan, from) };
+        opening.make_pipes()?;
+        opening.make_terminals()?;
+        opening.make_sockets()?;
+        opening.make_queues()?;
+        let files = opening.open_files()?;
+        opening.finish_queues()?;
+        opening.finish_terminals()?;
+        opening.finish_sockets(&files)?;
+        opening.fill_inotifies(&files)?;
+        opening.fill_epolls(&files)?;
+        let held = opening.held_master()?;
+        let Opening { terminals, sharing, names, .. } = opening;
+        let notes = names.into_inner().notes;
+        Ok(Parked { from, files, of_processes: BTreeMap::new(), terminals, held, notes, sharing })
+    }
+
+    /// Gives each descriptor of this process its number, and closes everything else.
+    pub(crate) fn place_descriptors(
+        &self,
+        plan: OpenFilesPlan<'_>,
+        place: usize,
+        parked: &Parked,
+    ) -> Result<(), EngineError> {
+        let opening = Opening::new(self, plan, parked.from);
+        let files = opening.open_own(parked, place)?;
+        opening.place(&files)?;
+        let all = [parked.from, u32::MAX.into(), 0, 0, 0, 0];
+        self.call("closing what was parked", libc::SYS_close_range, all)?;
+        opening.tell()?;
+        // The last, since a process loses its locks on a file whenever it closes any descriptor of it.
+        opening.lock()
+    }
+
+    /// Moves a descriptor to the lowest free number from `parking` on.
+    pub(crate) fn park(&self, descriptor: u64, parking: u64) -> Result<u64, EngineError> {
+        let parked = self.copy_to_parking(descriptor, parking)?;
+        self.call("closing a descriptor", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
+        Ok(parked)
+    }
+
+    pub(super) fn copy_to_parking(&self, descriptor: u64, parking: u64) -> Result<u64, EngineError> {
+        self.call("parking a descriptor", libc::SYS_fcntl, [descriptor, F_DUPFD, parking, 0, 0, 0])
+    }
+}
+
+/// The opening of a job's files, or the placing of a process's descriptors, under way.
+pub(super) struct Opening<'a> {
+    pub(super) process: &'a Construction,
+    pub(super) plan: OpenFilesPlan<'a>,
+    /// The first number above all that the job uses.
+    pub(super) parking: u64,
+    /// The pipes of the job, parked.
+    pub(super) pipes: Vec<PipeEnds>,
+    /// The sockets of the job, parked.
+    pub(super) sockets: Vec<Made>,
+    /// What leads to sockets while they are made.
+    pub(super) names: RefCell<Names>,
+    /// The terminals of the job, parked.
+    pub(super) terminals: Vec<TerminalSides>,
+    /// The message queues of the job, parked.
+    pub(super) queues: Vec<u64>,
+    /// See [`Parked::sharing`].
+    pub(super) sharing: Vec<u64>,
+    pub(super) on_wait: &'a OnWait<'a>,
+}
+
+impl<'a> Opening<'a> {
+    pub(super) fn new(process: &'a Construction, plan: OpenFilesPlan<'a>, parking: u64) -> Self {
+        let (pipes, sockets, names, terminals, queues, sharing) = Default::default();
+        Self { process, plan, parking, pipes, sockets, names, terminals, queues, sharing, on_wait: &|_| Ok(()) }
+    }
+}
+
+impl Opening<'_> {
+    /// Makes every open file, and parks it; by position in the job's table.
+    fn open_files(&self) -> Result<Vec<Option<u64>>, EngineError> {
+        let open_files = self.plan.job.open_files.iter().zip(self.plan.files);
+        let parked = open_files.enumerate().map(|(place, (file, how))| {
+            if file.needs_process() {
+                return Ok(None);
+            }
+            let opened = self.open_file(place, file, *how)?;
+            match (how, &file.kind) {
+                // A stream of our own stays open where it was.
+                (FilePlan::Own(_) | FilePlan::OwnFile(_), _) => self.process.copy_to_parking(opened, self.parking),
+                (_, OpenFileKind::Socket { .. } | OpenFileKind::Master { .. }) => Ok(opened),
+                _ => self.park(opened),
+            }
+            .map(Some)
+        });
+        parked.collect()
+    }
+
+    /// Adds what could only be had once there were processes.
+    fn open_own(&self, parked: &Parked, holder: usize) -> Result<Vec<Option<u64>>, EngineError> {
+        let mut files = parked.files.clone();
+        for ((_, file), number) in parked.of_processes.range((holder, 0)..(holder + 1, 0)) {
+            files[*file] = Some(*number);
+        }
+        for descriptor in &self.plan.process.descriptors {
+            let place = descriptor.open_file as usize;
+            let Some(file) = self.plan.job.open_files.get(place) else { continue };
+            if file.needs_process()
+                && files.get(place) == Some(&None)
+                && let Some(opened) = self.restored(place, file, FilePlan::AsRecorded)
+            {
+                files[place] = Some(self.park(opened?)?);
+            }
+        }
+        self.watch_processes(&files)?;
+        Ok(files)
+    }
+
+    fn open_file(&self, place: usize, file: &OpenFile, how: FilePlan) -> Result<u64, EngineError> {
+        if let FilePlan::Own(number) = how {
+            return self.take_over(number, file.flags);
+        }
+        let opened = self.restored(place, file, how);
+        opened.unwrap_or_else(|| Err(kernel("opening what is not of this job", std::io::ErrorKind::InvalidData.into())))
+    }
+
+    /// What the kind of an open file makes of it; `None` for what no kind opens.
+    fn restored(&self, place: usize, file: &OpenFile, how: FilePlan) -> Option<Result<u64, EngineError>> {
+        let recorded = Recorded { place, kind: &file.kind, flags: file.flags & !O_ASYNC, how };
+        KINDS.iter().find_map(|kind| (kind.restore)(self, &recorded))
+    }
+
+    /// Gives each descriptor its number.
+    fn place(&self, files: &[Option<u64>]) -> Result<(), EngineError> {
+        self.call("closing streams", libc::SYS_close_range, [0, self.parking - 1, 0, 0, 0, 0])?;
+        for descriptor in &self.plan.process.descriptors {
+            let missing = || kernel("placing descriptors", std::io::ErrorKind::InvalidData.into());
+            let file = files.get(descriptor.open_file as usize).copied().flatten().ok_or_else(missing)?;
+            let flags = if descriptor.close_on_exec { O_CLOEXEC } else { 0 };
+            let number = descriptor.number as u64;
+            self.call(&format!("placing descriptor {number}"), libc::SYS_dup3, [file, number, flags.into(), 0, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    /// A descriptor of this process for an open file.
+    pub(super) fn number_of(&self, place: usize) -> Option<u64> {
+        let mut descriptors = self.plan.process.descriptors.iter();
+        descriptors.find(|descriptor| descriptor.open_file as usize == place).map(|descriptor| descriptor.number as u64)
+    }
+
+    pub(super) fn call(&self, action: &str, number: i64, arguments: [u64; 6]) -> Result<u64, EngineError> {
+        self.process.call(action, number, arguments)
+    }
+
+    pub(super) fn park(&self, descriptor: u64) -> Result<u64, EngineError> {
+        self.process.park(descriptor, self.parking)
+    }
+
+    pub(super) fn close(&self, descriptor: u64) -> Result<(), EngineError> {
+        self.call("closing a descriptor", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
+    }
+
+    pub(super) fn open_path(&self, path: &[u8], flags: u32) -> Result<u64, EngineError> {
+        let action = format!("opening {}", String::from_utf8_lossy(path));
+        self.process.open(&action, path, flags)
+    }
+
+    pub(super) fn set_flags(&self, descriptor: u64, flags: u32) -> Result<(), EngineError> {
+        let arguments = [descriptor, F_SETFL, flags.into(), 0, 0, 0];
+        self.call("setting a descriptor's flags", libc::SYS_fcntl, arguments).map(drop)
+    }
+
+    /// A descriptor of ours for one of the new process.
+    pub(super) fn own(&self, descriptor: u64) -> Result<OwnedFd, EngineError> {
+        let taking = |source| kernel("sharing a descriptor with the new process", source);
+        let process = process::pidfd_open(self.process.pid()).map_err(taking)?;
+        process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)
+    }
+
+    pub(super) fn position(&self, opened: u64, offset: u64) -> Result<u64, EngineError> {
+        self.call("positioning a file", libc::SYS_lseek, [opened, offset, 0, 0, 0, 0])?;
+        Ok(opened)
+    }
+
+    /// The two descriptors that a call has left in the scratch memory.
+    pub(super) fn two_descriptors(&self) -> Result<[u64; 2], EngineError> {
+        let mut ends = [[0u8; 4]; 2];
+        let reading = |source| kernel("reading the new process", source);
+        self.process.memory.read(Address::new(self.process.scratch), ends.as_flattened_mut()).map_err(reading)?;
+        Ok(ends.map(|end| u32::from_le_bytes(end).into()))
+    }
+}

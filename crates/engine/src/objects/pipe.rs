@@ -1,0 +1,248 @@
+//! Pipes, named or not, whose two ends are the job's, or whose other end is closed everywhere. A restart makes them before
+//! the open files that are their ends, and fills them with what was in them.
+
+use super::shown::Shown;
+use super::{
+    Check, Kind, Known, O_ACCMODE, O_DIRECT, O_PATH, O_RDWR, O_WRONLY, Opening, Recorded, Unsupported, Walk, as_path,
+};
+use crate::error::kernel;
+use crate::files::other_holder;
+use crate::scratch::SCRATCH_BYTES;
+use crate::{EngineError, RefusalCode};
+use standfast_format::records::{Bytes, OpenFile, OpenFileKind, PipeContents};
+use standfast_linux::sys::{descriptors, process};
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+/// Linux never lets a pipe hold more.
+const PIPE_BYTES_MAX: usize = 1 << 31;
+
+const PERMISSIONS: u32 = 0o7777;
+/// What pipe(2) gives.
+const USUAL_MODE: u32 = 0o600;
+
+/// As the kernel has it; the C library has none where files are large anyway.
+const O_LARGEFILE: u32 = 0o100000;
+const F_SETPIPE_SZ: u64 = libc::F_SETPIPE_SZ as u64;
+
+pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
+
+fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
+    walk.shown[place].file.file_type().is_fifo().then(|| walk.pipe(place))
+}
+
+/// A named pipe must be there, or is made again.
+fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
+    let OpenFileKind::Pipe { pipe } = file.kind else { return };
+    match check.job.pipes.get(pipe as usize) {
+        None => check.add_missing_part("names a pipe"),
+        Some(PipeContents { path: Some(path), .. }) => {
+            if let Err(why) = check.remaking.provide(as_path(path), libc::S_IFIFO) {
+                check.blockers.add_missing(format!("named pipe {path}"), why);
+            }
+        }
+        Some(_) => {}
+    }
+}
+
+fn restore(opening: &Opening<'_>, recorded: &Recorded<'_>) -> Option<Result<u64, EngineError>> {
+    let OpenFileKind::Pipe { pipe } = recorded.kind else { return None };
+    Some(opening.open_pipe_end(*pipe as usize, recorded.flags))
+}
+
+fn describe(kind: &OpenFileKind) -> Option<String> {
+    let OpenFileKind::Pipe { pipe } = kind else { return None };
+    Some(format!("pipe {pipe} within the job"))
+}
+
+/// The pipes found so far.
+#[derive(Default)]
+pub(super) struct Pipes {
+    records: Vec<PipeContents>,
+    /// Their identities, in the same order.
+    identities: Vec<(u64, u64)>,
+}
+
+impl Pipes {
+    pub(super) fn into_records(self) -> Vec<PipeContents> {
+        self.records
+    }
+}
+
+impl Walk<'_> {
+    fn pipe(&mut self, place: usize) -> Known {
+        let identity = self.shown[place].identity();
+        if let Some(pipe) = self.pipes.identities.iter().position(|known| *known == identity) {
+            return Ok(OpenFileKind::Pipe { pipe: pipe as u32 });
+        }
+        let is_end = |other: &&Shown| {
+            let is_open = other.information.flags & O_PATH == 0;
+            other.identity() == identity && other.file.file_type().is_fifo() && is_open
+        };
+        let ends = || self.shown.iter().filter(is_end);
+        let access = |shown: &Shown| shown.information.flags & O_ACCMODE;
+        let (reader, writer) = (ends().find(|end| access(end) != O_WRONLY), ends().find(|end| access(end) != 0));
+        let own = self.shown[place].own(&self.holders)?;
+        let whole = reader.is_some() && writer.is_some();
+        let is_named = !self.shown[place].target.starts_with(b"pipe:");
+        let path = if is_named { self.name_of_pipe(place)? } else { None };
+        if !whole && !is_named && !process::pipe_is_peer_closed(own.as_fd()) {
+            return Err(Unsupported::with_hint(
+                RefusalCode::PipeOutside,
+                "the other end of this pipe is outside the program",
+                "start it with only its standard streams connected to other programs",
+            ));
+        }
+        let in_packets = ends().any(|end| end.information.flags & O_DIRECT != 0);
+        let pieces = match reader {
+            Some(reader) => read_without_taking(&reader.own(&self.holders)?)?,
+            None => Vec::new(),
+        };
+        let capacity = process::pipe_capacity(own.as_fd())?;
+        let packets = pieces.iter().map(|piece| piece.len() as u32).filter(|_| in_packets || pieces.len() > 1);
+        let packets = packets.collect();
+        let mode = Some(self.shown[place].file.mode() & PERMISSIONS).filter(|mode| !is_named && *mode != USUAL_MODE);
+        self.pipes.records.push(PipeContents { capacity, contents: pieces.concat().into(), packets, path, mode });
+        self.pipes.identities.push(identity);
+        Ok(OpenFileKind::Pipe { pipe: self.pipes.records.len() as u32 - 1 })
+    }
+
+    /// The path of a named pipe, if it has one still. Whether one end is closed the kernel does not tell of these, so
+    /// everybody who might hold it is asked.
+    fn name_of_pipe(&self, place: usize) -> Result<Option<Bytes>, Unsupported> {
+        let shown = &self.shown[place];
+        let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
+        if let Some(who) = other_holder(&job, |_, _, file| (file.dev(), file.ino()) == shown.identity()) {
+            return Err(Unsupported::with_hint(
+                RefusalCode::PipeOutside,
+                format!("{who}, which is outside the program, has this named pipe open as well"),
+                "start both under one standfast run",
+            ));
+        }
+        if shown.file.nlink() == 0 {
+            return Ok(None);
+        }
+        let there = std::fs::symlink_metadata(OsStr::from_bytes(&shown.target));
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == shown.identity()) {
+            self.refuse_unopenable(shown)?;
+            return Ok(Some(Bytes::from(shown.target.as_slice())));
+        }
+        Err(Unsupported::with_hint(
+            RefusalCode::PathChanged,
+            "it cannot be found under its path any more",
+            "keep named pipes in place while in use",
+        ))
+    }
+}
+
+/// What a pipe holds, by tee(2) into one of our own: nothing is consumed. A piece is what a single read would give: all, or
+/// one packet if it was written in packet mode.
+fn read_without_taking(pipe: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+    let (mut copy, into) = io::pipe()?;
+    let capacity = process::pipe_capacity(pipe.as_fd())?;
+    // A larger pipe than the system allows us to make cannot be copied; the program made it with more rights.
+    if process::pipe_capacity(into.as_fd())? < capacity {
+        process::set_pipe_capacity(into.as_fd(), capacity)?;
+    }
+    let mut left = process::tee(pipe.as_fd(), into.as_fd(), PIPE_BYTES_MAX)?;
+    let mut pieces = Vec::new();
+    while left > 0 {
+        let mut piece = vec![0u8; left];
+        let bytes = copy.read(&mut piece)?;
+        piece.truncate(bytes);
+        left -= piece.len();
+        pieces.push(piece);
+    }
+    Ok(pieces)
+}
+
+/// The two ends of a pipe, parked.
+pub(super) struct PipeEnds {
+    reader: u64,
+    writer: u64,
+    /// Whether they are those that pipe2(2) made.
+    is_unnamed: bool,
+}
+
+impl Opening<'_> {
+    pub(super) fn make_pipes(&mut self) -> Result<(), EngineError> {
+        let pipes = self.plan.job.pipes.iter().map(|pipe| self.make_pipe(pipe)).collect::<Result<_, _>>()?;
+        self.pipes = pipes;
+        Ok(())
+    }
+
+    fn make_pipe(&self, pipe: &PipeContents) -> Result<PipeEnds, EngineError> {
+        let ends = match &pipe.path {
+            None => self.make_unnamed()?,
+            Some(path) => self.open_named(path)?,
+        };
+        let writer = ends.writer;
+        self.call("sizing a pipe", libc::SYS_fcntl, [writer, F_SETPIPE_SZ, pipe.capacity.into(), 0, 0, 0])?;
+        if !pipe.packets.is_empty() {
+            self.set_flags(writer, O_DIRECT)?;
+        }
+        for piece in pieces(pipe) {
+            let arguments = [writer, self.process.argument(piece)?, piece.len() as u64, 0, 0, 0];
+            let written = self.call("filling a pipe", libc::SYS_write, arguments)?;
+            if written != piece.len() as u64 {
+                return Err(kernel("filling a pipe", std::io::ErrorKind::WriteZero.into()));
+            }
+        }
+        if let Some(mode) = pipe.mode {
+            self.call("setting a pipe's permissions", libc::SYS_fchmod, [writer, mode.into(), 0, 0, 0, 0])?;
+        }
+        Ok(ends)
+    }
+
+    fn make_unnamed(&self) -> Result<PipeEnds, EngineError> {
+        self.call("making a pipe", libc::SYS_pipe2, [self.process.scratch, 0, 0, 0, 0, 0])?;
+        let [reader, writer] = self.two_descriptors()?;
+        Ok(PipeEnds { reader: self.park(reader)?, writer: self.park(writer)?, is_unnamed: true })
+    }
+
+    /// Both ends of a named pipe at once, which waits for nobody.
+    fn open_named(&self, path: &Bytes) -> Result<PipeEnds, EngineError> {
+        let both = self.park(self.open_path(&path.0, O_RDWR)?)?;
+        let scanning = |source| kernel(&format!("looking at the named pipe {path}"), source);
+        if descriptors::unread_bytes(self.own(both)?.as_fd()).map_err(scanning)? > 0 {
+            return Err(scanning(std::io::Error::other("another program has written to it since the program ended")));
+        }
+        Ok(PipeEnds { reader: both, writer: both, is_unnamed: false })
+    }
+
+    /// What pipe2(2) has made is the one open file of each end that shows no O_LARGEFILE; all others were opened through
+    /// /proc, as they are here.
+    fn open_pipe_end(&self, pipe: usize, flags: u32) -> Result<u64, EngineError> {
+        let ends = &self.pipes[pipe];
+        let end = if flags & O_ACCMODE == O_WRONLY { ends.writer } else { ends.reader };
+        if ends.is_unnamed && flags & O_ACCMODE != O_RDWR && flags & O_LARGEFILE == 0 {
+            let own = self.process.copy_to_parking(end, self.parking)?;
+            self.set_flags(own, flags)?;
+            return Ok(own);
+        }
+        let opened = self.open_path(format!("/proc/self/fd/{end}").as_bytes(), flags & !O_DIRECT)?;
+        // Packet mode can be set, but not asked for when opening.
+        if flags & O_DIRECT != 0 {
+            self.set_flags(opened, flags)?;
+        }
+        Ok(opened)
+    }
+}
+
+/// What is to be written at a time: packets as they were, or as much as fits the scratch memory.
+fn pieces(pipe: &PipeContents) -> Vec<&[u8]> {
+    if pipe.packets.is_empty() {
+        return pipe.contents.0.chunks(SCRATCH_BYTES as usize).collect();
+    }
+    let mut rest = &pipe.contents.0[..];
+    let mut pieces = Vec::with_capacity(pipe.packets.len());
+    for length in &pipe.packets {
+        let (piece, behind) = rest.split_at((*length as usize).min(rest.len()));
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces
+}

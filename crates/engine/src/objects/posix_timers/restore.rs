@@ -1,0 +1,146 @@
+//! The kernel's timers of a process under construction: made under their old ids, and set to the time that was left.
+//!
+//! All signals are blocked meanwhile: a timer that had expired expires again at once, and its signal waits as it did.
+
+use crate::EngineError;
+use crate::construction::Construction;
+use crate::error::kernel;
+use standfast_core::Address;
+use standfast_format::records::{IntervalTimer, PosixTimer, TimerClock, TimerNotice, Timers};
+
+/// `prctl(2)` of Linux 6.15: whether `timer_create` takes the id that it is given.
+const PR_TIMER_CREATE_RESTORE_IDS: u64 = 77;
+/// On older kernels ids are counted up to: how many timers are made and deleted for one that is wanted. 100,000 take
+/// about three seconds.
+const DETOURS_MAX: u32 = 100_000;
+const SIGEV_SIGNAL: u32 = libc::SIGEV_SIGNAL as u32;
+const SIGEV_NONE: u32 = libc::SIGEV_NONE as u32;
+const SIGEV_THREAD_ID: u32 = libc::SIGEV_THREAD_ID as u32;
+const TIMER_ABSTIME: u64 = libc::TIMER_ABSTIME as u64;
+const SECOND: u64 = 1_000_000_000;
+const MILLION: u64 = 1_000_000;
+/// Length of a `struct sigevent`; what the kernel answers is put behind it.
+const EVENT_BYTES: usize = 64;
+/// The least time that a timer can be set to: as good as at once.
+const AT_ONCE: u64 = 1;
+
+impl Construction {
+    pub(crate) fn set_timers(&self, timers: &Timers) -> Result<(), EngineError> {
+        if !timers.posix.is_empty() {
+            self.make_timers(&timers.posix)?;
+        }
+        timers.posix.iter().try_for_each(|timer| self.set_posix_timer(timer))?;
+        timers.interval.iter().try_for_each(|timer| self.set_interval_timer(timer))
+    }
+
+    fn make_timers(&self, timers: &[PosixTimer]) -> Result<(), EngineError> {
+        let switch =
+            |on: u64| self.call("choosing timer ids", libc::SYS_prctl, [PR_TIMER_CREATE_RESTORE_IDS, on, 0, 0, 0, 0]);
+        let takes_ids = switch(1).is_ok();
+        for timer in timers {
+            for detour in 0.. {
+                let id = self.make_timer(timer)?;
+                if id == timer.id {
+                    break;
+                }
+                if id > timer.id || takes_ids || detour == DETOURS_MAX {
+                    let reason = std::io::Error::other(format!("got {id} instead of {}", timer.id));
+                    return Err(kernel("giving a timer its old id", reason));
+                }
+                self.call("deleting a timer", libc::SYS_timer_delete, [id as u64, 0, 0, 0, 0, 0])?;
+            }
+        }
+        if takes_ids { switch(0).map(drop) } else { Ok(()) }
+    }
+
+    /// Returns the id that it got: the wanted one where the kernel takes ids.
+    fn make_timer(&self, timer: &PosixTimer) -> Result<i32, EngineError> {
+        let (notify, thread) = match timer.notice {
+            TimerNotice::Nobody => (SIGEV_NONE, 0),
+            TimerNotice::Process => (SIGEV_SIGNAL, 0),
+            TimerNotice::Thread { thread } => (SIGEV_THREAD_ID, self.inner_ids[thread as usize]),
+        };
+        let mut event = timer.value.to_le_bytes().to_vec();
+        event.extend(u32::from(timer.signal).to_le_bytes());
+        event.extend(notify.to_le_bytes());
+        event.extend(thread.to_le_bytes());
+        event.resize(EVENT_BYTES, 0);
+        event.extend(timer.id.to_le_bytes());
+        let event = self.argument(&event)?;
+        let answer = event + EVENT_BYTES as u64;
+        let arguments = [self.clock_number(timer.clock) as u64, event, answer, 0, 0, 0];
+        self.call("making a timer", libc::SYS_timer_create, arguments)?;
+        let [id] = self.answered(answer)?;
+        // An int; what lies behind it is not the kernel's.
+        Ok(id as i32)
+    }
+
+    /// Processor time is named by the inverse of an id, one bit for a thread, and two for the kind of time.
+    fn clock_number(&self, clock: TimerClock) -> i32 {
+        const OF_THREAD: i32 = 4;
+        let number = |id: i32, bits: i32| !id << 3 | bits;
+        match clock {
+            TimerClock::System { clock } => clock,
+            TimerClock::Process { kind } => number(0, kind.into()),
+            TimerClock::Thread { thread, kind } => number(self.inner_ids[thread as usize], OF_THREAD | i32::from(kind)),
+        }
+    }
+
+    fn set_posix_timer(&self, timer: &PosixTimer) -> Result<(), EngineError> {
+        let interval = timer.interval_nanoseconds;
+        let (flags, time) = match (timer.has_expired, timer.remaining_nanoseconds) {
+            (false, 0) => return Ok(()),
+            (false, remaining) => (0, remaining),
+            // Its next times are where they were: it expires as of one interval before the next.
+            (true, remaining) if interval != 0 => {
+                let now = self.clock_of(timer.clock)?;
+                (TIMER_ABSTIME, now.saturating_sub(interval.saturating_sub(remaining)).max(AT_ONCE))
+            }
+            (true, _) => (TIMER_ABSTIME, AT_ONCE),
+        };
+        let words = [interval / SECOND, interval % SECOND, time / SECOND, time % SECOND];
+        let arguments = [timer.id as u64, flags, self.argument(&bytes(&words))?, 0, 0, 0];
+        self.call("setting a timer", libc::SYS_timer_settime, arguments).map(drop)
+    }
+
+    /// What a clock shows inside, in nanoseconds.
+    fn clock_of(&self, clock: TimerClock) -> Result<u64, EngineError> {
+        let answer = self.argument(&[0; 16])?;
+        let clock = self.clock_number(clock) as u64;
+        self.call("reading a clock", libc::SYS_clock_gettime, [clock, answer, 0, 0, 0, 0])?;
+        let [seconds, nanoseconds] = self.answered(answer)?;
+        Ok(seconds.saturating_mul(SECOND).saturating_add(nanoseconds))
+    }
+
+    fn set_interval_timer(&self, timer: &IntervalTimer) -> Result<(), EngineError> {
+        // One that has expired starts again when its signal is delivered: it expires again, and the signal waits.
+        let time = timer.remaining_microseconds.max(AT_ONCE);
+        let set = |time: u64| {
+            let interval = timer.interval_microseconds;
+            let words = [interval / MILLION, interval % MILLION, time / MILLION, time % MILLION];
+            let arguments = [timer.kind.into(), self.argument(&bytes(&words))?, 0, 0, 0, 0];
+            self.call("setting an interval timer", libc::SYS_setitimer, arguments)
+        };
+        set(time)?;
+        // Those of processor time get a tick more than they are set to, whatever a tick is here.
+        let answer = self.argument(&[0; 32])?;
+        self.call("reading an interval timer", libc::SYS_getitimer, [timer.kind.into(), answer, 0, 0, 0, 0])?;
+        let [.., seconds, microseconds] = self.answered::<4>(answer)?;
+        match (seconds * MILLION + microseconds).checked_sub(time) {
+            None | Some(0) => Ok(()),
+            Some(more) => set(time.saturating_sub(more).max(AT_ONCE)).map(drop),
+        }
+    }
+
+    /// Words that a call has left in the scratch memory.
+    fn answered<const N: usize>(&self, at: u64) -> Result<[u64; N], EngineError> {
+        let mut words = [[0u8; 8]; N];
+        let reading = |source| kernel("reading from the new process", source);
+        self.memory.read(Address::new(at), words.as_flattened_mut()).map_err(reading)?;
+        Ok(words.map(u64::from_le_bytes))
+    }
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}

@@ -1,0 +1,103 @@
+//! Signal-driven I/O: who is told when an open file is ready, or has urgent data (F_SETOWN, O_ASYNC).
+
+use super::{F_SETFL, O_ASYNC, O_PATH, Opening, Unsupported, Walk};
+use crate::{EngineError, RefusalCode};
+use standfast_format::records::{OpenFile, SignalTarget};
+use standfast_linux::sys::descriptors;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+
+/// As `F_GETOWN_EX` numbers them.
+const THREAD: i32 = 0;
+const PROCESS: i32 = 1;
+const GROUP: i32 = 2;
+const F_SETSIG: u64 = 10;
+const F_SETOWN_EX: u64 = 15;
+
+/// Who is told of events of an open file, and by which signal.
+#[derive(Default)]
+pub(super) struct SignalOwner {
+    /// A process of the job, with its signal.
+    pub(super) target: Option<SignalTarget>,
+    /// The signal where nobody is told.
+    pub(super) signal: Option<i32>,
+}
+
+impl Walk<'_> {
+    pub(super) fn signal_owner(&self, place: usize) -> Result<SignalOwner, Unsupported> {
+        let shown = &self.shown[place];
+        let flags = shown.information.flags;
+        // A place in the file system tells of nothing.
+        if flags & O_PATH != 0 {
+            return Ok(SignalOwner::default());
+        }
+        let own = shown.own(&self.holders)?;
+        let signal = descriptors::signal_number(own.as_fd())?;
+        let (kind, id) = descriptors::signal_target(own.as_fd())?;
+        if id == 0 {
+            return Ok(SignalOwner { target: None, signal: Some(signal).filter(|signal| *signal != 0) });
+        }
+        let process = self.job().iter().position(|holder| holder.pid == id);
+        let is_telling = flags & O_ASYNC != 0 || shown.file.file_type().is_socket();
+        match process.filter(|_| matches!(kind, THREAD | PROCESS | GROUP)) {
+            Some(process) => {
+                let (main_thread, group) = (kind == THREAD, (kind == GROUP).then_some(true));
+                let target = SignalTarget { process: process as u32, main_thread, signal, group };
+                Ok(SignalOwner { target: Some(target), signal: None })
+            }
+            // It is not the program's, which may have been lent it by whoever is to be told.
+            None if !is_telling && self.external(shown).is_some() => Ok(SignalOwner::default()),
+            None => Err(Unsupported::with_hint(
+                RefusalCode::SignalOwner,
+                "its signals (F_SETOWN) go to a thread, to a process that is not the program's own, or to a process \
+                 group without its leader",
+                "let them go to a process of the program",
+            )),
+        }
+    }
+}
+
+impl Opening<'_> {
+    /// Says again who gets signals from open files, and lets those flow that did.
+    pub(super) fn tell(&self) -> Result<(), EngineError> {
+        for (place, file) in self.plan.job.open_files.iter().enumerate() {
+            let Some(number) = self.number_of(place) else { continue };
+            if let Some(target) = file.signal_target {
+                self.tell_one(number, target, file)?;
+            } else if let Some(signal) = file.signal {
+                self.choose_signal(number, signal)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_one(&self, number: u64, target: SignalTarget, file: &OpenFile) -> Result<(), EngineError> {
+        let telling = |command, argument| {
+            let arguments = [number, command, argument, 0, 0, 0];
+            self.call("setting who is told of events", libc::SYS_fcntl, arguments)
+        };
+        let process = self.plan.job.processes.get(target.process as usize);
+        let is_itself = process.is_some_and(|process| std::ptr::eq(process, self.plan.process));
+        let pid = match process {
+            Some(process) if !is_itself => process.pid,
+            _ => self.call("asking for the process id", libc::SYS_getpid, [0; 6])? as i32,
+        };
+        let kind = match (target.main_thread, target.group) {
+            (_, Some(true)) => GROUP,
+            (true, _) => THREAD,
+            (false, _) => PROCESS,
+        };
+        let owner = self.process.argument([kind, pid].map(i32::to_le_bytes).as_flattened())?;
+        telling(F_SETOWN_EX, owner)?;
+        self.choose_signal(number, target.signal)?;
+        if file.flags & O_ASYNC != 0 {
+            telling(F_SETFL, file.flags.into())?;
+        }
+        Ok(())
+    }
+
+    fn choose_signal(&self, number: u64, signal: i32) -> Result<(), EngineError> {
+        let arguments = [number, F_SETSIG, signal as u64, 0, 0, 0];
+        self.call("choosing the signal that tells of events", libc::SYS_fcntl, arguments).map(drop)
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether sockets can be made again here: they must fit together, and nobody else may have taken the place of one. Looks,
+//! and touches nothing.
+
+use crate::objects::Check;
+use crate::scratch::SCRATCH_BYTES;
+use crate::socket_paths::{path_in, socket_path};
+use crate::{Blocker, RefusalCode};
+use standfast_format::records::{Socket, SocketMessage, SocketState};
+use standfast_linux::UnixSocket;
+use standfast_linux::proc::{Endpoint, TcpConnection};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Most descriptors in one message (SCM_MAX_FD), and room for the largest address.
+const DESCRIPTORS_MAX: usize = 253;
+const ADDRESS_BYTES: usize = 128;
+
+/// Whether others find a socket by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SocketName {
+    /// It is what was recorded, with its file if it is a path.
+    InSight,
+    /// A path at which there is no file: it had none, needs none, or could not get it again.
+    Hidden,
+}
+
+impl Check<'_, '_> {
+    /// Sockets must fit together, and nobody else may have taken the place of one that has a path. Tells which names will
+    /// lead to them.
+    pub(crate) fn sockets(&mut self, remarks: &mut Vec<String>) -> Vec<SocketName> {
+        let job = self.job;
+        let sockets = &job.sockets;
+        let is_there = |place: u32| (place as usize) < sockets.len();
+        let sound = |(place, socket): (usize, &Socket)| {
+            let connected = match socket.state {
+                SocketState::Paired { peer } => {
+                    let other = sockets.get(peer as usize).map(|other| &other.state);
+                    peer as usize != place && other == Some(&SocketState::Paired { peer: place as u32 })
+                }
+                SocketState::Waiting { listener, .. } => is_there(listener),
+                _ => true,
+            };
+            let message = |message: &SocketMessage| {
+                message.sender.is_none_or(is_there)
+                    && message.open_files.iter().all(|file| (*file as usize) < job.open_files.len())
+                    && message.open_files.len() <= DESCRIPTORS_MAX
+                    && (message.credentials.is_none() || message.contents.0.len() as u64 <= SCRATCH_BYTES / 2)
+            };
+            connected && socket.name.0.len() <= ADDRESS_BYTES && socket.received.iter().all(message)
+        };
+        if !sockets.iter().enumerate().all(sound) {
+            self.blockers.add_impossible("it verifies, but describes sockets that cannot be");
+        }
+        self.ports();
+        let living = if sockets.is_empty() { Vec::new() } else { UnixSocket::all().unwrap_or_default() };
+        let mut names = Vec::with_capacity(sockets.len());
+        for socket in sockets {
+            let path = socket_path(job, socket).filter(|_| socket.file_mode.is_some());
+            let Some(path) = path else {
+                let leads_nowhere = path_in(&socket.name.0).is_some() && socket.family == libc::AF_UNIX;
+                names.push(if leads_nowhere { SocketName::Hidden } else { SocketName::InSight });
+                continue;
+            };
+            if !is_found_by_name(socket) {
+                // What its file is good for is to be there, for whoever removes it.
+                if !sockets
+                    .iter()
+                    .any(|other| is_found_by_name(other) && socket_path(job, other).as_ref() == Some(&path))
+                {
+                    let _ = self.remaking.provide(&path, libc::S_IFSOCK);
+                }
+                names.push(SocketName::Hidden);
+                continue;
+            }
+            names.push(self.socket_file(&path, &living, remarks));
+        }
+        names
+    }
+
+    /// Whether the file of a socket can be made again where it was: nobody else may have taken its place.
+    fn socket_file(&mut self, path: &Path, living: &[UnixSocket], remarks: &mut Vec<String>) -> SocketName {
+        let there = std::fs::symlink_metadata(path).ok();
+        let what = format!("socket {}", path.display());
+        if there.as_ref().is_some_and(|there| !there.file_type().is_socket()) {
+            let blocker = Blocker::new(RefusalCode::PathTaken, what, "another file has taken its place");
+            self.blockers.add(blocker.with_hint("move that file away"));
+        } else if let Some(there) = &there
+            && living.iter().any(|socket| socket.file.is_some_and(|(inode, _)| inode == there.ino() as u32))
+        {
+            let blocker = Blocker::new(RefusalCode::PortTaken, what, "another program uses it now");
+            self.blockers.add(blocker.with_hint("end that program"));
+        } else if let Err(why) = self.remaking.provide_parent(path).and_then(|()| self.remaking.may_replace(path)) {
+            remarks.push(format!("the {what} has no file, so that other programs cannot connect to it: {why}"));
+            return SocketName::Hidden;
+        }
+        self.remaking.expect(path);
+        SocketName::InSight
+    }
+
+    /// Nobody else may listen where the job does.
+    fn ports(&mut self) {
+        const LISTENING: u8 = 10;
+        let listens = |socket: &&Socket| matches!(socket.state, SocketState::Listening { .. });
+        let wanted = self.job.sockets.iter().filter(listens).filter_map(|socket| Endpoint::of(&socket.name.0));
+        let wanted: Vec<_> = wanted.collect();
+        let taken = if wanted.is_empty() { Vec::new() } else { TcpConnection::all().unwrap_or_default() };
+        for endpoint in wanted {
+            let is_taken = |other: &TcpConnection| {
+                other.state == LISTENING && (other.local.serves(&endpoint) || endpoint.serves(&other.local))
+            };
+            if taken.iter().any(is_taken) {
+                let what = format!("TCP port {endpoint}");
+                let blocker = Blocker::new(RefusalCode::PortTaken, what, "another program listens there now");
+                self.blockers.add(blocker.with_hint("end that program"));
+            }
+        }
+    }
+}
+
+/// Whether others find a socket by its name: not one that is a connection.
+fn is_found_by_name(socket: &Socket) -> bool {
+    let stands_alone =
+        matches!(socket.state, SocketState::Listening { .. } | SocketState::Unconnected | SocketState::Towards { .. });
+    socket.family == libc::AF_UNIX && socket.file_mode.is_some() && (stands_alone || socket.kind == libc::SOCK_DGRAM)
+}

@@ -1,0 +1,255 @@
+//! Collects sockets. A socket belongs to one open file; whom it is connected to, and what it has received, is found
+//! out when all of them are known, also those that are on their way in messages of others.
+//!
+//! This file decides what kind of socket it is; `unix.rs` and `internet.rs` know whom it is connected to, `queue.rs` what it
+//! has received, `options.rs` what has been set.
+
+mod internet;
+mod options;
+mod queue;
+mod unix;
+
+use crate::capture_options::ExternalSockets;
+use crate::objects::{Known, Motion, Unsupported, Walk};
+use crate::{Blocker, RefusalCode};
+use internet::Network;
+pub(in crate::objects) use options::Usual;
+use options::{Class, set_options};
+pub(in crate::objects) use queue::Unread;
+pub(in crate::objects) use queue::received;
+use standfast_format::records::{OpenFileKind, Socket, SocketOption, SocketState};
+use standfast_linux::proc::Endpoint;
+use standfast_linux::sys::{descriptors, process, socket};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+const ELSEWHERE: &str = "start both under one standfast run";
+const ELSEWHERE_OR_RESET: &str =
+    "start both under one standfast run, or let it come back as a connection that was reset: --external-sockets reset";
+/// Netlink protocols whose sockets keep nothing but what their options tell.
+const NETLINK_PROTOCOLS: [i32; 3] = [libc::NETLINK_ROUTE, libc::NETLINK_SOCK_DIAG, libc::NETLINK_KOBJECT_UEVENT];
+
+/// As [`Socket::shut_down`] has them.
+const RECEIVING: u32 = 1;
+const SENDING: u32 = 2;
+
+/// A socket of the job.
+pub(in crate::objects) struct Found {
+    /// Place of a descriptor of it among those shown.
+    place: usize,
+    /// A descriptor of our own.
+    pub(in crate::objects) own: OwnedFd,
+    /// The address of the other side, where it is connected.
+    peer: Option<Vec<u8>>,
+    pub(in crate::objects) record: Socket,
+}
+
+impl Found {
+    fn own(&self) -> BorrowedFd<'_> {
+        self.own.as_fd()
+    }
+
+    fn is(&self, family: i32, kind: i32) -> bool {
+        (self.record.family, self.record.kind) == (family, kind)
+    }
+
+    fn is_unix(&self) -> bool {
+        self.record.family == libc::AF_UNIX
+    }
+
+    fn is_tcp(&self) -> bool {
+        self.is(libc::AF_INET, libc::SOCK_STREAM) || self.is(libc::AF_INET6, libc::SOCK_STREAM)
+    }
+
+    fn is_udp(&self) -> bool {
+        self.is(libc::AF_INET, libc::SOCK_DGRAM) || self.is(libc::AF_INET6, libc::SOCK_DGRAM)
+    }
+
+    fn is_datagram(&self) -> bool {
+        self.record.kind == libc::SOCK_DGRAM
+    }
+
+    fn is_listening(&self) -> bool {
+        matches!(self.record.state, SocketState::Listening { .. })
+    }
+
+    /// Whether a connection of it, or of its clients, could keep a restart from its port for a minute. One that is only
+    /// bound has none, and must not be made to share its port: another program could come to listen there.
+    pub(in crate::objects) fn keeps_its_port(&self) -> bool {
+        self.is_tcp() && !matches!(self.record.state, SocketState::Unconnected | SocketState::Ended)
+    }
+}
+
+impl Walk<'_> {
+    /// Takes a socket up; whom it is connected to is found out later.
+    pub(in crate::objects) fn socket(&mut self, place: usize) -> Known {
+        let shown = &self.shown[place];
+        let own = shown.own(&self.holders)?;
+        let (family, kind) = process::socket_kind(own.as_fd())?;
+        let protocol = socket::number(own.as_fd(), libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+        let is_known = match (family, kind) {
+            (libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_DGRAM | libc::SOCK_SEQPACKET) => true,
+            (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM) => protocol == libc::IPPROTO_TCP,
+            (libc::AF_INET | libc::AF_INET6, libc::SOCK_DGRAM) => protocol == libc::IPPROTO_UDP,
+            (libc::AF_NETLINK, _) => NETLINK_PROTOCOLS.contains(&protocol),
+            _ => false,
+        };
+        if !is_known {
+            return Err(Unsupported::because(RefusalCode::SocketKind, "sockets of this kind are not supported"));
+        }
+        if !self.is_in_our_network(shown.holder)? || network_of(own.as_fd()) != own_network() {
+            return Err(Unsupported::because(
+                RefusalCode::NetworkNamespace,
+                "it belongs to a network namespace of the program's own",
+            ));
+        }
+        // The kernel reports it once, to the program.
+        if descriptors::ready_events(own.as_fd(), libc::POLLPRI)? & (libc::POLLERR | libc::POLLPRI) != 0 {
+            return Err(Unsupported::for_now(
+                RefusalCode::UnreadMessage,
+                "it has an error or urgent data that the program has not read yet",
+            ));
+        }
+        let is_alone = protocol == libc::IPPROTO_TCP && internet::is_alone(own.as_fd())?;
+        let class = Class { family, kind, protocol, is_alone };
+        let mut options = set_options(own.as_fd(), class, &mut self.usual_options)?;
+        if protocol == libc::IPPROTO_TCP && self.reused_ports.is_some_and(|reused| reused.holds(own.as_fd())) {
+            options.retain(|option| !shares_address(option));
+        }
+        let peer = socket::peer_name(own.as_fd()).ok().flatten();
+        let name = socket::name(own.as_fd())?;
+        // What has no address of its own consists of the family only.
+        let name = if name.len() <= size_of::<libc::sa_family_t>() { Vec::new() } else { name };
+        let record = Socket { family, kind, protocol, name: name.into(), options, ..Socket::default() };
+        self.sockets.push(Found { place, own, peer, record });
+        Ok(OpenFileKind::Socket { socket: self.sockets.len() as u32 - 1 })
+    }
+
+    /// The state of a connection whose other end is outside the job.
+    fn leading_outside(&self, why: String) -> Result<SocketState, Unsupported> {
+        match self.external_sockets {
+            ExternalSockets::Refuse => {
+                Err(Unsupported::with_hint(RefusalCode::ConnectionOutside, why, ELSEWHERE_OR_RESET))
+            }
+            ExternalSockets::Reset => Ok(SocketState::Reset),
+        }
+    }
+
+    fn is_in_our_network(&self, holder: usize) -> io::Result<bool> {
+        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net"));
+        Ok(of(&self.holders[holder].pid.to_string())? == of("self")?)
+    }
+
+    /// Finds out about all sockets: whom they are connected to, and what they have received.
+    pub(in crate::objects) fn examine_sockets(&mut self, blockers: &mut Vec<Blocker>) -> io::Result<()> {
+        if self.sockets.is_empty() {
+            return Ok(());
+        }
+        let network = Network::scan(&self.sockets)?;
+        for step in [Self::connect, Self::await_acceptance, Self::agree, Self::disinherit, Self::receive] {
+            for at in 0..self.sockets.len() {
+                if let Err(unsupported) = step(self, at, &network) {
+                    blockers.push(self.blocker(self.sockets[at].place, unsupported)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out whom a socket is connected to.
+    fn connect(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
+        let found = &self.sockets[at];
+        if found.is_unix() {
+            return self.connect_unix(at, network);
+        }
+        if found.record.family == libc::AF_NETLINK {
+            return match descriptors::unread_bytes(found.own()) {
+                Ok(0) | Err(_) if descriptors::ready_events(found.own(), libc::POLLIN)? & libc::POLLIN == 0 => Ok(()),
+                _ => Err(Unsupported::for_now(RefusalCode::UnreadMessage, "it has an unread answer of the kernel")),
+            };
+        }
+        if found.is_udp() { self.connect_udp(at, network) } else { self.connect_tcp(at, network) }
+    }
+
+    /// Those that nobody has accepted yet, once all that listen are known.
+    fn await_acceptance(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
+        let found = &self.sockets[at];
+        if !found.is_listening() {
+            return Ok(());
+        }
+        if found.is_unix() { self.await_unix(at, network) } else { self.await_tcp(at, network) }
+    }
+
+    /// Both ends of a connection must say so, and every connection must have found its other end.
+    fn agree(&mut self, at: usize, _: &Network) -> Result<(), Unsupported> {
+        let found = &self.sockets[at];
+        let agrees = match found.record.state {
+            SocketState::Paired { peer } => {
+                matches!(self.sockets[peer as usize].record.state, SocketState::Paired { peer } if peer as usize == at)
+            }
+            SocketState::Unconnected if self.motion == Motion::Running => true,
+            SocketState::Unconnected => found.peer.is_none() || found.record.family == libc::AF_NETLINK,
+            _ => true,
+        };
+        if let SocketState::Paired { peer } = found.record.state
+            && found.is_tcp()
+            && self.sockets[peer as usize].record.shut_down & SENDING == 0
+            && descriptors::ready_events(found.own(), libc::POLLRDHUP)? & libc::POLLRDHUP != 0
+        {
+            // Nobody else has ended what it receives.
+            self.sockets[at].record.shut_down |= RECEIVING;
+        }
+        let why = "its connection changed at this moment";
+        if agrees { Ok(()) } else { Err(Unsupported::for_now(RefusalCode::ConnectionUnsettled, why)) }
+    }
+
+    /// What a socket that listens has from us, those that it has accepted have from it.
+    fn disinherit(&mut self, at: usize, _: &Network) -> Result<(), Unsupported> {
+        let (Some(reused), found) = (self.reused_ports, &self.sockets[at]) else { return Ok(()) };
+        let name = |socket: &Found| Endpoint::of(&socket.record.name.0);
+        let has_accepted = |listener: &Found| {
+            let serves = name(listener).zip(name(found)).is_some_and(|(one, other)| one.serves(&other));
+            listener.is_tcp() && listener.is_listening() && serves && reused.holds(listener.own())
+        };
+        let is_accepted = found.is_tcp() && !found.is_listening() && found.record.options.iter().any(shares_address);
+        if is_accepted && self.sockets.iter().any(has_accepted) {
+            reused.extend(socket::cookie(found.own()));
+            self.sockets[at].record.options.retain(|option| !shares_address(option));
+        }
+        Ok(())
+    }
+
+    /// Notes what a socket has received.
+    fn receive(&mut self, at: usize, _: &Network) -> Result<(), Unsupported> {
+        let found = &self.sockets[at];
+        // What comes from others is lost with the connection.
+        if self.motion == Motion::Running || found.record.state == SocketState::Reset {
+            return Ok(());
+        }
+        if found.is_unix() {
+            self.receive_unix(at)
+        } else if found.is_udp() {
+            self.receive_udp(at)
+        } else {
+            self.receive_tcp(at)
+        }
+    }
+}
+
+fn shares_address(option: &SocketOption) -> bool {
+    (option.level, option.name) == (libc::SOL_SOCKET, libc::SO_REUSEADDR)
+}
+
+/// Which network namespace a socket belongs to, wherever the process that holds it has moved since; none where the kernel
+/// does not tell (before Linux 5.14).
+fn network_of(own: BorrowedFd<'_>) -> Option<u64> {
+    const SO_NETNS_COOKIE: i32 = 71;
+    let cookie = socket::option(own, libc::SOL_SOCKET, SO_NETNS_COOKIE, size_of::<u64>()).ok()?;
+    cookie.try_into().ok().map(u64::from_le_bytes)
+}
+
+fn own_network() -> Option<u64> {
+    static OWN: OnceLock<Option<u64>> = OnceLock::new();
+    *OWN.get_or_init(|| network_of(socket::create(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?.as_fd()))
+}

@@ -1,0 +1,417 @@
+//! What a program has set of a socket: every option that differs from that of a socket just made.
+
+use super::Unsupported;
+use crate::RefusalCode;
+use standfast_format::records::SocketOption;
+use standfast_linux::sys::socket;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+const WORD: usize = 4;
+const PAIR: usize = 8;
+const TIME: usize = 16;
+const NAME: usize = 16;
+
+const SO_MAX_PACING_RATE: i32 = 47;
+const SO_TXTIME: i32 = 61;
+const SO_TIMESTAMP_NEW: i32 = 63;
+const SO_TIMESTAMPNS_NEW: i32 = 64;
+const SO_TIMESTAMPING_NEW: i32 = 65;
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
+const SO_BUF_LOCK: i32 = 72;
+const SO_RESERVE_MEM: i32 = 73;
+const SO_TXREHASH: i32 = 74;
+const SO_RCVMARK: i32 = 75;
+const SO_PASSPIDFD: i32 = 76;
+const SO_RCVPRIORITY: i32 = 82;
+const SO_PASSRIGHTS: i32 = 83;
+const SO_INQ: i32 = 84;
+/// Longest options of a header of IPv4.
+const IP_OPTIONS_MAX: usize = 40;
+const IP_CHECKSUM: i32 = 23;
+const IP_RECVFRAGSIZE: i32 = 25;
+const IP_RECVERR_RFC4884: i32 = 26;
+const IP_LOCAL_PORT_RANGE: i32 = 51;
+const IPV6_MULTICAST_ALL: i32 = 29;
+const IPV6_ROUTER_ALERT_ISOLATE: i32 = 30;
+const IPV6_RECVERR_RFC4884: i32 = 31;
+const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
+const TCP_INQ: i32 = 36;
+const TCP_TX_DELAY: i32 = 37;
+const TCP_RTO_MAX_MS: i32 = 44;
+const TCP_RTO_MIN_US: i32 = 45;
+const TCP_DELACK_MAX_US: i32 = 46;
+const UDP_CORK: i32 = 1;
+const UDP_NO_CHECK6_TX: i32 = 101;
+const UDP_NO_CHECK6_RX: i32 = 102;
+const UDP_SEGMENT: i32 = 103;
+const UDP_GRO: i32 = 104;
+const NETLINK_EXT_ACK: i32 = 11;
+const NETLINK_GET_STRICT_CHK: i32 = 12;
+const NETLINK_LIST_MEMBERSHIPS: i32 = 9;
+/// Longest classic packet filter, in instructions, and the size of one.
+const FILTER_MAX: usize = 4096;
+const FILTER_BYTES: usize = 8;
+
+/// Buffer sizes, which matter only where the program has chosen them.
+const BUFFERS: [i32; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
+
+/// Level, name and length, in the order in which they are set.
+const GENERAL: &[(i32, usize)] = &[
+    (libc::SO_DEBUG, WORD),
+    (libc::SO_REUSEADDR, WORD),
+    (libc::SO_REUSEPORT, WORD),
+    (libc::SO_BINDTODEVICE, NAME),
+    (libc::SO_BROADCAST, WORD),
+    (libc::SO_DONTROUTE, WORD),
+    (libc::SO_KEEPALIVE, WORD),
+    (libc::SO_LINGER, PAIR),
+    (libc::SO_OOBINLINE, WORD),
+    (libc::SO_PRIORITY, WORD),
+    (libc::SO_MARK, WORD),
+    (libc::SO_NO_CHECK, WORD),
+    (libc::SO_RCVTIMEO, TIME),
+    (libc::SO_SNDTIMEO, TIME),
+    (libc::SO_RCVLOWAT, WORD),
+    (libc::SO_PASSCRED, WORD),
+    (libc::SO_PASSSEC, WORD),
+    (SO_PASSPIDFD, WORD),
+    (libc::SO_PEEK_OFF, WORD),
+    (libc::SO_TIMESTAMP, WORD),
+    (libc::SO_TIMESTAMPNS, WORD),
+    (libc::SO_TIMESTAMPING, WORD),
+    (libc::SO_RXQ_OVFL, WORD),
+    (libc::SO_BUSY_POLL, WORD),
+    (libc::SO_SELECT_ERR_QUEUE, WORD),
+    (libc::SO_ZEROCOPY, WORD),
+    (libc::SO_WIFI_STATUS, WORD),
+    (libc::SO_NOFCS, WORD),
+    (SO_MAX_PACING_RATE, PAIR),
+    (SO_TXTIME, PAIR),
+    (SO_TIMESTAMP_NEW, WORD),
+    (SO_TIMESTAMPNS_NEW, WORD),
+    (SO_TIMESTAMPING_NEW, WORD),
+    (SO_PREFER_BUSY_POLL, WORD),
+    (SO_BUSY_POLL_BUDGET, WORD),
+    (SO_RESERVE_MEM, WORD),
+    (SO_TXREHASH, WORD),
+    (SO_RCVMARK, WORD),
+    (SO_RCVPRIORITY, WORD),
+    (SO_PASSRIGHTS, WORD),
+    (SO_INQ, WORD),
+    (libc::SO_SNDBUF, WORD),
+    (libc::SO_RCVBUF, WORD),
+    (SO_BUF_LOCK, WORD),
+];
+const IPV4: &[(i32, usize)] = &[
+    (libc::IP_TOS, WORD),
+    (libc::IP_TTL, WORD),
+    (libc::IP_MTU_DISCOVER, WORD),
+    (libc::IP_RECVERR, WORD),
+    (libc::IP_PKTINFO, WORD),
+    (libc::IP_RECVTTL, WORD),
+    (libc::IP_RECVTOS, WORD),
+    (libc::IP_RECVOPTS, WORD),
+    (libc::IP_RECVORIGDSTADDR, WORD),
+    (libc::IP_FREEBIND, WORD),
+    (libc::IP_TRANSPARENT, WORD),
+    (libc::IP_BIND_ADDRESS_NO_PORT, WORD),
+    (libc::IP_MINTTL, WORD),
+    (libc::IP_OPTIONS, IP_OPTIONS_MAX),
+    (libc::IP_RETOPTS, WORD),
+    (libc::IP_PASSSEC, WORD),
+    (IP_CHECKSUM, WORD),
+    (IP_RECVFRAGSIZE, WORD),
+    (IP_RECVERR_RFC4884, WORD),
+    (libc::IP_UNICAST_IF, WORD),
+    (IP_LOCAL_PORT_RANGE, WORD),
+];
+const IPV6: &[(i32, usize)] = &[
+    (libc::IPV6_V6ONLY, WORD),
+    (libc::IPV6_UNICAST_HOPS, WORD),
+    (libc::IPV6_MTU_DISCOVER, WORD),
+    (libc::IPV6_RECVERR, WORD),
+    (libc::IPV6_RECVPKTINFO, WORD),
+    (libc::IPV6_RECVHOPLIMIT, WORD),
+    (libc::IPV6_RECVTCLASS, WORD),
+    (libc::IPV6_TCLASS, WORD),
+    (libc::IPV6_FREEBIND, WORD),
+    (libc::IPV6_TRANSPARENT, WORD),
+    (libc::IPV6_2292PKTINFO, WORD),
+    (libc::IPV6_2292HOPOPTS, WORD),
+    (libc::IPV6_2292DSTOPTS, WORD),
+    (libc::IPV6_2292RTHDR, WORD),
+    (libc::IPV6_2292HOPLIMIT, WORD),
+    (libc::IPV6_FLOWINFO, WORD),
+    (libc::IPV6_FLOWINFO_SEND, WORD),
+    (IPV6_ROUTER_ALERT_ISOLATE, WORD),
+    (IPV6_RECVERR_RFC4884, WORD),
+    (libc::IPV6_RECVHOPOPTS, WORD),
+    (libc::IPV6_RECVRTHDR, WORD),
+    (libc::IPV6_RECVDSTOPTS, WORD),
+    (libc::IPV6_RECVPATHMTU, WORD),
+    (libc::IPV6_DONTFRAG, WORD),
+    (libc::IPV6_AUTOFLOWLABEL, WORD),
+    (libc::IPV6_ADDR_PREFERENCES, WORD),
+    (libc::IPV6_MINHOPCOUNT, WORD),
+    (libc::IPV6_ORIGDSTADDR, WORD),
+    (libc::IPV6_UNICAST_IF, WORD),
+    (libc::IPV6_RECVFRAGSIZE, WORD),
+];
+/// Streams have values of their own here, which nobody can set.
+const GROUPS_IPV4: &[(i32, usize)] = &[
+    (libc::IP_MULTICAST_TTL, WORD),
+    (libc::IP_MULTICAST_LOOP, WORD),
+    (libc::IP_MULTICAST_ALL, WORD),
+    (libc::IP_MULTICAST_IF, WORD),
+];
+const GROUPS_IPV6: &[(i32, usize)] = &[
+    (libc::IPV6_MULTICAST_HOPS, WORD),
+    (libc::IPV6_MULTICAST_LOOP, WORD),
+    (libc::IPV6_MULTICAST_IF, WORD),
+    (IPV6_MULTICAST_ALL, WORD),
+];
+const TCP: &[(i32, usize)] = &[
+    (libc::TCP_NODELAY, WORD),
+    (libc::TCP_CORK, WORD),
+    (libc::TCP_KEEPIDLE, WORD),
+    (libc::TCP_KEEPINTVL, WORD),
+    (libc::TCP_KEEPCNT, WORD),
+    (libc::TCP_SYNCNT, WORD),
+    (libc::TCP_LINGER2, WORD),
+    (libc::TCP_DEFER_ACCEPT, WORD),
+    (libc::TCP_USER_TIMEOUT, WORD),
+    (libc::TCP_NOTSENT_LOWAT, WORD),
+    (libc::TCP_FASTOPEN, WORD),
+    (libc::TCP_CONGESTION, NAME),
+    (TCP_INQ, WORD),
+    (libc::TCP_THIN_LINEAR_TIMEOUTS, WORD),
+    (TCP_FASTOPEN_NO_COOKIE, WORD),
+    (TCP_TX_DELAY, WORD),
+    (TCP_RTO_MAX_MS, WORD),
+    (TCP_RTO_MIN_US, WORD),
+    (TCP_DELACK_MAX_US, WORD),
+];
+/// What a connection has by itself, and must not have while it is made.
+const TCP_ALONE: &[(i32, usize)] = &[
+    (libc::TCP_MAXSEG, WORD),
+    (libc::TCP_WINDOW_CLAMP, WORD),
+    (libc::TCP_SAVE_SYN, WORD),
+    (libc::TCP_FASTOPEN_CONNECT, WORD),
+];
+const UDP: &[(i32, usize)] =
+    &[(UDP_CORK, WORD), (UDP_SEGMENT, WORD), (UDP_GRO, WORD), (UDP_NO_CHECK6_TX, WORD), (UDP_NO_CHECK6_RX, WORD)];
+const NETLINK: &[(i32, usize)] = &[
+    (libc::NETLINK_PKTINFO, WORD),
+    (libc::NETLINK_BROADCAST_ERROR, WORD),
+    (libc::NETLINK_NO_ENOBUFS, WORD),
+    (libc::NETLINK_CAP_ACK, WORD),
+    (NETLINK_EXT_ACK, WORD),
+    (NETLINK_GET_STRICT_CHK, WORD),
+];
+
+/// Which options a socket has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Class {
+    pub(super) family: i32,
+    pub(super) kind: i32,
+    pub(super) protocol: i32,
+    /// Whether it is connected to nobody, and has not been.
+    pub(super) is_alone: bool,
+}
+
+/// The options of sockets just made: asked for once for all sockets of a class.
+#[derive(Debug, Default)]
+pub(in crate::objects) struct Usual(HashMap<Class, Vec<Option<Vec<u8>>>>);
+
+impl Usual {
+    fn of(&mut self, class: Class) -> io::Result<&[Option<Vec<u8>>]> {
+        Ok(match self.0.entry(class) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let fresh = socket::create(class.family, class.kind, class.protocol)?;
+                let options = options_of(class).map(|(level, name, bytes)| value(fresh.as_fd(), level, name, bytes));
+                unknown.insert(options.collect::<io::Result<_>>()?)
+            }
+        })
+    }
+}
+
+/// Level, name and length of the options of a class.
+fn options_of(class: Class) -> impl Iterator<Item = (i32, i32, usize)> {
+    let levels = levels(class.family, class.kind, class.is_alone).into_iter();
+    levels.flat_map(|(level, names)| names.iter().map(move |(name, bytes)| (level, *name, *bytes)))
+}
+
+/// `None` where this kernel, or this kind of socket, has no such option.
+fn value(of: BorrowedFd<'_>, level: i32, name: i32, bytes: usize) -> io::Result<Option<Vec<u8>>> {
+    match socket::option(of, level, name, bytes) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::EINVAL)) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The options of a socket that are not as the kernel makes them.
+pub(super) fn set_options(
+    own: BorrowedFd<'_>,
+    class: Class,
+    usual: &mut Usual,
+) -> Result<Vec<SocketOption>, Unsupported> {
+    refuse_hidden(own, (class.family, class.kind))?;
+    let locked = value(own, libc::SOL_SOCKET, SO_BUF_LOCK, WORD)?;
+    let mut options = Vec::new();
+    for ((level, name, bytes), usual) in options_of(class).zip(usual.of(class)?) {
+        // A size that the kernel has chosen by itself is for it to choose again.
+        let is_buffer = level == libc::SOL_SOCKET && BUFFERS.contains(&name);
+        let is_chosen = !is_buffer || is_locked(locked.as_deref(), name);
+        if let Some(value) = value(own, level, name, bytes)?.filter(|now| is_chosen && Some(now) != usual.as_ref()) {
+            options.push(SocketOption { level, name, value: value.into() });
+        }
+    }
+    if !options.is_empty() {
+        let fresh = socket::create(class.family, class.kind, class.protocol)?;
+        options.iter().try_for_each(|option| rehearse(fresh.as_fd(), option))?;
+    }
+    Ok(options)
+}
+
+/// Sets an option of a socket just made, as a restart will: some take privileges that the program had when it set them, or
+/// another state of the socket.
+fn rehearse(fresh: BorrowedFd<'_>, option: &SocketOption) -> Result<(), Unsupported> {
+    let SocketOption { level, name, value } = option;
+    socket::set_option(fresh, *level, *name, &value.0).map_err(|error| {
+        let why = format!("its option {name} (level {level}) could not be set again by a restart ({error})");
+        Unsupported::because(RefusalCode::SocketOption, why)
+    })
+}
+
+/// Whether the program has set the size of a buffer; kernels before 5.15 do not tell.
+fn is_locked(locked: Option<&[u8]>, name: i32) -> bool {
+    let bit = if name == libc::SO_SNDBUF { 1 } else { 2 };
+    locked.is_none_or(|locked| locked.first().is_some_and(|bits| bits & bit != 0))
+}
+
+/// One that `is_alone` is connected to nobody, and has not been.
+fn levels(family: i32, kind: i32, is_alone: bool) -> Vec<(i32, &'static [(i32, usize)])> {
+    let mut levels = vec![(libc::SOL_SOCKET, GENERAL)];
+    match family {
+        libc::AF_INET => levels.push((libc::IPPROTO_IP, IPV4)),
+        libc::AF_INET6 => levels.extend([(libc::IPPROTO_IPV6, IPV6), (libc::IPPROTO_IP, IPV4)]),
+        libc::AF_NETLINK => levels.push((libc::SOL_NETLINK, NETLINK)),
+        _ => {}
+    }
+    match (family, kind) {
+        (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM) => levels.push((libc::IPPROTO_TCP, TCP)),
+        (libc::AF_INET, libc::SOCK_DGRAM) => levels.extend([(libc::IPPROTO_UDP, UDP), (libc::IPPROTO_IP, GROUPS_IPV4)]),
+        (libc::AF_INET6, libc::SOCK_DGRAM) => levels.extend([
+            (libc::IPPROTO_UDP, UDP),
+            (libc::IPPROTO_IPV6, GROUPS_IPV6),
+            (libc::IPPROTO_IP, GROUPS_IPV4),
+        ]),
+        _ => {}
+    }
+    if is_alone && kind == libc::SOCK_STREAM && matches!(family, libc::AF_INET | libc::AF_INET6) {
+        levels.push((libc::IPPROTO_TCP, TCP_ALONE));
+    }
+    levels
+}
+
+/// What options show to be there, and do not give back.
+fn refuse_hidden(own: BorrowedFd<'_>, (family, kind): (i32, i32)) -> Result<(), Unsupported> {
+    let filter = socket::option(own, libc::SOL_SOCKET, libc::SO_GET_FILTER, FILTER_MAX * FILTER_BYTES);
+    let is_filtered = match filter {
+        Ok(instructions) => !instructions.is_empty(),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    };
+    if is_filtered {
+        return Err(Unsupported::because(
+            RefusalCode::SocketOption,
+            "it has a packet filter (SO_ATTACH_FILTER), which cannot be restored",
+        ));
+    }
+    let is_internet = matches!(family, libc::AF_INET | libc::AF_INET6);
+    if is_internet && kind == libc::SOCK_STREAM {
+        let upper = socket::option(own, libc::IPPROTO_TCP, libc::TCP_ULP, NAME).unwrap_or_default();
+        if upper.first().is_some_and(|byte| *byte != 0) {
+            return Err(Unsupported::because(
+                RefusalCode::SocketOption,
+                "it has an upper layer protocol such as kernel TLS (TCP_ULP), which cannot be restored",
+            ));
+        }
+    }
+    if is_internet && kind == libc::SOCK_DGRAM {
+        if socket::number(own, libc::IPPROTO_UDP, UDP_CORK).is_ok_and(|corked| corked != 0) {
+            return Err(Unsupported::for_now(
+                RefusalCode::UnreadMessage,
+                "a datagram is being put together (UDP_CORK)",
+            ));
+        }
+        if listens_to_a_group(own)? {
+            return Err(Unsupported::because(
+                RefusalCode::SocketOption,
+                "it has joined a multicast group, which cannot be restored",
+            ));
+        }
+    }
+    if family == libc::AF_NETLINK {
+        let groups = socket::option(own, libc::SOL_NETLINK, NETLINK_LIST_MEMBERSHIPS, 64).unwrap_or_default();
+        // The first 32 are part of its address.
+        if groups.iter().skip(WORD).any(|byte| *byte != 0) {
+            return Err(Unsupported::because(RefusalCode::SocketOption, "it listens to groups beyond the first 32"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a socket is a member of any multicast group: the kernel answers only if asked for one, so all groups that
+/// somebody on this machine has joined are gone through.
+fn listens_to_a_group(own: BorrowedFd<'_>) -> io::Result<bool> {
+    let groups = std::fs::read_to_string("/proc/self/net/igmp").unwrap_or_default();
+    let mut interface = 0;
+    for line in groups.lines().skip(1) {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        if !line.starts_with(char::is_whitespace) {
+            interface = first.parse::<i32>().unwrap_or_default();
+        } else if let Ok(group) = u32::from_str_radix(first, 16)
+            && is_member(own, libc::IPPROTO_IP, interface, &internet_address(group))
+        {
+            return Ok(true);
+        }
+    }
+    let groups = std::fs::read_to_string("/proc/self/net/igmp6").unwrap_or_default();
+    Ok(groups.lines().any(|line| {
+        let mut fields = line.split_whitespace();
+        let interface = fields.next().and_then(|field| field.parse::<i32>().ok());
+        let address = fields.nth(1).and_then(sixteen_bytes);
+        interface.zip(address).is_some_and(|(interface, address)| {
+            let address = [&(libc::AF_INET6 as u16).to_le_bytes()[..], &[0; 6], &address, &[0; 4]].concat();
+            is_member(own, libc::IPPROTO_IPV6, interface, &address)
+        })
+    }))
+}
+
+/// `struct sockaddr_in` of a group, whose number is in the order of this machine.
+fn internet_address(group: u32) -> Vec<u8> {
+    [&(libc::AF_INET as u16).to_le_bytes()[..], &[0, 0], &group.to_ne_bytes(), &[0; 8]].concat()
+}
+
+fn sixteen_bytes(text: &str) -> Option<Vec<u8>> {
+    let bytes = (0..16).map(|at| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok());
+    bytes.collect()
+}
+
+/// `MCAST_MSFILTER`: succeeds for members only. `struct group_filter`: interface, address (128 bytes, aligned), mode, count.
+fn is_member(own: BorrowedFd<'_>, level: i32, interface: i32, group: &[u8]) -> bool {
+    const MCAST_MSFILTER: i32 = 48;
+    const ADDRESS_BYTES: usize = 128;
+    let mut filter = vec![0u8; 8 + ADDRESS_BYTES + 8];
+    filter[..4].copy_from_slice(&interface.to_le_bytes());
+    filter[8..8 + group.len()].copy_from_slice(group);
+    socket::option_of(own, level, MCAST_MSFILTER, filter).is_ok()
+}

@@ -1,0 +1,321 @@
+//! Pairs of connected sockets, and the names of sockets.
+
+use super::lingering::end_lingering;
+use super::{Made, describe, has_name, is_tcp, options, reachable};
+use crate::EngineError;
+use crate::error::kernel;
+use crate::objects::Opening;
+use crate::objects::opening::AddressWait;
+use standfast_format::records::{Bytes, Socket, SocketState};
+use standfast_linux::proc::Endpoint;
+use standfast_linux::sys::{descriptors, socket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+const NON_BLOCKING: u64 = libc::SOCK_NONBLOCK as u64;
+/// How long an address may still be taken by a connection of the life before: the kernel keeps a pair of addresses for a
+/// second on the way to oneself, and a port on which a server without SO_REUSEADDR listened for a minute.
+const TAKEN_MAX: Duration = Duration::from_secs(65);
+const TAKEN_PAUSE: Duration = Duration::from_millis(20);
+/// Between two attempts to end the connections that linger at an address: one may just be about to linger. The kernel answers
+/// a lingering connection's stray segments once in half a second.
+const END_PAUSE: Duration = Duration::from_millis(600);
+/// A connection to oneself takes microseconds.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+const CONNECT_PAUSE: Duration = Duration::from_micros(200);
+
+/// How a socket that is connected gets its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// It is given to it.
+    Bound,
+    /// The kernel chooses it, from a range of one, and has it back when the connection ends.
+    Chosen,
+    /// It is whatever is free.
+    Any,
+}
+
+/// Whether an address that is taken is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    None,
+    Long,
+}
+
+impl Opening<'_> {
+    /// Two sockets that are connected to each other.
+    pub(super) fn make_pair(&self, one: &Socket, other: &Socket) -> Result<(Made, Made), EngineError> {
+        if !is_tcp(one) && !has_name(one) && !has_name(other) {
+            return self.make_unnamed_pair(one);
+        }
+        // The end that was accepted has the name of the socket that listened.
+        if self.seems_accepted(one, other) {
+            self.connect_through_listener(one, other)
+        } else {
+            self.connect_through_listener(other, one).map(|(other, one)| (one, other))
+        }
+    }
+
+    fn seems_accepted(&self, one: &Socket, other: &Socket) -> bool {
+        let listens = |name: &Bytes| {
+            let mut listeners = self.plan.job.sockets.iter();
+            listeners.any(|it| {
+                matches!(it.state, SocketState::Listening { .. })
+                    && it.family == one.family
+                    && serves(&it.name.0, &name.0)
+            })
+        };
+        // Where nobody listens any more, what was accepted mostly shares its address, and may be bound at once.
+        let is_other = || listens(&other.name) || options::shares_address(other) && !options::shares_address(one);
+        has_name(one) && (listens(&one.name) || !has_name(other) || !is_other())
+    }
+
+    /// A socket whose other end is to be closed once what came from there has been sent again.
+    pub(super) fn make_peer_closed(&self, record: &Socket, peer: &Bytes) -> Result<Made, EngineError> {
+        let (mut made, other) = if is_tcp(record) {
+            let other = Socket { name: peer.clone(), options: Vec::new(), ..record.clone() };
+            self.make_pair(record, &other)?
+        } else if has_name(record) && record.kind != libc::SOCK_DGRAM {
+            let other = Socket { name: Bytes::default(), options: Vec::new(), file_mode: None, ..record.clone() };
+            self.connect_through_listener(record, &other)?
+        } else {
+            let (made, other) = self.make_unnamed_pair(record)?;
+            if has_name(record) {
+                let reached = self.bind(&made, record)?;
+                self.note_reached(record, reached);
+            }
+            (made, other)
+        };
+        made.widow_of = Some(Box::new(other));
+        Ok(made)
+    }
+
+    /// A connection that the other end resets when it is closed, which is when all else has been done. What has come from
+    /// there by then can still be read. Its address leads nowhere any more, and may not be had here: of `namings` the first
+    /// that works is taken.
+    pub(super) fn make_reset(&self, record: &Socket, namings: &[Naming]) -> Result<Made, EngineError> {
+        let resetting = |source| kernel("resetting a connection", source);
+        if !is_tcp(record) {
+            let (mut made, other) = self.make_unnamed_pair(record)?;
+            options::set(made.own(), record)?;
+            // To close a socket with something unread in it is to reset the connection.
+            socket::send(made.own(), b"!", &[], &[]).map_err(resetting)?;
+            made.widow_of = Some(Box::new(other));
+            return Ok(made);
+        }
+        let anywhere = Endpoint { address: loopback(record.family), port: 0 }.to_address(record.family);
+        let listener = self.make_alone(&Socket {
+            family: record.family,
+            kind: record.kind,
+            protocol: record.protocol,
+            name: anywhere.into(),
+            ..Socket::default()
+        })?;
+        self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
+        let address = socket::name(listener.own()).map_err(resetting)?;
+        let mut made = Err(resetting(io::ErrorKind::AddrNotAvailable.into()));
+        for naming in namings {
+            made = self.connect_to(record, &address, *naming);
+            if made.is_ok() {
+                break;
+            }
+        }
+        let mut made = made?;
+        wait_for(&listener, libc::POLLIN)?;
+        let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
+        let number = self.park(self.call("accepting a connection", libc::SYS_accept4, arguments)?)?;
+        let other = self.take_up(number)?;
+        self.close(listener.number)?;
+        options::reset_when_closed(other.own()).map_err(resetting)?;
+        made.widow_of = Some(Box::new(other));
+        Ok(made)
+    }
+
+    /// A socket with the options of the record, and with its name if that is wanted, connected to `address`.
+    fn connect_to(&self, record: &Socket, address: &[u8], naming: Naming) -> Result<Made, EngineError> {
+        let made = self.create(record)?;
+        options::set(made.own(), record)?;
+        let bind =
+            |name: &[u8]| self.with_address("giving a socket its address", libc::SYS_bind, &made, name, Patience::None);
+        let connect = || {
+            let name = &record.name.0;
+            match naming {
+                Naming::Bound => {
+                    options::share_address(made.own())?;
+                    bind(name)?;
+                }
+                Naming::Chosen if options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]])) => {
+                    // Whoever else is to have the port is made later.
+                    options::share_address(made.own())?;
+                    bind(&any_port(name))?;
+                }
+                Naming::Chosen | Naming::Any => {}
+            }
+            let patience = if naming == Naming::Any { Patience::Long } else { Patience::None };
+            self.connect_within(&made, address, patience)
+        };
+        match connect() {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                self.close(made.number)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn make_unnamed_pair(&self, record: &Socket) -> Result<(Made, Made), EngineError> {
+        let kind = record.kind as u64 | NON_BLOCKING;
+        let arguments = [record.family as u64, kind, record.protocol as u64, self.process.scratch, 0, 0];
+        self.call("making a pair of sockets", libc::SYS_socketpair, arguments)?;
+        let [one, other] = self.two_descriptors()?;
+        Ok((self.take_up(self.park(one)?)?, self.take_up(self.park(other)?)?))
+    }
+
+    /// Lets a socket listen under the name of `accepted`, and connects one with the name of `connecting` to it.
+    fn connect_through_listener(&self, accepted: &Socket, connecting: &Socket) -> Result<(Made, Made), EngineError> {
+        let (listener, reached) = self.make_named(accepted)?;
+        let Some(reached) = reached else {
+            // No name can be had for it.
+            self.close(listener.number)?;
+            return self.make_unnamed_pair(accepted);
+        };
+        self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
+        let connected = self.create(connecting)?;
+        options::set(connected.own(), connecting)?;
+        let address = if is_tcp(accepted) { reachable(&accepted.name.0, connecting.family) } else { reached };
+        self.connect_named(&connected, connecting, &address)?;
+        wait_for(&listener, libc::POLLIN)?;
+        let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
+        let number = self.park(self.call("accepting a connection", libc::SYS_accept4, arguments)?)?;
+        self.close(listener.number)?;
+        Ok((self.take_up(number)?, connected))
+    }
+
+    /// Gives a socket its name, and connects it. A port of which a connection of the life before lingers may not be named
+    /// outright; the kernel takes it all the same where it chooses it itself, from a range of one.
+    pub(super) fn connect_named(&self, made: &Made, record: &Socket, address: &[u8]) -> Result<(), EngineError> {
+        if !is_tcp(record) {
+            if has_name(record) {
+                self.bind(made, record)?;
+            }
+            return self.connect(made, address);
+        }
+        let action = format!("giving a socket its address {}", describe(&record.name));
+        let name = &record.name.0;
+        options::share_address(made.own())?;
+        match self.with_address(&action, libc::SYS_bind, made, name, Patience::None) {
+            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EADDRINUSE) => {
+                let is_chosen = options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]]));
+                let name = if is_chosen { any_port(name) } else { name.clone() };
+                self.with_address(&action, libc::SYS_bind, made, &name, Patience::Long)?;
+            }
+            bound => bound?,
+        }
+        self.connect(made, address)?;
+        let now = socket::name(made.own()).map_err(|source| kernel(&action, source))?;
+        if now[2..4] == name[2..4] {
+            return Ok(());
+        }
+        Err(kernel(&action, io::Error::other("another port was given to it")))
+    }
+
+    /// Connects a socket that does not block.
+    pub(super) fn connect(&self, made: &Made, address: &[u8]) -> Result<(), EngineError> {
+        self.connect_within(made, address, Patience::Long)
+    }
+
+    fn connect_within(&self, made: &Made, address: &[u8], patience: Patience) -> Result<(), EngineError> {
+        let action = format!("connecting a socket to {}", describe(&address.into()));
+        match self.with_address(&action, libc::SYS_connect, made, address, patience) {
+            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            connected => return connected,
+        }
+        wait_for(made, libc::POLLOUT)?;
+        let error = socket::number(made.own(), libc::SOL_SOCKET, libc::SO_ERROR);
+        match error.map_err(|source| kernel(&action, source))? {
+            0 => Ok(()),
+            error => Err(kernel(&action, io::Error::from_raw_os_error(error))),
+        }
+    }
+
+    /// bind or connect, again and again while the address is still taken by the life before.
+    pub(super) fn with_address(
+        &self,
+        action: &str,
+        call: i64,
+        made: &Made,
+        address: &[u8],
+        patience: Patience,
+    ) -> Result<(), EngineError> {
+        let begun = Instant::now();
+        let is_bind = call == libc::SYS_bind && is_tcp_socket(made);
+        let mut end_again = begun;
+        let deadline = begun + if patience == Patience::Long { TAKEN_MAX } else { Duration::ZERO };
+        loop {
+            let argument = self.process.argument(address)?;
+            match self.call(action, call, [made.number, argument, address.len() as u64, 0, 0, 0]) {
+                Err(EngineError::Kernel { source, .. })
+                    if source.raw_os_error() == Some(libc::EADDRINUSE) && is_bind && Instant::now() >= end_again =>
+                {
+                    end_again = Instant::now() + END_PAUSE;
+                    end_lingering(address);
+                }
+                Err(EngineError::Kernel { source, .. })
+                    if matches!(source.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE))
+                        && Endpoint::of(address).is_some()
+                        && Instant::now() < deadline =>
+                {
+                    let rest = deadline.saturating_duration_since(Instant::now());
+                    let wait = AddressWait { address: describe(&address.into()), waited: begun.elapsed(), rest };
+                    (self.on_wait)(&wait).map_err(EngineError::Image)?;
+                    std::thread::sleep(TAKEN_PAUSE);
+                }
+                answer => return answer.map(drop),
+            }
+        }
+    }
+}
+
+fn is_tcp_socket(made: &Made) -> bool {
+    socket::number(made.own(), libc::SOL_SOCKET, libc::SO_PROTOCOL).is_ok_and(|it| it == libc::IPPROTO_TCP)
+}
+
+/// The same internet address, with a port of the kernel's choice.
+fn any_port(name: &[u8]) -> Vec<u8> {
+    let mut name = name.to_vec();
+    name[2..4].fill(0);
+    name
+}
+
+/// Makes a connection that has been reset one that has ended, by taking the error that tells of the reset.
+pub(super) fn forget_reset(made: &Made) -> Result<(), EngineError> {
+    wait_for(made, libc::POLLHUP)?;
+    let error = socket::number(made.own(), libc::SOL_SOCKET, libc::SO_ERROR);
+    error.map(drop).map_err(|source| kernel("ending a connection", source))
+}
+
+fn wait_for(made: &Made, events: i16) -> Result<(), EngineError> {
+    let deadline = Instant::now() + CONNECT_MAX;
+    let waiting = |source| kernel("waiting for a connection", source);
+    while descriptors::ready_events(made.own(), events).map_err(waiting)? == 0 {
+        if Instant::now() > deadline {
+            return Err(waiting(io::ErrorKind::TimedOut.into()));
+        }
+        std::thread::sleep(CONNECT_PAUSE);
+    }
+    Ok(())
+}
+
+fn loopback(family: i32) -> IpAddr {
+    match family {
+        libc::AF_INET => Ipv4Addr::LOCALHOST.into(),
+        _ => Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+/// Whether a socket of the first name takes connections to the second.
+fn serves(listening: &[u8], name: &[u8]) -> bool {
+    let endpoint = Endpoint::of;
+    listening == name || endpoint(listening).zip(endpoint(name)).is_some_and(|(one, other)| one.serves(&other))
+}

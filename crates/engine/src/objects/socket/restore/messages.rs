@@ -1,0 +1,201 @@
+//! What was in flight, sent again: from the socket that it came from to the one that had received it. Afterwards it is
+//! looked at there, and must be what it was.
+
+use super::{Made, is_internet, is_tcp};
+use crate::EngineError;
+use crate::error::kernel;
+use crate::objects::Opening;
+use crate::objects::socket::collect::received;
+use standfast_format::records::{Socket, SocketMessage, SocketState};
+use standfast_linux::sys::socket;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Room beyond twice the bytes that are to be received: the kernel's own bookkeeping takes some of it.
+const ROOM_SPARE: usize = 128 << 10;
+/// How long a message may take to arrive at oneself.
+const ARRIVAL_MAX: Duration = Duration::from_secs(10);
+const ARRIVAL_PAUSE: Duration = Duration::from_micros(200);
+/// `struct msghdr`, `struct iovec`, and control messages before the contents, for calls of the new process.
+const HEADER_BYTES: u64 = 56;
+const PIECE_BYTES: u64 = 16;
+const CONTROL_BYTES: usize = 1056;
+
+impl Opening<'_> {
+    pub(super) fn fill(
+        &self,
+        place: usize,
+        record: &Socket,
+        sockets: &[Made],
+        files: &[Option<u64>],
+    ) -> Result<(), EngineError> {
+        if record.received.is_empty() {
+            return Ok(());
+        }
+        let receiver = &sockets[place];
+        let is_unix = record.family == libc::AF_UNIX;
+        for message in &record.received {
+            let unnamed;
+            let (sender, to) = match (&record.state, message.sender) {
+                (SocketState::Paired { peer }, _) => (&sockets[*peer as usize], Vec::new()),
+                (SocketState::PeerClosed { .. } | SocketState::Ended, _) => {
+                    (receiver.widow_of.as_deref().expect("it has had another end"), Vec::new())
+                }
+                (_, Some(sender)) => {
+                    let sends_there = self.plan.job.sockets[sender as usize].family;
+                    (&sockets[sender as usize], self.reach(&record.name, sends_there))
+                }
+                // Of a socket without a name that has been closed.
+                (_, None) => {
+                    unnamed = self.create(record)?;
+                    (&unnamed, self.reach(&record.name, record.family))
+                }
+            };
+            if is_unix {
+                let wants_to_know = i32::from(message.credentials.is_some());
+                let setting = |source| kernel("setting an option of a socket", source);
+                socket::set_number(receiver.own(), libc::SOL_SOCKET, libc::SO_PASSCRED, wants_to_know)
+                    .map_err(setting)?;
+            }
+            if message.credentials.is_some() {
+                self.send_as_itself(sender, &to, message, files)?;
+            } else {
+                self.send(sender, receiver, record, &to, message, files)?;
+            }
+        }
+        arrived(receiver, record)
+    }
+
+    /// Sends a message from here.
+    fn send(
+        &self,
+        sender: &Made,
+        receiver: &Made,
+        record: &Socket,
+        to: &[u8],
+        message: &SocketMessage,
+        files: &[Option<u64>],
+    ) -> Result<(), EngineError> {
+        let sending = |source| kernel("sending again what was in flight", source);
+        let with = message.open_files.iter().map(|file| self.own(parked(files, *file)?));
+        let with = with.collect::<Result<Vec<OwnedFd>, _>>()?;
+        let mut with: Vec<BorrowedFd<'_>> = with.iter().map(AsFd::as_fd).collect();
+        let deadline = Instant::now() + ARRIVAL_MAX;
+        let mut rest = &message.contents.0[..];
+        if is_tcp(record) {
+            socket::set_number(sender.own(), libc::IPPROTO_TCP, libc::TCP_NODELAY, 1).map_err(sending)?;
+        }
+        while !rest.is_empty() {
+            match socket::send(sender.own(), rest, to, &with) {
+                Ok(bytes) => {
+                    rest = &rest[bytes..];
+                    with.clear();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                    make_room(sender, receiver, record).map_err(sending)?;
+                }
+                Err(error) => return Err(sending(error)),
+            }
+        }
+        while is_tcp(record) && socket::unsent_bytes(sender.own()).map_err(sending)? > 0 {
+            if Instant::now() > deadline {
+                return Err(sending(io::ErrorKind::TimedOut.into()));
+            }
+            make_room(sender, receiver, record).map_err(sending)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the new process send a message, whose receiver wants to know who sends.
+    fn send_as_itself(
+        &self,
+        sender: &Made,
+        to: &[u8],
+        message: &SocketMessage,
+        files: &[Option<u64>],
+    ) -> Result<(), EngineError> {
+        let numbers =
+            message.open_files.iter().map(|file| parked(files, *file).map(|file| (file as i32).to_le_bytes()));
+        let numbers = numbers.collect::<Result<Vec<_>, _>>()?.concat();
+        let mut control = Vec::new();
+        if !numbers.is_empty() {
+            // struct cmsghdr: length, level, kind.
+            control.extend((numbers.len() as u64 + 16).to_le_bytes());
+            control.extend([libc::SOL_SOCKET, libc::SCM_RIGHTS].iter().flat_map(|word| word.to_le_bytes()));
+            control.extend(&numbers);
+        }
+        let control_bytes = control.len() as u64;
+        control.resize(CONTROL_BYTES, 0);
+        let scratch = self.process.scratch;
+        let control_at = scratch + HEADER_BYTES + PIECE_BYTES;
+        let to_at = control_at + CONTROL_BYTES as u64;
+        let contents_at = to_at + to.len() as u64;
+        let contents = &message.contents.0;
+        // struct msghdr: name, its length, pieces, their number, control, its length, flags; struct iovec: base, length.
+        let words = [
+            if to.is_empty() { 0 } else { to_at },
+            to.len() as u64,
+            scratch + HEADER_BYTES,
+            1,
+            control_at,
+            control_bytes,
+            0,
+            contents_at,
+            contents.len() as u64,
+        ];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.extend([&control[..], to, contents].concat());
+        let argument = self.process.argument(&bytes)?;
+        let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as u64;
+        let action = "sending again what was in flight";
+        let sent = self.call(action, libc::SYS_sendmsg, [sender.number, argument, flags, 0, 0, 0])?;
+        if sent != contents.len() as u64 {
+            return Err(kernel(action, io::ErrorKind::WriteZero.into()));
+        }
+        Ok(())
+    }
+}
+
+fn parked(files: &[Option<u64>], file: u32) -> Result<u64, EngineError> {
+    let missing = || kernel("sending descriptors again", io::ErrorKind::InvalidData.into());
+    files.get(file as usize).copied().flatten().ok_or_else(missing)
+}
+
+/// Makes room for more: on the way to a TCP socket where it is received, else where it is sent.
+fn make_room(sender: &Made, receiver: &Made, record: &Socket) -> io::Result<()> {
+    if is_internet(record.family) {
+        let bytes = 2 * record.received.iter().map(|message| message.contents.0.len()).sum::<usize>() + ROOM_SPARE;
+        socket::make_room(receiver.own(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
+        // A look makes the kernel tell the other side about the room.
+        socket::peek(receiver.own(), &mut [0u8; 1])?;
+        socket::set_number(receiver.own(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, 2)?;
+        std::thread::sleep(ARRIVAL_PAUSE);
+        return Ok(());
+    }
+    let before = socket::number(sender.own(), libc::SOL_SOCKET, libc::SO_SNDBUF)?;
+    socket::set_number(sender.own(), libc::SOL_SOCKET, libc::SO_SNDBUF, before.saturating_mul(2))?;
+    if socket::number(sender.own(), libc::SOL_SOCKET, libc::SO_SNDBUF)? > before {
+        return Ok(());
+    }
+    Err(io::Error::other("more was in flight than this system lets be (net.core.wmem_max, net.unix.max_dgram_qlen)"))
+}
+
+/// Everything must have arrived, in order, before anybody else may send.
+fn arrived(receiver: &Made, record: &Socket) -> Result<(), EngineError> {
+    let scanning = |source| kernel("looking whether what was in flight has arrived", source);
+    let deadline = Instant::now() + ARRIVAL_MAX;
+    loop {
+        let found = received(receiver.own(), record).map_err(scanning)?;
+        let wanted: Vec<&[u8]> = record.received.iter().map(|message| &message.contents.0[..]).collect();
+        let is_stream = record.kind == libc::SOCK_STREAM;
+        let alike = if is_stream { found.concat() == wanted.concat() } else { found == wanted };
+        if alike {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(scanning(io::Error::other("a message is missing, or came from another program")));
+        }
+        std::thread::sleep(ARRIVAL_PAUSE);
+    }
+}

@@ -1,0 +1,233 @@
+//! Sockets, made again in the new process: pairs first, each end connected to the other, then those that stand alone, then
+//! those that wait to be accepted. What was in flight is sent again when all open files are there (`messages.rs`).
+//!
+//! A pair of sockets without names is made as such. Where one end has a name, and always with TCP, a socket listens there
+//! for a moment, to be connected to.
+
+mod connect;
+mod lingering;
+mod messages;
+mod names;
+mod options;
+
+use crate::EngineError;
+use crate::error::kernel;
+use crate::objects::{F_SETFL, O_ASYNC, Opening};
+use connect::Naming;
+pub(in crate::objects) use names::Names;
+use standfast_format::records::{Bytes, OpenFileKind, Socket, SocketState};
+use standfast_linux::sys::socket;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+const NON_BLOCKING: u64 = libc::SOCK_NONBLOCK as u64;
+
+/// A socket of the new process.
+pub(in crate::objects) struct Made {
+    /// Its number there.
+    pub(in crate::objects) number: u64,
+    /// A descriptor of ours.
+    own: OwnedFd,
+    /// The other end, where that is to be closed again.
+    widow_of: Option<Box<Made>>,
+}
+
+impl Made {
+    fn own(&self) -> BorrowedFd<'_> {
+        self.own.as_fd()
+    }
+}
+
+impl Opening<'_> {
+    pub(in crate::objects) fn make_sockets(&mut self) -> Result<(), EngineError> {
+        let records = &self.plan.job.sockets;
+        let mut made: Vec<Option<Made>> = records.iter().map(|_| None).collect();
+        let ended = || records.iter().enumerate().filter(|(_, record)| record.state == SocketState::Ended);
+        // One that has ended does not keep others from its port, which one that is bound does. The kernel chooses that port
+        // once more only as long as nobody is bound to it.
+        for (place, record) in ended() {
+            made[place] = self.make_reset(record, &[Naming::Chosen]).ok();
+        }
+        for (place, record) in records.iter().enumerate() {
+            match &record.state {
+                SocketState::Paired { peer } if place < *peer as usize => {
+                    let (one, other) = self.make_pair(record, &records[*peer as usize])?;
+                    (made[place], made[*peer as usize]) = (Some(one), Some(other));
+                }
+                SocketState::PeerClosed { peer } => made[place] = Some(self.make_peer_closed(record, peer)?),
+                SocketState::Reset => made[place] = Some(self.make_reset(record, &[Naming::Bound, Naming::Any])?),
+                _ => {}
+            }
+        }
+        for (place, record) in records.iter().enumerate().filter(|(_, record)| stands_alone(record)) {
+            made[place] = Some(self.make_alone(record)?);
+        }
+        // Their ports have been waited for by now, and nobody listens there yet.
+        for (place, record) in ended() {
+            if made[place].is_none() {
+                made[place] = Some(self.make_reset(record, &[Naming::Bound, Naming::Any])?);
+            }
+        }
+        // What they are connected to, or wait at, is there by now.
+        for (made, record) in made.iter().flatten().zip(records.iter()) {
+            if let SocketState::Listening { backlog } = record.state {
+                self.call("listening", libc::SYS_listen, [made.number, backlog.into(), 0, 0, 0, 0])?;
+            }
+        }
+        for (made, record) in made.iter().flatten().zip(records.iter()) {
+            if let SocketState::Towards { address } = &record.state {
+                self.connect(made, &self.reach(address, record.family))?;
+            }
+        }
+        for place in in_order_of_arrival(records) {
+            let waiting = made[place].as_ref().expect("those that stand alone have been made");
+            if let SocketState::Waiting { listener, .. } = records[place].state {
+                let address = self.reach(&records[listener as usize].name, records[place].family);
+                self.connect_named(waiting, &records[place], &address)?;
+            }
+        }
+        self.sockets = made.into_iter().flatten().collect();
+        assert_eq!(self.sockets.len(), records.len(), "the plan has seen that every pair is one");
+        Ok(())
+    }
+
+    /// A socket with its options and its name, connected to nobody.
+    pub(in crate::objects) fn make_alone(&self, record: &Socket) -> Result<Made, EngineError> {
+        let (made, reached) = self.make_named(record)?;
+        self.note_reached(record, reached);
+        Ok(made)
+    }
+
+    /// The same, with the address at which it is reached, if it has one.
+    fn make_named(&self, record: &Socket) -> Result<(Made, Option<Vec<u8>>), EngineError> {
+        let made = self.create(record)?;
+        options::set(made.own(), record)?;
+        // Connections of the life before may linger under its address.
+        if is_tcp(record) {
+            options::share_address(made.own())?;
+        }
+        let reached = if is_named_at_once(record) { self.bind(&made, record)? } else { None };
+        Ok((made, reached))
+    }
+
+    fn create(&self, record: &Socket) -> Result<Made, EngineError> {
+        let kind = record.kind as u64 | NON_BLOCKING;
+        let arguments = [record.family as u64, kind, record.protocol as u64, 0, 0, 0];
+        let number = self.park(self.call("making a socket", libc::SYS_socket, arguments)?)?;
+        self.take_up(number)
+    }
+
+    fn take_up(&self, number: u64) -> Result<Made, EngineError> {
+        Ok(Made { number, own: self.own(number)?, widow_of: None })
+    }
+
+    /// Sends what was in flight, shuts down what was shut down, and sets what has to come last.
+    pub(in crate::objects) fn finish_sockets(&mut self, files: &[Option<u64>]) -> Result<(), EngineError> {
+        let sockets = std::mem::take(&mut self.sockets);
+        let records = &self.plan.job.sockets;
+        for (place, record) in records.iter().enumerate() {
+            self.fill(place, record, &sockets, files)?;
+        }
+        self.forget_names()?;
+        for (made, record) in sockets.iter().zip(records) {
+            let shutting = |source| kernel("shutting a connection down", source);
+            if let Some(how) = record.shut_down.checked_sub(1) {
+                socket::shut_down(made.own(), how as i32).or_else(already_so).map_err(shutting)?;
+            }
+            if let Some(other) = &made.widow_of {
+                self.close(other.number)?;
+            }
+        }
+        // Our own copies of those other ends would keep them open.
+        let sockets: Vec<Made> = sockets.into_iter().map(|made| Made { widow_of: None, ..made }).collect();
+        for (made, record) in sockets.iter().zip(records) {
+            if record.state == SocketState::Ended {
+                connect::forget_reset(made)?;
+            }
+            options::set_last(made.own(), record)?;
+            if options::keeps_sharing(record) && !options::shares_address(record) {
+                options::share_address(made.own())?;
+                self.sharing.extend(socket::cookie(made.own()));
+            }
+        }
+        for (file, parked) in self.plan.job.open_files.iter().zip(files) {
+            if matches!(file.kind, OpenFileKind::Socket { .. }) {
+                let Some(parked) = *parked else { continue };
+                let arguments = [parked, F_SETFL, (file.flags & !O_ASYNC).into(), 0, 0, 0];
+                self.call("setting a socket's flags", libc::SYS_fcntl, arguments)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of one that waits comes when it is connected.
+fn is_named_at_once(record: &Socket) -> bool {
+    has_name(record) && !matches!(record.state, SocketState::Waiting { .. })
+}
+
+/// The other side may have shut it down already.
+fn already_so(error: io::Error) -> io::Result<()> {
+    if error.raw_os_error() == Some(libc::ENOTCONN) { Ok(()) } else { Err(error) }
+}
+
+fn stands_alone(record: &Socket) -> bool {
+    !matches!(
+        record.state,
+        SocketState::Paired { .. } | SocketState::PeerClosed { .. } | SocketState::Reset | SocketState::Ended
+    )
+}
+
+/// Those that wait to be accepted.
+fn in_order_of_arrival(records: &[Socket]) -> Vec<usize> {
+    let place = |record: &Socket| match record.state {
+        SocketState::Waiting { listener, place } => Some((listener, place)),
+        _ => None,
+    };
+    let mut waiting: Vec<usize> = (0..records.len()).filter(|at| place(&records[*at]).is_some()).collect();
+    waiting.sort_by_key(|at| place(&records[*at]));
+    waiting
+}
+
+pub(in crate::objects) fn is_internet(family: i32) -> bool {
+    matches!(family, libc::AF_INET | libc::AF_INET6)
+}
+
+fn is_tcp(record: &Socket) -> bool {
+    is_internet(record.family) && record.kind == libc::SOCK_STREAM
+}
+
+/// Whether a socket is bound. Those of the internet always tell an address, which is all zeros before that.
+fn has_name(record: &Socket) -> bool {
+    match record.family {
+        libc::AF_UNIX => !record.name.0.is_empty(),
+        _ => record.name.0.iter().skip(size_of::<libc::sa_family_t>()).any(|byte| *byte != 0),
+    }
+}
+
+/// The address at which a socket with this name is reached from here, in the form of `family`.
+fn reachable(name: &[u8], family: i32) -> Vec<u8> {
+    let Some(mut endpoint) = standfast_linux::proc::Endpoint::of(name) else { return name.to_vec() };
+    let named = i32::from(u16::from_le_bytes([name[0], name[1]]));
+    if endpoint.address.is_unspecified() {
+        endpoint.address = match family {
+            libc::AF_INET => std::net::Ipv4Addr::LOCALHOST.into(),
+            _ => std::net::Ipv6Addr::LOCALHOST.into(),
+        };
+    } else if named == family {
+        // As it is, with the scope of a link-local address.
+        return name.to_vec();
+    }
+    endpoint.to_address(family)
+}
+
+/// An address, for people.
+fn describe(address: &Bytes) -> String {
+    match standfast_linux::proc::Endpoint::of(&address.0) {
+        Some(endpoint) => endpoint.to_string(),
+        None => {
+            let path = address.0.get(size_of::<libc::sa_family_t>()..).unwrap_or_default();
+            String::from_utf8_lossy(path).replace('\0', "@").trim_end_matches('@').to_owned()
+        }
+    }
+}

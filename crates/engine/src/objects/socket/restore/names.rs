@@ -1,0 +1,145 @@
+//! Names of Unix sockets in the file system. One that others find by its file gets that file again; every other one gets its
+//! name without one, so that nothing is made, or in the way, where the name leads.
+
+use super::connect::Patience;
+use super::{Made, describe, has_name, reachable};
+use crate::EngineError;
+use crate::objects::Opening;
+use crate::objects::socket::SocketName;
+use crate::socket_paths::{directory_of, path_in};
+use standfast_format::records::{Bytes, Socket, SocketState};
+use standfast_linux::HiddenNames;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The kernel gives a name of its own to a socket that is bound to the family alone.
+const FAMILY_ONLY: usize = size_of::<libc::sa_family_t>();
+
+/// Names that no file stands for, as long as sockets are made.
+#[derive(Debug, Default)]
+pub(in crate::objects) struct Names {
+    hidden: Option<HiddenNames>,
+    /// Addresses at which sockets are reached whose own names lead nowhere, by these names.
+    reached: BTreeMap<Bytes, Vec<u8>>,
+    /// Files that are there until all sockets have been made, where names cannot be hidden.
+    passing: BTreeSet<Vec<u8>>,
+    /// What the job goes on without.
+    pub(in crate::objects) notes: Vec<String>,
+}
+
+impl Opening<'_> {
+    /// Gives a socket its name. Returns the address at which it is reached; `None` where it had to stay without a name.
+    pub(super) fn bind(&self, made: &Made, record: &Socket) -> Result<Option<Vec<u8>>, EngineError> {
+        if record.family != libc::AF_UNIX || path_in(&record.name.0).is_none() || !self.is_hidden(record) {
+            self.bind_in_sight(made, record)?;
+            return Ok(Some(reachable(&record.name.0, record.family)));
+        }
+        if let Ok(reached) = self.bind_hidden(made, record) {
+            return Ok(Some(reached));
+        }
+        // Where namespaces are forbidden the name may still be free.
+        if self.bind_in_passing(made, record).is_ok() {
+            return Ok(Some(record.name.0.clone()));
+        }
+        let note = format!("the socket {} could not get its name again", describe(&record.name));
+        self.names.borrow_mut().notes.push(note);
+        if matches!(record.state, SocketState::Listening { .. }) {
+            let family = &record.name.0[..FAMILY_ONLY];
+            self.with_address("naming a socket", libc::SYS_bind, made, family, Patience::None)?;
+        }
+        Ok(None)
+    }
+
+    /// The address at which a socket of this name is reached from here.
+    pub(super) fn reach(&self, name: &Bytes, family: i32) -> Vec<u8> {
+        let names = self.names.borrow();
+        names.reached.get(name).cloned().unwrap_or_else(|| reachable(&name.0, family))
+    }
+
+    /// Notes at which address others reach a socket that stands alone.
+    pub(super) fn note_reached(&self, record: &Socket, reached: Option<Vec<u8>>) {
+        if let Some(reached) = reached.filter(|_| record.family == libc::AF_UNIX && has_name(record)) {
+            self.names.borrow_mut().reached.insert(record.name.clone(), reached);
+        }
+    }
+
+    /// Of a connection the name is but a word, also of its other end, which has no record of its own.
+    fn is_hidden(&self, record: &Socket) -> bool {
+        let place = self.plan.job.sockets.iter().position(|other| std::ptr::eq(other, record));
+        place.is_none_or(|place| self.plan.socket_names.get(place) == Some(&SocketName::Hidden))
+    }
+
+    fn bind_hidden(&self, made: &Made, record: &Socket) -> io::Result<Vec<u8>> {
+        let mut names = self.names.borrow_mut();
+        if names.hidden.is_none() {
+            names.hidden = Some(HiddenNames::new()?);
+        }
+        let hidden = names.hidden.as_mut().expect("it has just been made");
+        let path = hidden.bind(made.own(), &record.name.0)?;
+        Ok([&record.name.0[..FAMILY_ONLY], path.as_os_str().as_bytes(), b"\0"].concat())
+    }
+
+    /// Gives a socket its name where that leads, for a file that goes when all have been made.
+    fn bind_in_passing(&self, made: &Made, record: &Socket) -> Result<(), EngineError> {
+        let path = path_in(&record.name.0).unwrap_or_default();
+        if !path.starts_with(b"/") {
+            self.enter_directory_of(record)?;
+        }
+        if self.names.borrow().passing.contains(path) {
+            self.remove(path)?;
+        }
+        self.with_address("naming a socket", libc::SYS_bind, made, &record.name.0, Patience::None)?;
+        self.names.borrow_mut().passing.insert(path.to_vec());
+        Ok(())
+    }
+
+    /// Removes what was there to reach sockets by.
+    pub(super) fn forget_names(&self) -> Result<(), EngineError> {
+        let passing = std::mem::take(&mut self.names.borrow_mut().passing);
+        passing.iter().try_for_each(|path| self.remove(path))?;
+        drop(self.names.borrow_mut().hidden.take());
+        Ok(())
+    }
+
+    /// Gives a socket its name, and makes a file for that. The file that a Unix socket of the life before has left in its
+    /// place goes; whether that is somebody else's by now the plan has looked.
+    fn bind_in_sight(&self, made: &Made, record: &Socket) -> Result<(), EngineError> {
+        let action = format!("giving a socket its address {}", describe(&record.name));
+        let path = if record.family == libc::AF_UNIX { path_in(&record.name.0) } else { None };
+        if path.is_some_and(|path| !path.starts_with(b"/")) {
+            self.enter_directory_of(record)?;
+        }
+        if let Some(path) = path {
+            self.remove(path)?;
+            self.names.borrow_mut().passing.remove(path);
+        }
+        self.with_address(&action, libc::SYS_bind, made, &record.name.0, Patience::Long)?;
+        match (path, record.file_mode) {
+            (Some(path), Some(mode)) => {
+                let path = self.process.path_argument(path)?;
+                let mode = u64::from(mode & 0o7777);
+                self.call("setting a socket's permissions", libc::SYS_chmod, [path, mode, 0, 0, 0, 0]).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A relative path is meant from where the process that holds the socket is.
+    fn enter_directory_of(&self, record: &Socket) -> Result<(), EngineError> {
+        let directory = directory_of(self.plan.job, record);
+        let path = self.process.path_argument(&directory.0)?;
+        let action = format!("changing to {}", Path::new(OsStr::from_bytes(&directory.0)).display());
+        self.call(&action, libc::SYS_chdir, [path, 0, 0, 0, 0, 0]).map(drop)
+    }
+
+    fn remove(&self, path: &[u8]) -> Result<(), EngineError> {
+        let path = self.process.path_argument(path)?;
+        match self.call("removing a socket's file", libc::SYS_unlink, [path, 0, 0, 0, 0, 0]) {
+            Err(EngineError::Kernel { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map(drop),
+        }
+    }
+}

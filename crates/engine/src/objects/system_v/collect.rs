@@ -1,0 +1,453 @@
+//! The collection of System V objects: which of them are the job's, and what they hold.
+//!
+//! They belong to nobody: the kernel tells who has made one or was the last to use it, as far as that is the same number.
+//! In an IPC namespace that a restart has given to the job, everything is the job's. In the first life it is what a living
+//! process of the job has used, and nobody else; and what has come into being since the start of the job, by the same user,
+//! of which those that have used it have ended. The latter may be another program's, which does no harm: a restart gives
+//! the job a copy that nobody asks for.
+
+use crate::inheritance::KnownObjects;
+use crate::machine::machine;
+use crate::objects::memory::Unattached;
+use crate::supervisors::is_supervisor;
+use crate::{Blocker, EngineError, RefusalCode};
+use standfast_format::records::{
+    JobState, MessageQueue, ObjectKind, Semaphore, SemaphoreSet, SystemVName, TypedMessage,
+};
+use standfast_linux::IpcNamespace;
+use standfast_linux::proc::{self, Stat};
+use standfast_linux::sys::process;
+use standfast_linux::system_v::{self, ObjectUser, SystemVKind, SystemVObject};
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// The System V objects that a job can reach.
+#[derive(Debug, Default)]
+pub(crate) struct SystemV {
+    /// The job's own IPC namespace; `None` where it is in ours.
+    place: Option<IpcNamespace>,
+    /// Number of the namespace.
+    namespace: u64,
+    all: Vec<SystemVObject>,
+    /// How often the job has attached each segment, by id.
+    attached: HashMap<i32, u64>,
+    /// The job's, in the order of `all`; whether a living process of it has used them.
+    carried: Vec<(SystemVObject, bool)>,
+}
+
+/// What the records have.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) semaphores: Vec<SemaphoreSet>,
+    pub(crate) queues: Vec<MessageQueue>,
+}
+
+impl SystemV {
+    /// Looks at those in the IPC namespace of `main`.
+    pub(crate) fn of(main: i32) -> io::Result<Self> {
+        let place = IpcNamespace::of(main)?;
+        let all = within(place.as_ref(), SystemVObject::all)?;
+        let namespace = std::fs::metadata(format!("/proc/{main}/ns/ipc"))?.ino();
+        Ok(Self { place, namespace, all, ..Self::default() })
+    }
+
+    /// A segment that a process of the job has attached.
+    pub(crate) fn attached(&mut self, id: i32) -> Option<&SystemVObject> {
+        *self.attached.entry(id).or_default() += 1;
+        self.all.iter().find(|object| (object.kind, object.id) == (SystemVKind::Segment, id))
+    }
+
+    /// How a segment of the job is known.
+    pub(crate) fn name_of_segment(&self, id: i32) -> Option<SystemVName> {
+        let is_it = |object: &SystemVObject| (object.kind, object.id) == (SystemVKind::Segment, id);
+        self.carried.iter().find(|(object, _)| is_it(object)).map(name)
+    }
+
+    /// Finds out which are the job's, of which these are the processes, once all segments that it has attached are known.
+    /// `known` are those that were there before it began.
+    pub(crate) fn judge(&mut self, pids: &[i32], known: Option<&KnownObjects>) -> Vec<Blocker> {
+        let judge = Judge { pids, known, started: started_seconds(pids[0]), attached: &self.attached };
+        // Whoever had it attached when the table was read has ended since: the table now shows it without.
+        if self.all.iter().any(|object| judge.was_attached_by_the_dead(object))
+            && let Ok(all) = within(self.place.as_ref(), SystemVObject::all)
+        {
+            self.all = all;
+        }
+        let mut blockers = Vec::new();
+        for object in &self.all {
+            let verdict = if self.place.is_some() { Verdict::Carried { of_job: true } } else { judge.verdict(object) };
+            match verdict {
+                Verdict::Foreign => {}
+                Verdict::Carried { of_job } => self.carried.push((object.clone(), of_job)),
+                Verdict::Shared { why } => blockers.push(
+                    Blocker::new(RefusalCode::SystemVShared, object.to_string(), why)
+                        .with_hint("start all that use it under one standfast run"),
+                ),
+            }
+        }
+        blockers
+    }
+
+    /// The segments of the job that none of its processes has attached.
+    pub(crate) fn unattached(&self) -> Result<Vec<(&SystemVObject, Unattached)>, EngineError> {
+        let is_it =
+            |object: &SystemVObject| object.kind == SystemVKind::Segment && !self.attached.contains_key(&object.id);
+        let mut unattached = Vec::new();
+        for carried in self.carried.iter().filter(|(object, _)| is_it(object)) {
+            unattached.extend(self.list(carried, Unattached::scan)?.map(|segment| (&carried.0, segment)));
+        }
+        Ok(unattached)
+    }
+
+    /// Whether there are semaphores among the job's.
+    pub(crate) fn has_semaphores(&self) -> bool {
+        self.of_kind(SystemVKind::Semaphores).next().is_some()
+    }
+
+    /// What one of them holds; `None` where it is gone by now. That can only be one that another program has made.
+    fn list<T>(
+        &self,
+        (object, of_job): &(SystemVObject, bool),
+        scan: impl FnOnce(&SystemVObject) -> io::Result<T>,
+    ) -> Result<Option<T>, EngineError> {
+        match within(self.place.as_ref(), || scan(object)) {
+            Ok(held) => Ok(Some(held)),
+            Err(error) if !of_job && is_gone(&error) => Ok(None),
+            Err(error) => Err(cannot_be_read(object, &error)),
+        }
+    }
+
+    fn of_kind(&self, kind: SystemVKind) -> impl Iterator<Item = &(SystemVObject, bool)> {
+        self.carried.iter().filter(move |(object, _)| object.kind == kind)
+    }
+
+    /// What semaphores and queues of the job hold, while it stands still.
+    pub(crate) fn contents(&self, pids: &[i32]) -> Result<Contents, EngineError> {
+        let mut contents = Contents::default();
+        for carried in self.of_kind(SystemVKind::Semaphores) {
+            let Some(values) = self.list(carried, system_v::semaphores)? else { continue };
+            let user = |pid: i32| pids.iter().position(|member| *member == pid).map(|place| place as u32);
+            let semaphore = |it: system_v::SemaphoreValue| Semaphore { value: it.value, user: user(it.user) };
+            let semaphores = values.into_iter().map(semaphore).collect();
+            contents.semaphores.push(SemaphoreSet { name: name(carried), semaphores, undo: Vec::new() });
+        }
+        for carried in self.of_kind(SystemVKind::Messages) {
+            let Some(held) = self.list(carried, system_v::queue_contents)? else { continue };
+            let message = |(kind, text): (i64, Vec<u8>)| TypedMessage { kind, text: text.into() };
+            contents.queues.push(MessageQueue {
+                name: name(carried),
+                bytes_max: held.bytes_max,
+                messages: held.messages.into_iter().map(message).collect(),
+            });
+        }
+        Ok(contents)
+    }
+
+    /// Number of the IPC namespace that they are in.
+    pub(crate) fn namespace(&self) -> u64 {
+        self.namespace
+    }
+}
+
+/// Whether that says that an object has been removed.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM))
+}
+
+fn within<T>(place: Option<&IpcNamespace>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    match place {
+        Some(place) => place.namespace_helper(work),
+        None => work(),
+    }
+}
+
+fn name((object, of_job): &(SystemVObject, bool)) -> SystemVName {
+    let SystemVObject { id, key, user, group, .. } = *object;
+    SystemVName { id, key, mode: object.permissions(), user, group, of_job: *of_job }
+}
+
+fn cannot_be_read(object: &SystemVObject, error: &io::Error) -> EngineError {
+    EngineError::Refused(vec![
+        Blocker::new(
+            RefusalCode::SystemVUnreadable,
+            object.to_string(),
+            format!("its contents cannot be read ({error})"),
+        )
+        .with_hint("give its owner permission to read it"),
+    ])
+}
+
+/// Whose an object is.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Others', and the job has nothing to do with it.
+    Foreign,
+    /// The job's.
+    Carried { of_job: bool },
+    /// The job's and others'.
+    Shared { why: String },
+}
+
+/// What is known about a job in an IPC namespace that it shares with others.
+struct Judge<'a> {
+    pids: &'a [i32],
+    known: Option<&'a KnownObjects>,
+    /// When its main process began, in seconds since 1970.
+    started: i64,
+    attached: &'a HashMap<i32, u64>,
+}
+
+impl Judge<'_> {
+    fn verdict(&self, object: &SystemVObject) -> Verdict {
+        let attached = self.attached.get(&object.id).copied().filter(|_| object.kind == SystemVKind::Segment);
+        let attached = attached.unwrap_or_default();
+        let users = || object.users.iter().filter(|user| may_have_been(user));
+        let used = attached > 0 || users().any(|user| self.pids.contains(&user.pid));
+        // Another job's supervisor has only looked at it, as we do.
+        let stranger = users().find(|user| !self.pids.contains(&user.pid) && !is_supervisor(user.pid));
+        let shared = |why: String| Verdict::Shared { why };
+        if !used {
+            let leftovers = self.known.is_some()
+                && self.is_new(object)
+                && object.creator == process::effective_user()
+                && stranger.is_none();
+            // One that somebody has attached may be attached by a supervisor alone, to look at it as we do.
+            let is_idle = object.attached == 0 || object.users.iter().any(|user| is_supervisor(user.pid));
+            return if leftovers && is_idle { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
+        }
+        if object.attached != attached {
+            return shared("other programs have attached it as well".to_owned());
+        }
+        if object.is_removed() {
+            return Verdict::Carried { of_job: true };
+        }
+        if !self.is_new(object) {
+            return shared("it was there before the program began, and others may use it".to_owned());
+        }
+        if let Some(stranger) = stranger {
+            return shared(format!(
+                "{}, which is outside the program, uses it as well",
+                crate::files::describe(stranger.pid)
+            ));
+        }
+        let own = process::effective_user();
+        if own != 0 && object.user != own {
+            return shared("it belongs to another user".to_owned());
+        }
+        Verdict::Carried { of_job: true }
+    }
+
+    /// Whether an unused object counts as attached only by processes that are gone: a supervisor that looked at it, and ended
+    /// before it could be recognized.
+    fn was_attached_by_the_dead(&self, object: &SystemVObject) -> bool {
+        let lives = |user: &ObjectUser| Stat::of(user.pid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+        object.attached > 0
+            && !self.attached.contains_key(&object.id)
+            && object.creator == process::effective_user()
+            && self.is_new(object)
+            && !object.users.iter().any(lives)
+    }
+
+    /// Whether it has come into being since the job began.
+    fn is_new(&self, object: &SystemVObject) -> bool {
+        match self.known {
+            Some(known) => !known.contains(&(object.kind, object.id)),
+            None => object.changed_seconds.saturating_add(ROUNDING_SECONDS) >= self.started,
+        }
+    }
+}
+
+/// The number of the pid namespace of a process; 0 where that is not told.
+pub(crate) fn pid_namespace(pid: i32) -> u64 {
+    std::fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |it| it.ino())
+}
+
+/// Whether a job has been in our IPC namespace when the checkpoint was taken, and all of it has ended.
+pub(crate) fn was_here(job: &JobState) -> bool {
+    let own = std::process::id() as i32;
+    let ipc_namespace = std::fs::metadata("/proc/self/ns/ipc").map_or(0, |it| it.ino());
+    let taken = (job.clocks.realtime_nanoseconds / NANOSECONDS) as i64;
+    job.machine.boot_id == machine(0).boot_id
+        && (job.ipc_namespace, job.pid_namespace) == (ipc_namespace, pid_namespace(own))
+        && !job.processes.iter().any(|process| was_there(process.pid, taken))
+}
+
+/// Whether an object that a checkpoint has found is still there, in our own IPC namespace, where nobody uses it any more.
+/// The supervisor of another job may have looked at it.
+pub(crate) fn is_leftover(job: &JobState, kind: SystemVKind, name: &SystemVName) -> bool {
+    let is_it = |object: &SystemVObject| {
+        (object.kind, object.id, object.key) == (kind, name.id, name.key)
+            && object.creator == process::effective_user()
+            && object.attached == 0
+            && !object.users.iter().any(|user| may_have_been(user) && !is_supervisor(user.pid))
+    };
+    was_here(job) && SystemVObject::all().is_ok_and(|all| all.iter().any(is_it))
+}
+
+/// The segments in our own IPC namespace that the killed life of a job has made since this checkpoint, and that nobody uses
+/// any more. The kernel tells who has made a segment, as it does of no other object: a process that was in the job at the
+/// checkpoint, where ids have not gone round since.
+pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
+    let made = proc::forks().unwrap_or(u64::MAX).saturating_sub(job.forks);
+    // What fails to be made takes an id as well.
+    let gone_round = job.forks == 0 || made > proc::ids_max().unwrap_or_default() / 2;
+    if gone_round || !was_here(job) {
+        return Vec::new();
+    }
+    let known = |id: i32| {
+        let mut names = job.objects.iter().filter_map(|object| match &object.kind {
+            ObjectKind::Segment { name, .. } => Some(name.id),
+            _ => None,
+        });
+        names.any(|known| known == id)
+    };
+    let taken = (job.clocks.realtime_nanoseconds / NANOSECONDS) as i64;
+    let of_job = |user: &ObjectUser| job.processes.iter().any(|process| process.pid == user.pid);
+    let is_it = |object: &SystemVObject| {
+        object.kind == SystemVKind::Segment
+            && object.attached == 0
+            && object.creator == process::effective_user()
+            && object.changed_seconds >= taken
+            && object.users.iter().any(of_job)
+            && object.users.iter().all(|user| of_job(user) || is_supervisor(user.pid))
+            && !known(object.id)
+    };
+    let all = SystemVObject::all().unwrap_or_default();
+    all.into_iter().filter(is_it).map(|object| object.id).collect()
+}
+
+/// Times of objects, of the start of processes and of that of the machine are each rounded to a second.
+const ROUNDING_SECONDS: i64 = 2;
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// Whether it may have been the process that has this number now: it was there then, and in our IPC namespace.
+fn may_have_been(user: &ObjectUser) -> bool {
+    was_there(user.pid, user.seconds)
+}
+
+/// Whether a process was there at that time, in seconds since 1970, and in our IPC namespace.
+fn was_there(pid: i32, seconds: i64) -> bool {
+    let namespace = |pid: i32| proc::link(pid, "ns/ipc").ok();
+    let lives = Stat::of(pid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    let had_begun = seconds.saturating_add(ROUNDING_SECONDS) >= started_seconds(pid);
+    // Of a process of another user the namespace is not told.
+    lives && had_begun && namespace(pid).is_none_or(|theirs| namespace(std::process::id() as i32) == Some(theirs))
+}
+
+/// When a process began, in seconds since 1970.
+fn started_seconds(pid: i32) -> i64 {
+    /// `USER_HZ`, the unit of start times: a constant of the kernel's interface.
+    const TICKS_PER_SECOND: u64 = 100;
+    let clock = |clock| process::clock_nanoseconds(clock) / NANOSECONDS;
+    let boot = clock(libc::CLOCK_REALTIME).saturating_sub(clock(libc::CLOCK_BOOTTIME));
+    Stat::of(pid).map_or(i64::MAX, |stat| (boot + stat.start_time / TICKS_PER_SECOND) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> i64 {
+        (process::clock_nanoseconds(libc::CLOCK_REALTIME) / 1_000_000_000) as i64
+    }
+
+    fn object(kind: SystemVKind, users: &[i32]) -> SystemVObject {
+        let user = process::effective_user();
+        let (changed_seconds, used_seconds) = (now(), now());
+        let users = users.iter().map(|pid| ObjectUser { pid: *pid, seconds: now() }).collect();
+        SystemVObject {
+            kind,
+            id: 7,
+            key: 1,
+            mode: 0o600,
+            user,
+            group: 0,
+            creator: user,
+            users,
+            changed_seconds,
+            used_seconds,
+            size: 1,
+            attached: 0,
+        }
+    }
+
+    #[test]
+    fn what_was_used_before_a_process_was_there_was_used_by_another_of_its_number() {
+        let own = std::process::id() as i32;
+        assert!(was_there(own, now()));
+        assert!(!was_there(own, now() - 3600));
+        assert!(!was_there(i32::MAX, now()), "there is no such process");
+    }
+
+    #[test]
+    fn what_others_have_removed_meanwhile_is_passed_over_and_the_jobs_own_is_not() {
+        let gone = SystemVObject { id: i32::MAX, ..object(SystemVKind::Semaphores, &[]) };
+        let contents = |of_job| {
+            let all = SystemV { carried: vec![(gone.clone(), of_job)], ..SystemV::default() };
+            all.contents(&[]).map(|it| it.semaphores.len())
+        };
+        assert_eq!(contents(false).ok(), Some(0));
+        assert!(contents(true).is_err());
+    }
+
+    #[test]
+    fn an_object_that_only_the_dead_have_attached_is_looked_at_again() {
+        let (attached, known) = (HashMap::from([(9, 1)]), Vec::new());
+        let judge = Judge { pids: &[1], known: Some(&known), started: 0, attached: &attached };
+        let own = std::process::id() as i32;
+        let with = |attached, id, users: &[i32]| {
+            let object = SystemVObject { attached, id, ..object(SystemVKind::Segment, users) };
+            judge.was_attached_by_the_dead(&object)
+        };
+        assert!(with(1, 7, &[i32::MAX]));
+        assert!(!with(0, 7, &[i32::MAX]), "nobody has it");
+        assert!(!with(1, 7, &[i32::MAX, own]), "its user lives");
+        assert!(!with(1, 9, &[i32::MAX]), "the job has it");
+    }
+
+    #[test]
+    fn an_object_is_the_jobs_where_the_job_alone_has_used_it() {
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let member = child.id() as i32;
+        // Who is neither the job nor we: our parent.
+        let stranger = Stat::of(std::process::id() as i32).unwrap().parent;
+        let (attached, known) = (HashMap::from([(9, 2)]), vec![(SystemVKind::Messages, 8)]);
+        let pids = [member];
+        let judge = Judge { pids: &pids, known: Some(&known), started: 0, attached: &attached };
+        let with = |users: &[i32], change: &dyn Fn(&mut SystemVObject)| {
+            let mut object = object(SystemVKind::Messages, users);
+            change(&mut object);
+            judge.verdict(&object)
+        };
+        let unchanged = |_: &mut SystemVObject| {};
+        let verdicts = [
+            with(&[member], &unchanged),
+            with(&[i32::MAX], &unchanged),
+            with(&[i32::MAX], &|it| it.creator += 1),
+            with(&[i32::MAX], &|it| it.id = 8),
+            with(&[], &|it| it.attached = 1),
+        ];
+        // As it is while the supervisor of another job, for which we stand here, reads it.
+        let own = std::process::id() as i32;
+        let scanned = with(&[i32::MAX, own], &|it| it.attached = 1);
+        let shared = [with(&[member], &|it| it.id = 8)].map(|verdict| matches!(verdict, Verdict::Shared { .. }));
+        let segment = |attached| {
+            let object = SystemVObject { id: 9, attached, ..object(SystemVKind::Segment, &[]) };
+            judge.verdict(&object)
+        };
+        let segments = [segment(2), segment(3)];
+        let with_stranger = with(&[member, stranger], &|it| it.users[1].seconds = i64::MAX - 2);
+        // Who has made it long ago has ended; the one that has its number now did not make it, whoever has used it since.
+        let long_made = with(&[stranger, own], &|it| it.users[0].seconds = 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (certain, uncertain) = (Verdict::Carried { of_job: true }, Verdict::Carried { of_job: false });
+        assert_eq!(verdicts, [certain, uncertain, Verdict::Foreign, Verdict::Foreign, Verdict::Foreign]);
+        assert_eq!([scanned, long_made], [Verdict::Carried { of_job: false }, Verdict::Carried { of_job: false }]);
+        assert_eq!(shared, [true]);
+        assert_eq!(segments[0], Verdict::Carried { of_job: true });
+        assert!(matches!(segments[1], Verdict::Shared { .. }));
+        assert!(matches!(with_stranger, Verdict::Shared { .. }));
+    }
+}

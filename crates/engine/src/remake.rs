@@ -1,0 +1,267 @@
+//! What has gone from the job's surroundings since the checkpoint and is made again: directories, named pipes, the files of
+//! sockets. Decided as a whole before anything is made; where the restart fails afterwards, what was made goes.
+//!
+//! Made is only what belonged to who restarts the job, below a directory that is there, and never by way of a symbolic
+//! link, in a mount point whose file system is missing, or in a directory that somebody else has put in the place of ours.
+
+use crate::EngineError;
+use crate::error::kernel;
+use standfast_format::records::{JobState, Surrounding};
+use standfast_linux::sys::process::effective_user;
+use standfast_linux::sys::tree;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{Metadata, Permissions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+const PERMISSIONS: u32 = 0o7777;
+/// Until owner and group are right.
+const OWNER_ONLY: u32 = 0o700;
+
+/// What is to be made, decided step by step.
+pub(crate) struct Remaking<'a> {
+    recorded: BTreeMap<&'a Path, &'a Surrounding>,
+    user: u32,
+    groups: Vec<u32>,
+    plan: RemakePlan,
+}
+
+/// What is to be made.
+#[derive(Debug, Default)]
+pub(crate) struct RemakePlan {
+    /// Parents come before what is in them.
+    steps: BTreeMap<PathBuf, Step>,
+    /// Files that others make when their turn comes, and that are not there yet.
+    expected: BTreeSet<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    mode: u32,
+    user: u32,
+    group: u32,
+}
+
+impl<'a> Remaking<'a> {
+    pub(crate) fn new(job: &'a JobState) -> Self {
+        let recorded = job.surroundings.iter().flatten().filter(|it| !it.removed);
+        let recorded = recorded.map(|it| (Path::new(OsStr::from_bytes(&it.path.0)), it)).collect();
+        let groups = tree::own_groups().unwrap_or_default();
+        Self { recorded, user: effective_user(), groups, plan: RemakePlan::default() }
+    }
+
+    pub(crate) fn into_plan(self) -> RemakePlan {
+        self.plan
+    }
+
+    /// Sees to it that the directory of `path` will be there; else says why it will not.
+    pub(crate) fn provide_parent(&mut self, path: &Path) -> Result<(), String> {
+        match path.parent() {
+            Some(parent) if path.is_absolute() => self.provide(parent, libc::S_IFDIR),
+            _ => Err("it has no absolute path".to_owned()),
+        }
+    }
+
+    /// Sees to it that what was at `path` will be there, being of this kind. What is there already must be ours still, where
+    /// it was.
+    pub(crate) fn provide(&mut self, path: &Path, kind: u32) -> Result<(), String> {
+        let is_kind = |there: &Metadata| there.mode() & libc::S_IFMT == kind;
+        match std::fs::metadata(path) {
+            Ok(there) if is_kind(&there) => return self.refuse_usurped(path),
+            Ok(_) => return Err(format!("{} is something else now", path.display())),
+            Err(_) if self.plan.steps.contains_key(path) => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.to_string()),
+            Err(_) => {}
+        }
+        let recorded = self.recorded.get(path).copied().filter(|it| it.mode & libc::S_IFMT == kind);
+        let Some(recorded) = recorded.filter(|_| is_plain(path)) else {
+            return Err(format!("{} is gone", path.display()));
+        };
+        let Some((parent, above)) = path.parent().and_then(|it| Some((it, *self.recorded.get(it)?))) else {
+            return Err(format!("{} is gone", path.display()));
+        };
+        // Files may have other device numbers than their directories (overlayfs).
+        if kind == libc::S_IFDIR && recorded.device != above.device {
+            return Err(format!("{} is gone, on which a file system was mounted", path.display()));
+        }
+        if self.user != 0 && recorded.user != self.user {
+            return Err(format!("{} is gone, which belonged to user {}", path.display(), recorded.user));
+        }
+        if self.user != 0 && !self.groups.contains(&recorded.group) {
+            return Err(format!("{} is gone, which belonged to group {}", path.display(), recorded.group));
+        }
+        self.provide(parent, libc::S_IFDIR)?;
+        if !self.plan.steps.contains_key(parent) {
+            self.refuse_unsupported_parent(parent)?;
+        }
+        let Surrounding { mode, user, group, .. } = *recorded;
+        self.plan.steps.insert(path.to_owned(), Step { mode, user, group });
+        Ok(())
+    }
+
+    /// The same of a directory that held nothing.
+    pub(crate) fn provide_empty(&mut self, path: &Path) -> Result<(), String> {
+        match self.recorded.get(path) {
+            Some(recorded) if recorded.empty => self.provide(path, libc::S_IFDIR),
+            _ => Err(format!("{} is gone", path.display())),
+        }
+    }
+
+    /// Whether a name in a directory, which is there or will be, may be removed and made again.
+    pub(crate) fn may_replace(&self, path: &Path) -> Result<(), String> {
+        let Some(parent) = path.parent().filter(|parent| !self.plan.steps.contains_key(*parent)) else { return Ok(()) };
+        tree::may_access(parent, libc::W_OK | libc::X_OK).map_err(|error| format!("{}: {error}", parent.display()))?;
+        let owner = |path: &Path| std::fs::symlink_metadata(path).map(|it| (it.uid(), it.mode())).ok();
+        let is_sticky = owner(parent).is_some_and(|(user, mode)| mode & libc::S_ISVTX != 0 && user != self.user);
+        match owner(path) {
+            Some((user, _)) if is_sticky && self.user != 0 && user != self.user => {
+                Err(format!("what is there belongs to user {user}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes a file that is made when its turn comes, in a directory that will be there.
+    pub(crate) fn expect(&mut self, path: &Path) {
+        if std::fs::symlink_metadata(path).is_err() {
+            self.plan.expected.insert(path.to_owned());
+        }
+    }
+
+    /// Nobody else may have put something of his in the place of a directory of ours.
+    fn refuse_usurped(&self, path: &Path) -> Result<(), String> {
+        for part in path.ancestors() {
+            let Some(recorded) = self.recorded.get(part) else { continue };
+            let there = std::fs::symlink_metadata(part).map_err(|error| error.to_string())?;
+            let is_ours = recorded.user == self.user && there.uid() != self.user;
+            let is_link = there.is_symlink() && recorded.mode & libc::S_IFMT != libc::S_IFLNK;
+            if is_ours || is_link && there.uid() != 0 {
+                return Err(format!("somebody else has taken the place of {}", part.display()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Something can be made in `parent`, which is there.
+    fn refuse_unsupported_parent(&self, parent: &Path) -> Result<(), String> {
+        tree::open_directory(parent).map_err(|error| match error.raw_os_error() {
+            Some(libc::ELOOP) => format!("a symbolic link leads to {}", parent.display()),
+            _ => format!("{}: {error}", parent.display()),
+        })?;
+        tree::may_access(parent, libc::W_OK | libc::X_OK).map_err(|error| format!("{}: {error}", parent.display()))?;
+        // A mount point that nothing is mounted on is not what it was.
+        let device = |path: &Path| std::fs::symlink_metadata(path).map(|there| there.dev()).ok();
+        let above = parent.parent();
+        let was_mounted = self.recorded.get(parent).map(|it| it.device)
+            != above.and_then(|above| self.recorded.get(above)).map(|it| it.device);
+        if above.is_some() && was_mounted && device(parent) == above.and_then(device) {
+            return Err(format!("nothing is mounted on {} any more", parent.display()));
+        }
+        Ok(())
+    }
+}
+
+/// What has been made, to be removed where the restart fails.
+#[derive(Debug, Default)]
+pub(crate) struct Remade {
+    made: Vec<Made>,
+    expected: Vec<PathBuf>,
+}
+
+/// One name that has been made.
+#[derive(Debug)]
+struct Made {
+    directory: OwnedFd,
+    name: PathBuf,
+    /// What it leads to.
+    own: OwnedFd,
+    is_directory: bool,
+}
+
+impl RemakePlan {
+    /// Makes it all; `remade` takes note step by step.
+    pub(crate) fn carry_out(&self, remade: &mut Remade) -> Result<(), EngineError> {
+        remade.expected.extend(self.expected.iter().cloned());
+        for (path, step) in &self.steps {
+            let making = |source| kernel(&format!("making {} again", path.display()), source);
+            remade.made.push(step.make(path).map_err(making)?);
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    fn make(self, path: &Path) -> io::Result<Made> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let directory = tree::open_directory(parent)?;
+        let is_directory = self.mode & libc::S_IFMT == libc::S_IFDIR;
+        if is_directory {
+            tree::make_directory(directory.as_fd(), name, OWNER_ONLY)?;
+        } else {
+            tree::make_node(directory.as_fd(), name, self.mode & libc::S_IFMT | OWNER_ONLY)?;
+        }
+        let own = tree::open_name(directory.as_fd(), name)?;
+        let made = Made { directory, name: name.into(), own, is_directory };
+        // By way of /proc that very thing, whatever has its name by now.
+        let itself = PathBuf::from(format!("/proc/self/fd/{}", made.own.as_raw_fd()));
+        let there = std::fs::metadata(&itself)?;
+        if there.uid() != effective_user() || there.mode() & libc::S_IFMT != self.mode & libc::S_IFMT {
+            return Err(io::Error::other("somebody else has taken its place"));
+        }
+        if (there.uid(), there.gid()) != (self.user, self.group) {
+            std::os::unix::fs::chown(&itself, Some(self.user), Some(self.group)).inspect_err(|_| made.remove())?;
+        }
+        std::fs::set_permissions(&itself, Permissions::from_mode(self.mode & PERMISSIONS))
+            .inspect_err(|_| made.remove())?;
+        Ok(made)
+    }
+}
+
+impl Made {
+    /// Removes it, if its name still leads to it.
+    fn remove(&self) {
+        let identity = |of: &OwnedFd| {
+            std::fs::metadata(format!("/proc/self/fd/{}", of.as_raw_fd())).ok().map(|it| (it.dev(), it.ino()))
+        };
+        let name = self.name.as_os_str();
+        let now = tree::open_name(self.directory.as_fd(), name);
+        if now.is_ok_and(|now| identity(&now).is_some() && identity(&now) == identity(&self.own)) {
+            // A directory in which there is something by now stays.
+            let _ = tree::remove(self.directory.as_fd(), name, self.is_directory);
+        }
+    }
+}
+
+impl Remade {
+    /// Removes what has been made, the last first.
+    pub(crate) fn undo(self) {
+        for path in self.expected.iter().rev() {
+            remove_expected(path);
+        }
+        self.made.iter().rev().for_each(Made::remove);
+    }
+}
+
+/// Removes the file of a socket, or a file that was to be filled, that was not there before the restart.
+fn remove_expected(path: &Path) {
+    let is_ours =
+        |there: &Metadata| there.uid() == effective_user() && (there.is_file() || there.file_type().is_socket());
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
+    if std::fs::symlink_metadata(path).is_ok_and(|there| is_ours(&there))
+        && let Ok(directory) = tree::open_directory(parent)
+    {
+        // What cannot be removed stays.
+        let _ = tree::remove(directory.as_fd(), name, false);
+    }
+}
+
+/// Whether a path is absolute and leads straight down.
+pub(crate) fn is_plain(path: &Path) -> bool {
+    path.is_absolute() && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+}

@@ -1,0 +1,153 @@
+//! Asks one task's kernel side what only the task itself can ask, by injected system calls: many [`RemoteCallBatch`] at a time.
+
+use crate::EngineError;
+use crate::error::kernel;
+use crate::freeze::FrozenTask;
+use standfast_linux::proc::{self, Status};
+use standfast_linux::sys::process;
+use standfast_linux::{Call, Injector, OwnState, ParasiteArea, RemoteTask, TaskError, WriteProtection};
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Asks one task's kernel side.
+pub(crate) struct RemoteCaller<'a> {
+    pub(crate) injector: &'a Injector<'a>,
+    pub(crate) remote_task: RemoteTask<'a>,
+    extended: &'a [u8],
+    /// What an error of the task means. It may carry the program's exit status, which nobody else gets any more.
+    ended: &'a dyn Fn(TaskError) -> EngineError,
+}
+
+impl<'a> RemoteCaller<'a> {
+    pub(crate) fn new(
+        injector: &'a Injector<'a>,
+        task: &'a FrozenTask,
+        extended: &'a [u8],
+        status: &Status,
+        ended: &'a dyn Fn(TaskError) -> EngineError,
+    ) -> Result<Self, EngineError> {
+        let inner = |ids: &[i32]| ids.last().copied().ok_or(EngineError::Ended);
+        let ids = (inner(&status.process_ids)?, inner(&status.ids)?);
+        let (registers, mask, first_call) = (&task.registers, task.mask, task.interrupted.call);
+        let own = OwnState { registers, extended, mask, first_call, ids };
+        Ok(Self { injector, remote_task: injector.take(&task.task, own).map_err(ended)?, extended, ended })
+    }
+
+    /// Its XSAVE area.
+    pub(crate) fn extended(&self) -> &[u8] {
+        self.extended
+    }
+
+    pub(crate) fn call(&self, number: i64, arguments: [u64; 6]) -> Result<i64, EngineError> {
+        self.remote_task.call(number, arguments).map_err(self.ended)
+    }
+
+    /// Takes a userfaultfd of the program's address space over from it; nothing of it stays there.
+    pub(crate) fn make_userfault(&self, pid: i32) -> Result<io::Result<OwnedFd>, EngineError> {
+        let take = |made| process::pidfd_open(pid).and_then(|process| process::pidfd_getfd(process.as_fd(), made));
+        let call = Call { number: libc::SYS_userfaultfd, arguments: [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0] };
+        // The kernel gives out the lowest number that is free, and everybody stands still.
+        let numbers = proc::numbers(pid, "fd").map_err(|_| EngineError::Ended)?;
+        let lowest = (0..).zip(&numbers).find(|(place, number)| place != *number);
+        let lowest = lowest.map_or(numbers.len() as i32, |(place, _)| place);
+        let taken = self.remote_task.borrow_descriptor(call, lowest, take).map_err(self.ended)?;
+        Ok(taken.and_then(|taken| taken))
+    }
+
+    /// No questions yet, to be put to this task.
+    pub(crate) fn batch(&self) -> RemoteCallBatch {
+        RemoteCallBatch { output: self.injector.output().get(), calls: Vec::new(), words: 0 }
+    }
+
+    /// Puts these questions.
+    pub(crate) fn put(&self, batch: &RemoteCallBatch) -> Result<Answers, EngineError> {
+        let results = self.remote_task.calls(&batch.calls).map_err(self.ended)?;
+        let mut output = vec![0u8; batch.words * WORD];
+        self.injector.read_output(&mut output).map_err(|_| EngineError::Ended)?;
+        let numbers = batch.calls.iter().map(|call| call.number);
+        Ok(Answers { results: numbers.zip(results).collect(), output })
+    }
+
+    /// Makes a call that fills `N` words, and reads them. `arguments` are the first four, given the words' address.
+    pub(crate) fn ask<const N: usize>(
+        &self,
+        number: i64,
+        arguments: impl Fn(u64) -> [u64; 4],
+    ) -> Result<[u64; N], EngineError> {
+        let mut batch = self.batch();
+        let words = batch.ask(number, arguments);
+        self.put(&batch)?.words(words)
+    }
+}
+
+const WORD: usize = size_of::<u64>();
+
+/// RemoteCallBatch to be put to a task all at once.
+#[derive(Debug)]
+pub(crate) struct RemoteCallBatch {
+    /// Where words that calls fill are put.
+    output: u64,
+    calls: Vec<Call>,
+    words: usize,
+}
+
+/// A question whose answer is the result of the call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Number {
+    call: usize,
+}
+
+/// A question whose answer is words that the call fills.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Words<const N: usize> {
+    call: usize,
+    first: usize,
+    _words: PhantomData<[u64; N]>,
+}
+
+impl RemoteCallBatch {
+    /// How many words can be asked for at a time.
+    const WORDS_MAX: usize = ParasiteArea::OUTPUT_BYTES / WORD;
+
+    pub(crate) fn call(&mut self, number: i64, arguments: [u64; 6]) -> Number {
+        self.calls.push(Call { number, arguments });
+        Number { call: self.calls.len() - 1 }
+    }
+
+    /// A call that fills `N` words. `arguments` are the first four, given the words' address.
+    pub(crate) fn ask<const N: usize>(&mut self, number: i64, arguments: impl Fn(u64) -> [u64; 4]) -> Words<N> {
+        let first = self.words;
+        self.words += N;
+        assert!(self.words <= Self::WORDS_MAX, "so much cannot be asked at once");
+        let [a, b, c, d] = arguments(self.output + (first * WORD) as u64);
+        let Number { call } = self.call(number, [a, b, c, d, 0, 0]);
+        Words { call, first, _words: PhantomData }
+    }
+}
+
+/// What a task has answered.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    /// For each call its number and the kernel's result.
+    results: Vec<(i64, i64)>,
+    output: Vec<u8>,
+}
+
+impl Answers {
+    /// The kernel's result, negative errors included.
+    pub(crate) fn number(&self, question: Number) -> i64 {
+        self.results[question.call].1
+    }
+
+    pub(crate) fn words<const N: usize>(&self, question: Words<N>) -> Result<[u64; N], EngineError> {
+        let (number, result) = self.results[question.call];
+        if result < 0 {
+            let error = io::Error::from_raw_os_error(-result as i32);
+            return Err(kernel(&format!("asking the program's kernel state (call {number})"), error));
+        }
+        let words = self.output[question.first * WORD..].chunks_exact(WORD);
+        let mut words = words.map(|word| u64::from_le_bytes(word.try_into().expect("a word")));
+        Ok(std::array::from_fn(|_| words.next().expect("as many as were asked for")))
+    }
+}
