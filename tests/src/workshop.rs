@@ -10,7 +10,7 @@ use std::process::Command;
 use std::{env, fs};
 
 /// What C victims include.
-const HEADERS: [(&str, &str); 8] = [
+const HEADERS: [(&str, &str); 9] = [
     ("check.h", include_str!("../victims/check.h")),
     ("mapped.h", include_str!("../victims/mapped.h")),
     ("family.h", include_str!("../victims/family.h")),
@@ -19,6 +19,7 @@ const HEADERS: [(&str, &str); 8] = [
     ("terminal.h", include_str!("../victims/terminal.h")),
     ("proc_files.h", include_str!("../victims/proc_files.h")),
     ("proc_files_of_itself.h", include_str!("../victims/proc_files_of_itself.h")),
+    ("pidfds_of_threads.h", include_str!("../victims/pidfds_of_threads.h")),
 ];
 
 /// The folder of the cache for something that was made from `ingredients`. It need not exist.

@@ -128,11 +128,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
         ),
     ),
     ("other descriptors", "other nodes", Victims(&["device-node-is-refused", "network-device-is-refused"])),
-    (
-        "other descriptors",
-        "pidfds of processes outside",
-        Victims(&["pidfd-of-another-process-is-refused", "pidfd-of-a-single-thread-is-refused"]),
-    ),
+    ("other descriptors", "pidfds of processes and threads outside", Victims(&["pidfd-of-another-process-is-refused"])),
     (
         "other descriptors",
         "the run was started with",

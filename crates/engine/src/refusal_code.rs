@@ -169,8 +169,8 @@ refusal_codes! {
     321 KernelTooOld "this kernel does not report what is needed"
         "The kernel was built without an option that a checkpoint needs, or is too old. `standfast doctor` lists what is missing."
 
-    322 ProcessHandle "a pidfd of a process outside the job"
-        "The descriptor stands for a process that is not part of the job, for a single thread, or for a process that has ended. Close it once it is not needed."
+    322 ProcessHandle "a pidfd of a process or thread outside the job"
+        "The descriptor stands for a process or thread that is not part of the job, or that has ended. Close it once it is not needed."
 
     323 KernelFile "a file of /proc, /sys or the like"
         "The open file shows something about a process or the kernel that would be different after a restart, or that cannot be found again under its path. Open such files for the moment of reading only."

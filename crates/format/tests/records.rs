@@ -225,6 +225,7 @@ fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
             OpenFileKind::Watches { watches: vec![Watch { descriptor, path, mask, device, inode }] }
         }),
         any::<u32>().prop_map(|process| OpenFileKind::Process { process }),
+        any::<(u32, i32)>().prop_map(|(process, thread)| OpenFileKind::Thread { process, thread }),
         (bytes(), any::<[u64; 3]>()).prop_map(|(path, [position, device, inode])| OpenFileKind::Directory {
             path,
             position,

@@ -39,6 +39,7 @@ mod signals;
 mod socket;
 mod system_v;
 mod terminal;
+mod thread_handle;
 mod timer;
 mod walk;
 
@@ -97,6 +98,7 @@ const KINDS: &[Kind] = &[
     timer::KIND,
     signals::KIND,
     inotify::KIND,
+    thread_handle::KIND,
     process_handle::KIND,
 ];
 

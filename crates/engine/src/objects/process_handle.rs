@@ -1,7 +1,7 @@
 //! Process descriptors (pidfd): handles of processes of the job, opened again when these are there.
 
 use super::shown::Shown;
-use super::{Check, Kind, Known, O_EXCL, O_NONBLOCK, Opening, Recorded, Unsupported, Walk};
+use super::{Check, Kind, Known, O_NONBLOCK, Opening, Recorded, Unsupported, Walk};
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{OpenFile, OpenFileKind};
 
@@ -9,8 +9,7 @@ pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
 
 fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
     let shown = &walk.shown[place];
-    let is_handle = shown.target == b"anon_inode:[pidfd]" || shown.target.starts_with(b"pidfd:");
-    is_handle.then(|| walk.process_handle(shown))
+    shown.is_process_handle().then(|| walk.process_handle(shown))
 }
 
 fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
@@ -33,12 +32,6 @@ fn describe(kind: &OpenFileKind) -> Option<String> {
 
 impl Walk<'_> {
     fn process_handle(&self, shown: &Shown) -> Known {
-        if shown.information.flags & O_EXCL != 0 {
-            return Err(Unsupported::because(
-                RefusalCode::ProcessHandle,
-                "a pidfd of a single thread cannot be restored",
-            ));
-        }
         let process = shown.information.process;
         // In the order of the job's records.
         let mut pids = self.job().iter().map(|holder| holder.pid).chain(self.zombies.iter().copied());

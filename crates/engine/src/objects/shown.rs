@@ -109,6 +109,11 @@ impl Shown {
         self.file.nlink() == 0 || self.target.starts_with(b"/memfd:")
     }
 
+    /// Whether it is a pidfd.
+    pub(super) fn is_process_handle(&self) -> bool {
+        self.target == b"anon_inode:[pidfd]" || self.target.starts_with(b"pidfd:")
+    }
+
     pub(super) fn is_common_device(&self) -> bool {
         let number = self.file.rdev();
         // makedev(3) for the small numbers concerned.

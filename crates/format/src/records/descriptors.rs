@@ -92,7 +92,12 @@ pub enum LockKind {
 impl OpenFile {
     /// Whether it can be had only once the process that it stands for, or tells of, is there.
     pub fn needs_process(&self) -> bool {
-        matches!(self.kind, OpenFileKind::Process { .. } | OpenFileKind::KernelFile { subject: Some(_), .. })
+        matches!(
+            self.kind,
+            OpenFileKind::Process { .. }
+                | OpenFileKind::Thread { .. }
+                | OpenFileKind::KernelFile { subject: Some(_), .. }
+        )
     }
 
     /// Whether the program may write to it.
@@ -289,6 +294,16 @@ pub enum OpenFileKind {
         /// Offset in bytes.
         #[n(2)]
         offset: u64,
+    },
+    /// A pidfd of a single thread of the job (`PIDFD_THREAD`).
+    #[n(20)]
+    Thread {
+        /// Position in [`super::JobState::processes`].
+        #[n(0)]
+        process: u32,
+        /// The thread's id, as [`super::ThreadState::tid`] has it.
+        #[n(1)]
+        thread: i32,
     },
 }
 

@@ -1,0 +1,7 @@
+/* Pidfds that stand for single threads stand for the same ones again: a signal sent by one reaches that thread, and the end
+ * of the thread is told.
+ *
+ * expect: survive
+ * flags: -pthread
+ */
+#include "pidfds_of_threads.h"
