@@ -11,7 +11,7 @@
 use super::files::{FilePolicy, Objection, Reckoning, as_path, path_of};
 use super::plan::JobPlan;
 use crate::error::kernel;
-use crate::files::{FileKey, TICK_NANOSECONDS};
+use crate::files::FileKey;
 use crate::listing::{Contents, Entry};
 use crate::{EngineError, folders};
 use standfast_format::records::{FileReference, JobState, OtherNames};
@@ -106,15 +106,18 @@ impl Reckoning<'_> {
 
     /// Where a file is that has been renamed since the checkpoint: in its directory, or in one that was listed.
     pub(super) fn renamed(&self, file: &FileReference) -> Option<PathBuf> {
-        let is_it = |now: &Entry| {
-            let is_older = |born: i64| born <= self.taken().saturating_add(TICK_NANOSECONDS);
-            now.key() == key_of(file) && now.born_nanoseconds.is_none_or(is_older)
-        };
+        let is_it = |now: &Entry| now.key() == key_of(file) && may_be(now.born_nanoseconds, file);
         let name_in = |contents: &Contents| Some(contents.files.iter().find(|(_, now)| is_it(now))?.0.clone());
         let directory = path_of(file).parent()?;
         let here = Contents::of(directory).ok().and_then(|contents| Some(directory.join(name_in(&contents)?)));
         here.or_else(|| self.listed.iter().find_map(|listed| listed.find(&name_in)))
     }
+}
+
+/// Whether a file of the same number, born then, may be this one: the kernel gives the number of one that is gone to the next
+/// that is made.
+fn may_be(born_nanoseconds: Option<i64>, file: &FileReference) -> bool {
+    born_nanoseconds.is_none_or(|born| born <= file.identity.changed_nanoseconds)
 }
 
 impl JobPlan<'_> {
@@ -181,4 +184,17 @@ fn open_parent(path: &Path) -> io::Result<(Folder, &Path)> {
 
 fn key_of(file: &FileReference) -> FileKey {
     (file.identity.device, file.identity.inode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::FileIdentity;
+
+    #[test]
+    fn a_file_that_was_made_later_is_not_the_one_whose_number_it_got() {
+        let identity = FileIdentity { changed_nanoseconds: 5, ..FileIdentity::default() };
+        let file = FileReference { identity, ..FileReference::default() };
+        assert!(may_be(None, &file) && may_be(Some(5), &file) && !may_be(Some(6), &file));
+    }
 }
