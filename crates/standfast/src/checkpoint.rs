@@ -97,8 +97,6 @@ pub(crate) struct Taken {
 /// A checkpoint being taken.
 pub(crate) struct Checkpointing {
     attempt: Background<Attempt>,
-    /// What becomes of the program.
-    pub(crate) purpose: Purpose,
 }
 
 /// The end of an attempt. A generation that was given up travels with it, so that the thread need not wait for the disk
@@ -133,7 +131,7 @@ impl Checkpointing {
             }
             attempt
         };
-        Ok(Self { attempt: Background::begin("checkpoint", work).map_err(Failure::Thread)?, purpose: order.purpose })
+        Ok(Self { attempt: Background::begin("checkpoint", work).map_err(Failure::Thread)? })
     }
 
     /// Waits for the end.

@@ -370,7 +370,7 @@ fn revive(
                 generation: choice.number.get(),
                 directory: &std::path::absolute(&job.path).unwrap_or_default(),
                 advised: Schedule::new(options.interval, options.min_interval, Instant::now())
-                    .advised(schedule::Outcome::Taken),
+                    .advised(schedule::Outcome::Taken, Instant::now()),
             },
             on_wait: &on_wait,
             hold_terminal: &mut hold_terminal,

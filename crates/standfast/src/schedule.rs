@@ -56,8 +56,7 @@ impl Schedule {
     }
 
     /// What programs are told of the time after a checkpoint that is about to end like this.
-    pub(crate) fn advised(&self, outcome: Outcome) -> Advised {
-        let now = Instant::now();
+    pub(crate) fn advised(&self, outcome: Outcome, now: Instant) -> Advised {
         let mut behind = self.clone();
         behind.arm(now, outcome);
         let wait = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
@@ -193,8 +192,9 @@ mod tests {
     #[test]
     fn what_a_program_is_told_is_what_will_be() {
         let minute = Duration::from_secs(60);
-        let schedule = Schedule::new(Interval::Every(minute), MinInterval::Never, Instant::now());
-        let advised = schedule.advised(Outcome::Taken);
+        let now = Instant::now();
+        let schedule = Schedule::new(Interval::Every(minute), MinInterval::Never, now);
+        let advised = schedule.advised(Outcome::Taken, now);
         assert_eq!(advised, Advised { due_in: None, next_in: Some(minute) });
     }
 }

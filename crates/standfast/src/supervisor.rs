@@ -1,36 +1,33 @@
 //! The life of a job under its supervisor: one event loop that never waits for a disk. Whatever goes wrong here, the program runs
-//! on. What it does about checkpoints, coalescing, levels, whoever asks it, and the end lies in `supervisor/`.
+//! on. What is done about checkpoints `machine/` decides; this loop tells it what happens, and carries out what it says. The
+//! other files have threads begin the work, and report its end.
 
 mod checkpoints;
 mod clients;
 mod coalescing;
 mod end;
 mod levels;
+mod machine;
 mod signals;
 
 use end::Leftovers;
 pub(crate) use end::newest;
+use machine::{Effect, Event, Machine, Settings};
 
 use crate::background::Background;
 use crate::checkpoint::{Checkpointing, Destination};
 use crate::coalesce::Coalescing;
-use crate::control::{ClientId, ControlSocket};
+use crate::control::ControlSocket;
 use crate::event::{JobEvent, Listener};
-use crate::flush_mode::FlushCosts;
 use crate::flushing::{FlushSchedule, Flushing};
 use crate::foreground::Foreground;
 use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_lease;
-use crate::interval::Interval;
 use crate::options::JobOptions;
 use crate::preflight::{Preflight, look};
 use crate::progress::Reports;
 use crate::quoting::without_numbers;
-use crate::report::CheckpointReport;
-use crate::requested_checkpoints::MinInterval;
-use crate::schedule::Schedule;
 use crate::signals::SignalInbox;
-use crate::snapshots::Past;
 use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,38 +72,21 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
     hold_output_signal();
     listener(&JobEvent::Running { pid });
     let now = Instant::now();
+    let options = &post.options;
+    let has_memory = post.destination.levels.memory.is_some();
+    let flushes = FlushSchedule::new(options.flush_every, options.durable_every, now);
     let mut supervisor = Supervisor {
-        schedule: Schedule::new(post.options.interval, post.options.min_interval, now),
-        preflight: Preflight::new(post.options.interval, now),
+        machine: Machine::new(Settings::of(options, has_memory, post.memory_is_automatic), flushes, now),
+        preflight: Preflight::new(options.interval, now),
         heartbeat_due: now,
         is_named: false,
         checkpointing: None,
         reports: None,
         coalescing: None,
-        flushes: FlushSchedule::new(post.options.flush_every, post.options.durable_every, now),
         flushing: None,
-        flush_costs: FlushCosts::default(),
         unsynced: None,
-        degraded: None,
-        flush_failure: None,
         ending_waits: None,
-        merge_asked: Vec::new(),
-        merge_served: Vec::new(),
-        here_asked: false,
-        disabled_since: None,
-        asked: Vec::new(),
-        served: Vec::new(),
-        terminated: false,
-        stop_wanted: false,
         leftovers: Leftovers::default(),
-        last_checkpoint: None,
-        past: Past::default(),
-        last_failure: None,
-        untracked: None,
-        uncloned: None,
-        ignored_directives: None,
-        stopped_for: Vec::new(),
-        stopped_behind: None,
         has_front: post.front.is_some(),
         foreground: foreground_of(pid, post.terminal.as_deref(), post.front.clone()),
         post,
@@ -122,7 +102,8 @@ struct Supervisor<'a, 'l> {
     post: Post,
     job: Job,
     listener: &'a mut Listener<'l>,
-    schedule: Schedule,
+    /// What is done about checkpoints.
+    machine: Machine,
     preflight: Preflight,
     heartbeat_due: Instant,
     /// Whether the lease names the program.
@@ -131,67 +112,33 @@ struct Supervisor<'a, 'l> {
     /// When its progress is reported, where somebody waits for it.
     reports: Option<Reports>,
     coalescing: Option<Coalescing>,
-    /// Which checkpoints in memory go on to the disk, and when.
-    flushes: FlushSchedule,
     flushing: Option<Flushing>,
-    flush_costs: FlushCosts,
     /// Of the last checkpoint, if that is in memory, the files that the program writes.
     unsynced: Option<Arc<Vec<Output>>>,
-    /// Why the last checkpoint is not in memory, if it was to be.
-    degraded: Option<String>,
-    /// Why the last flush failed, if it did.
-    flush_failure: Option<String>,
     /// Waits of the program's threads that are being ended, since their time limits are reached.
     ending_waits: Option<Background<()>>,
-    /// Who waits for a coalescing that has not begun.
-    merge_asked: Vec<ClientId>,
-    /// Who waits for the one under way.
-    merge_served: Vec<ClientId>,
-    /// Who waits for a checkpoint that has not begun, and whether the program is to stop behind it.
-    asked: Vec<(ClientId, bool)>,
-    /// Who waits for the one that is being taken.
-    served: Vec<ClientId>,
-    /// Whether a program has asked for a checkpoint that has not begun.
-    here_asked: bool,
-    /// Since when checkpoints have been wanted that a program has disabled.
-    disabled_since: Option<Instant>,
-    /// Whether a SIGTERM has come.
-    terminated: bool,
-    /// Whether that SIGTERM's checkpoint has not begun.
-    stop_wanted: bool,
     /// How those ended that the program had left behind.
     leftovers: Leftovers,
-    last_checkpoint: Option<CheckpointReport>,
-    past: Past,
-    last_failure: Option<String>,
-    /// Why the kernel does not let writes be tracked.
-    untracked: Option<String>,
-    /// Why a process could not be cloned.
-    uncloned: Option<String>,
-    /// Why what the program directs about its memory is not honoured.
-    ignored_directives: Option<String>,
-    /// Who waits until the job that was stopped can be restarted.
-    stopped_for: Vec<ClientId>,
-    /// The generation behind which the program was stopped.
-    stopped_behind: Option<u64>,
     foreground: Foreground,
     /// Whether there was a front at the beginning: we then go on whatever becomes of it.
     has_front: bool,
 }
 
-/// What has happened.
-#[derive(Debug, Default)]
-struct Ready {
-    /// News of its main process.
-    job: bool,
-    signals: bool,
-    front: bool,
-    terminal: bool,
-    checkpoint: bool,
-    coalescing: bool,
-    flush: bool,
-    preflight: bool,
-    waits: bool,
+/// Who has news, in the order in which they are heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Checkpoint,
+    Coalescing,
+    Flush,
+    Preflight,
+    Waits,
+    Signals,
+    Front,
+    Terminal,
+    /// Whoever is connected to the control socket, or wants to be.
+    Client,
+    /// The main process of the job.
+    Job,
 }
 
 impl Supervisor<'_, '_> {
@@ -201,41 +148,15 @@ impl Supervisor<'_, '_> {
         loop {
             let now = Instant::now();
             self.renew_lease(now);
-            self.begin_checkpoint(now);
-            self.coalesce_as_asked();
-            self.begin_flush(now);
+            self.begin_what_is_due();
             self.check_free_space(now);
             self.end_due_waits(now);
             self.report_progress(now);
             let ready = self.wait(now)?;
-            if ready.checkpoint {
-                self.end_checkpoint();
-            }
-            if ready.coalescing {
-                self.end_coalescing();
-            }
-            if ready.flush {
-                self.end_flush();
-            }
-            if ready.preflight {
-                self.tell_preflight();
-            }
-            if ready.waits {
-                self.join_waits();
-            }
-            if ready.signals {
-                self.handle_signals();
-            }
-            if ready.front {
-                self.handle_front();
-            }
-            if ready.terminal {
-                self.post.terminal.iter().for_each(|terminal| terminal.reap());
-                self.lose_terminal();
-                self.say(&JobEvent::TerminalLost);
-            }
+            ready.iter().for_each(|source| self.hear(*source));
+            // Also those who have said nothing for too long.
             self.handle_clients();
-            if ready.job
+            if ready.contains(&Source::Job)
                 && let Some(status) = self.handle_job()?
             {
                 if ended.is_some() {
@@ -246,6 +167,50 @@ impl Supervisor<'_, '_> {
                     return Ok(first);
                 }
             }
+        }
+    }
+
+    /// Takes the news of all but clients and the job itself.
+    fn hear(&mut self, source: Source) {
+        match source {
+            Source::Checkpoint => self.end_checkpoint(),
+            Source::Coalescing => self.end_coalescing(),
+            Source::Flush => self.end_flush(),
+            Source::Preflight => self.tell_preflight(),
+            Source::Waits => self.join_waits(),
+            Source::Signals => self.handle_signals(),
+            Source::Front => self.handle_front(),
+            Source::Terminal => {
+                self.post.terminal.iter().for_each(|terminal| terminal.reap());
+                self.lose_terminal();
+                self.say(&JobEvent::TerminalLost);
+            }
+            Source::Client | Source::Job => {}
+        }
+    }
+
+    /// Begins what is due, one thing after the other.
+    fn begin_what_is_due(&mut self) {
+        while self.on(Event::Tick) {}
+    }
+
+    /// Something has happened: does what is to be done about it. Whether there was anything to do.
+    fn on(&mut self, event: Event) -> bool {
+        let effects = self.machine.on(event, Instant::now());
+        let is_any = !effects.is_empty();
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+        is_any
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::BeginCheckpoint(order) => self.begin_checkpoint(order),
+            Effect::BeginFlush(order) => self.begin_flush(order),
+            Effect::GiveUpFlush => self.give_up_foreground_flush(),
+            Effect::BeginCoalescing(level) => self.begin_coalescing(level),
+            Effect::RenewMemory => self.renew_memory(),
+            Effect::Answer(client, reply) => self.answer(client, &reply),
+            Effect::Say(event) => self.say(&event),
         }
     }
 
@@ -267,7 +232,7 @@ impl Supervisor<'_, '_> {
     /// The main process has ended: goes on with the others, if there are any and that is wanted; in the background, unless
     /// the front is to wait.
     fn follow_descendants(&mut self, status: Option<ExitStatus>) -> bool {
-        if !(self.post.wait || self.has_front) || self.stopped_behind.is_some() {
+        if !(self.post.wait || self.has_front) || self.machine.stopped_behind().is_some() {
             return false;
         }
         let ending = status.map(Ending::of_status);
@@ -280,7 +245,7 @@ impl Supervisor<'_, '_> {
         self.heartbeat_due = Instant::now();
         if matches!(ending, Some(Ending::Killed { .. })) {
             // Checkpoints that hold the program must not give way to such that hold its remains only.
-            self.schedule = Schedule::new(Interval::Off, MinInterval::Never, Instant::now());
+            self.machine.take_no_more(Instant::now());
         }
         match (&self.foreground.front, ending) {
             (Some(_), Some(ending)) if !self.post.wait => self.go_into_background(processes, ending),
@@ -334,48 +299,40 @@ impl Supervisor<'_, '_> {
         self.job.set_terminal(None);
     }
 
-    /// Sleeps until something happens or is due.
-    fn wait(&self, now: Instant) -> Result<Ready, Error> {
+    /// Sleeps until something happens or is due; says who has news.
+    fn wait(&self, now: Instant) -> Result<Vec<Source>, Error> {
         let end = self.job.end_descriptor();
-        let mut fds = vec![PollFd::new(&end, PollFlags::IN), PollFd::new(&self.post.signals, PollFlags::IN)];
-        fds.extend(self.checkpointing.iter().map(|checkpointing| PollFd::new(checkpointing, PollFlags::IN)));
-        fds.extend(self.coalescing.iter().map(|coalescing| PollFd::new(coalescing, PollFlags::IN)));
-        fds.extend(self.flushing.iter().map(|flushing| PollFd::new(flushing, PollFlags::IN)));
-        fds.extend(self.preflight.checking().map(|checking| PollFd::new(checking, PollFlags::IN)));
-        fds.extend(self.ending_waits.iter().map(|ending| PollFd::new(ending, PollFlags::IN)));
-        fds.extend(self.post.front.iter().map(|front| PollFd::new(front, PollFlags::IN)));
         let lines = self.post.terminal.iter().map(|terminal| terminal.line());
-        fds.extend(lines.map(|line| PollFd::from_borrowed_fd(line, PollFlags::RDHUP)));
-        fds.extend(self.post.control.iter().flat_map(ControlSocket::poll_fds));
+        let checking = self.preflight.checking();
+        let polled = std::iter::empty()
+            .chain(self.checkpointing.iter().map(|it| (Source::Checkpoint, PollFd::new(it, PollFlags::IN))))
+            .chain(self.coalescing.iter().map(|it| (Source::Coalescing, PollFd::new(it, PollFlags::IN))))
+            .chain(self.flushing.iter().map(|it| (Source::Flush, PollFd::new(it, PollFlags::IN))))
+            .chain(checking.map(|it| (Source::Preflight, PollFd::new(it, PollFlags::IN))))
+            .chain(self.ending_waits.iter().map(|it| (Source::Waits, PollFd::new(it, PollFlags::IN))))
+            .chain([(Source::Signals, PollFd::new(&self.post.signals, PollFlags::IN))])
+            .chain(self.post.front.iter().map(|it| (Source::Front, PollFd::new(it, PollFlags::IN))))
+            .chain(lines.map(|line| (Source::Terminal, PollFd::from_borrowed_fd(line, PollFlags::RDHUP))))
+            .chain(self.post.control.iter().flat_map(ControlSocket::poll_fds).map(|fd| (Source::Client, fd)))
+            .chain([(Source::Job, PollFd::new(&end, PollFlags::IN))]);
+        let (sources, mut fds): (Vec<Source>, Vec<PollFd<'_>>) = polled.unzip();
         let timeout = self.next_due().map(|due| timespec(due.saturating_duration_since(now)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {
                 let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-                let mut more = fds[2..].iter().map(is_ready);
-                let checkpoint = self.checkpointing.is_some() && more.next() == Some(true);
-                let coalescing = self.coalescing.is_some() && more.next() == Some(true);
-                let flush = self.flushing.is_some() && more.next() == Some(true);
-                let preflight = self.preflight.checking().is_some() && more.next() == Some(true);
-                let waits = self.ending_waits.is_some() && more.next() == Some(true);
-                let front = self.post.front.is_some() && more.next() == Some(true);
-                let terminal = self.post.terminal.is_some() && more.next() == Some(true);
-                let (job, signals) = (is_ready(&fds[0]), is_ready(&fds[1]));
-                Ok(Ready { job, signals, front, terminal, checkpoint, coalescing, flush, preflight, waits })
+                Ok(sources.into_iter().zip(&fds).filter(|(_, fd)| is_ready(fd)).map(|(source, _)| source).collect())
             }
             // The handler of a signal ran: its news lie in the inbox.
-            Err(rustix::io::Errno::INTR) => Ok(Ready { signals: true, ..Ready::default() }),
+            Err(rustix::io::Errno::INTR) => Ok(vec![Source::Signals]),
             Err(error) => Err(Error::system("wait for the program")(error.into())),
         }
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let is_held = self.checkpointing.is_some() || self.stands_still_for_flush();
-        let checkpoint = if is_held { None } else { self.schedule.due() };
         let client = self.post.control.as_ref().and_then(ControlSocket::deadline);
         let waits = if self.ending_waits.is_none() { self.job.freezer().next_wait_end() } else { None };
-        let flush = if self.flushing.is_none() { self.flushes.due() } else { None };
         let report = self.reports.as_ref().map(Reports::due);
-        let dues = [Some(self.heartbeat_due), checkpoint, self.preflight.due(), client, waits, flush, report];
+        let dues = [Some(self.heartbeat_due), self.machine.due(), self.preflight.due(), client, waits, report];
         dues.into_iter().flatten().min()
     }
 
@@ -437,11 +394,7 @@ impl Supervisor<'_, '_> {
     /// Tells what stands in the way, unless a checkpoint has told it already.
     fn tell_preflight(&mut self) {
         let Some(problem) = self.preflight.end(Instant::now()) else { return };
-        let reason = without_numbers(&problem.to_string());
-        if self.last_failure.as_ref() != Some(&reason) {
-            self.say(&JobEvent::Unprotectable { reason: reason.clone() });
-            self.last_failure = Some(reason);
-        }
+        self.on(Event::Unprotectable { reason: without_numbers(&problem.to_string()) });
     }
 
     fn warn(&mut self, reason: String) {

@@ -21,6 +21,14 @@ const MESSAGE_BYTES_MAX: usize = 8 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClientId(u64);
 
+#[cfg(test)]
+impl ClientId {
+    /// A client that nobody has seen.
+    pub(crate) fn imagined(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 /// The listening socket and whoever is connected.
 pub(crate) struct ControlSocket {
     place: SocketPlace,

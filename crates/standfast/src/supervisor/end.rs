@@ -1,9 +1,10 @@
 //! The end of a job's life: what is told, noted and given back. Not how the end is noticed: that is the event loop's.
 
+use super::machine::Event;
 use super::{Post, Supervisor};
 use crate::checkpoint::Destination;
 use crate::coalesce::Coalescing;
-use crate::control::{ControlSocket, Reply};
+use crate::control::ControlSocket;
 use crate::event::JobEvent;
 use crate::identity::in_lease;
 use crate::options::KeepFinished;
@@ -30,11 +31,8 @@ impl Supervisor<'_, '_> {
         self.lose_terminal();
         self.coalescing.iter().for_each(Coalescing::cancel);
         self.end_coalescing();
-        self.served.extend(self.asked.drain(..).map(|(client, _)| client));
-        self.answer_served(&Reply::Failed { message: "the program ended".to_owned() });
-        self.merge_served.append(&mut self.merge_asked);
-        self.answer_merge(&Reply::Failed { message: "the program ended".to_owned() });
-        let ending = match (self.stopped_behind, status) {
+        self.on(Event::JobEnded);
+        let ending = match (self.machine.stopped_behind(), status) {
             (Some(generation), _) => Ending::Stopped { generation },
             (None, Some(status)) => Ending::of_status(status),
             (None, None) => return Err(Error::EndUnknown),
@@ -56,13 +54,13 @@ impl Supervisor<'_, '_> {
         // The name of the socket first: the next supervisor may be there as soon as the lease is released.
         self.post.control.iter_mut().for_each(ControlSocket::close);
         let has_left = self.leave_descendants();
-        let Self { post: Post { destination, mut control, .. }, stopped_for, last_checkpoint, listener, .. } = self;
+        let Self { post: Post { destination, mut control, .. }, mut machine, listener, .. } = self;
         let lease = Arc::into_inner(destination.lease).filter(|_| !has_left);
         if let Some(Err(error)) = lease.map(Lease::release) {
             listener(&JobEvent::Trouble { reason: format!("cannot release the lease: {error}") });
         }
-        if let (Some(report), Some(control)) = (last_checkpoint, &mut control) {
-            stopped_for.into_iter().for_each(|client| control.answer(client, &Reply::Taken(report)));
+        if let Some(control) = &mut control {
+            machine.stopped_answers().iter().for_each(|(client, reply)| control.answer(*client, reply));
         }
     }
 
@@ -112,7 +110,7 @@ impl Supervisor<'_, '_> {
     /// Says that others go on without us, if there are any; the lease then names one of them, so that nobody gives the
     /// job a second life beside them.
     fn leave_descendants(&mut self) -> bool {
-        let descendants = if self.stopped_behind.is_some() { Vec::new() } else { self.job.descendants() };
+        let descendants = if self.machine.stopped_behind().is_some() { Vec::new() } else { self.job.descendants() };
         let mut identities = descendants.iter().filter_map(|pid| ProcessIdentity::of(*pid).ok());
         let Some(survivor) = identities.next() else { return false };
         if let Err(error) = self.post.destination.lease.set_program(in_lease(survivor)) {

@@ -1,66 +1,46 @@
-//! A supervisor's part in the levels: checkpoints in memory go on to the disk while the job runs, and what is in memory
-//! only when it has ended is brought there or named.
+//! The threads that bring checkpoints from memory to the disk: begun as the machine says, and what came of them told to it. What
+//! is in memory only when the job has ended is brought there or named.
 
 use super::Supervisor;
+use super::machine::{Event, FlushOrder, FlushOutcome};
 use crate::event::JobEvent;
-use crate::flush_mode::{Flush, FlushMode};
-use crate::flushing::{Beginning, End, Ended, Flushing, Measured, sync_paths};
+use crate::flush_mode::FlushMode;
+use crate::flushing::{Beginning, Ended, Flushing, Measured, sync_paths};
 use crate::quoting::{InWords, without_numbers};
 use crate::{Ending, GenerationNumber};
-use standfast_engine::{Output, hold_child_signal};
+use standfast_engine::hold_child_signal;
 use standfast_format::manifest::Manifest;
-use standfast_store::{JobDirectory, Level};
+use standfast_store::JobDirectory;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Supervisor<'_, '_> {
-    /// Takes note of where a checkpoint is.
-    pub(super) fn note_level(&mut self, level: Level, degraded: Option<String>, unsynced: Vec<Output>, number: u64) {
-        let Some(number) = GenerationNumber::new(number) else { return };
-        match level {
-            Level::Memory => self.flushes.taken_in_memory(number),
-            Level::Directory => self.flushes.durable(number, Instant::now()),
-        }
-        self.unsynced = Some(Arc::new(unsynced)).filter(|_| level == Level::Memory);
-        let degraded = degraded.map(|reason| without_numbers(&reason));
-        if let Some(reason) = degraded.clone().filter(|reason| self.degraded.as_ref() != Some(reason)) {
-            self.say(&JobEvent::NotInMemory { reason, is_selector: !self.post.memory_is_automatic });
-            self.renew_memory();
-        }
-        self.degraded = degraded;
-    }
-
     /// Makes another level in memory where the one that there was has been removed under us.
-    fn renew_memory(&mut self) {
+    pub(super) fn renew_memory(&mut self) {
         let destination = &mut self.post.destination;
         let is_gone = destination.levels.memory.as_ref().is_some_and(|memory| !memory.path().exists());
         let recorded = destination.levels.directory.manifest().ok().and_then(|manifest| manifest.memory);
-        let Some(recorded) = recorded.filter(|_| is_gone && self.flushing.is_none()) else { return };
+        let Some(recorded) = recorded.filter(|_| is_gone) else { return };
         let place = PathBuf::from(std::ffi::OsStr::from_bytes(&recorded.place.0));
         if let Err(error) = destination.levels.make_memory(&destination.lease, &place) {
             self.warn(format!("checkpoints go to disk instead of memory: {error}"));
         }
     }
 
-    /// Starts to bring a checkpoint from memory to the disk if one is due and none is on its way.
-    pub(super) fn begin_flush(&mut self, now: Instant) {
-        if self.flushing.is_some() || self.checkpointing.is_some() || self.post.destination.levels.memory.is_none() {
-            return;
-        }
-        let Some(number) = self.flushes.take_due(now) else { return };
-        let (asked, freezer) = (self.post.options.flush, self.job.freezer());
-        let beginning = match self.flush_costs.flush_mode(asked) {
-            FlushMode::Foreground => Beginning::Foreground(freezer),
-            FlushMode::Background => {
-                Beginning::Beside(freezer, Some(self.flush_costs).filter(|_| asked == Flush::Auto))
-            }
+    /// Starts to bring a checkpoint from memory to the disk.
+    pub(super) fn begin_flush(&mut self, order: FlushOrder) {
+        let FlushOrder { number, mode, costs, gentle_until } = order;
+        let beginning = match mode {
+            FlushMode::Foreground => Beginning::Foreground(self.job.freezer()),
+            FlushMode::Background => Beginning::Beside(self.job.freezer(), costs),
         };
-        let gentle_until = self.flushes.gentle_until(now);
         match Flushing::begin(&self.post.destination, number, self.unsynced.clone(), beginning, gentle_until) {
             Ok(flushing) => self.flushing = Some(flushing),
-            Err(error) => self.note_flush_failure(InWords(&error).to_string()),
+            Err(error) => {
+                let (end, measured) = (Err(InWords(&error).to_string()), Measured::Nothing);
+                self.on(Event::FlushEnded(FlushOutcome { end, measured }));
+            }
         }
         hold_child_signal(self.is_traced());
     }
@@ -81,38 +61,11 @@ impl Supervisor<'_, '_> {
     /// Takes note of a flush that has come to its end, waiting for that if need be.
     pub(super) fn end_flush(&mut self) {
         let Some(flushing) = self.flushing.take() else { return };
-        let number = flushing.number;
         let Ended { end, measured } = flushing.join();
         hold_child_signal(self.is_traced());
-        match measured {
-            Measured::Nothing => {}
-            Measured::Beside(beside) => self.flush_costs.learn_beside(&beside),
-            Measured::Foreground(bytes, stood_still) => self.flush_costs.learn_foreground(bytes, stood_still),
-            Measured::Unstoppable => self.flush_costs.note_unstoppable(),
-        }
-        match end {
-            Ok(End::OnDisk(flushed)) => {
-                self.flush_failure = None;
-                self.flushes.flushed(number, Instant::now());
-                if let Some(flushed) = flushed {
-                    let (generation, file_bytes) = (flushed.number.get(), flushed.file_bytes);
-                    self.say(&JobEvent::Flushed { generation, file_bytes });
-                }
-                self.begin_coalescing(Level::Directory);
-            }
-            Ok(End::GivenUp) => self.flushes.given_up(),
-            Err(failure) => self.note_flush_failure(failure.to_string()),
-        }
+        let end = end.map_err(|failure| failure.to_string());
+        self.on(Event::FlushEnded(FlushOutcome { end, measured }));
         self.handle_stop();
-    }
-
-    fn note_flush_failure(&mut self, reason: String) {
-        self.flushes.failed(Instant::now());
-        let reason = without_numbers(&reason);
-        if self.flush_failure.as_ref() != Some(&reason) {
-            self.warn(format!("cannot flush checkpoints from memory to disk; they stay in memory: {reason}"));
-        }
-        self.flush_failure = Some(reason);
     }
 
     /// The job has ended: brings its newest checkpoint to the disk unless it is not needed any more, and gives the memory

@@ -1,6 +1,7 @@
 //! Signals to a supervisor, and the ends of those who wait in front of it.
 
 use super::Supervisor;
+use super::machine::Event;
 use crate::foreground_proxy::ForegroundConnection;
 use crate::signals::{Reaction, Sender, react};
 
@@ -23,13 +24,12 @@ impl Supervisor<'_, '_> {
     }
 
     pub(super) fn handle_signal(&mut self, signal: i32, sender: Sender) {
-        match react(signal, sender, self.terminated) {
+        match react(signal, sender, self.machine.has_heard_stop()) {
             Reaction::Leave => {}
             Reaction::GoOn => self.foreground.go_on(),
             Reaction::HandOn => self.foreground.hand_on_with(signal),
             Reaction::CheckpointAndStop => {
-                self.terminated = true;
-                self.stop_wanted = true;
+                self.on(Event::StopAsked);
             }
             // The only way this fails is that the program has ended, which is noticed by itself.
             Reaction::PassOn => drop(self.job.signal(signal)),

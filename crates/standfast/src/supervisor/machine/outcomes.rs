@@ -1,0 +1,257 @@
+//! What follows from the end of a checkpoint, a flush or a coalescing: who is answered, what is told, what begins next.
+
+use super::told::Condition;
+use super::{Effect, Machine, Running, Stop};
+use crate::GenerationNumber;
+use crate::checkpoint::{Failure, Purpose};
+use crate::control::{ClientId, Reply};
+use crate::event::JobEvent;
+use crate::flushing::{End, Measured};
+use crate::quoting::without_numbers;
+use crate::report::{CheckpointReport, CoalescingReport};
+use crate::requested_checkpoints::DISABLED_MAX;
+use crate::schedule::Outcome as Attempt;
+use standfast_engine::{BrokenPromise, ListingNews};
+use standfast_store::Level;
+use std::time::Instant;
+
+/// A checkpoint that counts.
+#[derive(Debug)]
+pub(in crate::supervisor) struct TakenFacts {
+    pub(in crate::supervisor) report: CheckpointReport,
+    /// Where it is.
+    pub(in crate::supervisor) level: Level,
+    /// Why it is not in memory, where it was to be.
+    pub(in crate::supervisor) degraded: Option<String>,
+    /// Why the kernel does not let writes be tracked, where that was asked for.
+    pub(in crate::supervisor) untracked: Option<String>,
+    /// Why a process could not be cloned, where that was tried.
+    pub(in crate::supervisor) uncloned: Option<String>,
+    /// Why what the program directs about its memory was not honoured, where that is so.
+    pub(in crate::supervisor) ignored_directives: Option<String>,
+    /// Promises that the program has not kept.
+    pub(in crate::supervisor) broken: Vec<BrokenPromise>,
+    /// What there is to tell of files that the job does not have open.
+    pub(in crate::supervisor) listing: Vec<ListingNews>,
+    /// Why older generations could not be removed, where that failed.
+    pub(in crate::supervisor) not_retained: Option<String>,
+    /// Whether the program promises not to change memory.
+    pub(in crate::supervisor) has_promises: bool,
+}
+
+/// Why there is no checkpoint.
+#[derive(Debug)]
+pub(in crate::supervisor) struct Failed {
+    pub(in crate::supervisor) reason: String,
+    /// What it means for the next one.
+    pub(in crate::supervisor) attempt: Attempt,
+    /// Whether the program has disabled checkpoints for the time being.
+    pub(in crate::supervisor) is_disabled: bool,
+    /// Whether there is no program left.
+    pub(in crate::supervisor) is_end: bool,
+}
+
+impl Failed {
+    pub(in crate::supervisor) fn of(failure: &Failure) -> Self {
+        Self {
+            reason: without_numbers(&failure.to_string()),
+            attempt: match failure.stood_still() {
+                Some(stood_still) => Attempt::StoodStill(stood_still),
+                None if failure.is_passing() => Attempt::FailedInPassing,
+                None => Attempt::Failed,
+            },
+            is_disabled: matches!(failure, Failure::Disabled),
+            is_end: failure.is_end(),
+        }
+    }
+}
+
+/// What came of a flush, and what it cost the program.
+#[derive(Debug)]
+pub(in crate::supervisor) struct FlushOutcome {
+    pub(in crate::supervisor) end: Result<End, String>,
+    pub(in crate::supervisor) measured: Measured,
+}
+
+impl Machine {
+    pub(super) fn end_checkpoint(
+        &mut self,
+        outcome: Result<TakenFacts, Failed>,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(running) = self.checkpoint.take() else { return };
+        match outcome {
+            Ok(taken) => self.note_taken(taken, running, now, effects),
+            Err(failed) => self.note_failure(failed, running, now, effects),
+        }
+    }
+
+    fn note_taken(&mut self, taken: TakenFacts, running: Running, now: Instant, effects: &mut Vec<Effect>) {
+        let TakenFacts { report, level, .. } = taken;
+        let generation = report.generation;
+        self.disabled_since = None;
+        self.has_promises = taken.has_promises;
+        self.note_level(level, taken.degraded, generation, now, effects);
+        self.schedule.arm(now, Attempt::Taken);
+        self.last_checkpoint = Some(report);
+        self.past.note(&report, self.settings.is_tracking);
+        let mut say = |event| effects.push(Effect::Say(event));
+        say(JobEvent::Taken(report));
+        if self.told.end(Condition::NotTaken) {
+            say(JobEvent::ProtectedAgain { generation });
+        }
+        if let Some(error) = taken.not_retained {
+            say(JobEvent::Trouble { reason: format!("cannot remove older checkpoints: {error}") });
+        }
+        if let Some(reason) = self.told.note(Condition::Untracked, taken.untracked) {
+            say(JobEvent::Untracked { reason });
+        }
+        if let Some(reason) = self.told.note(Condition::Uncloned, taken.uncloned) {
+            say(JobEvent::Uncloned { reason });
+        }
+        if let Some(reason) = self.told.note(Condition::DirectivesIgnored, taken.ignored_directives) {
+            let reason = format!("the program's memory directives are ignored, and all memory is saved: {reason}");
+            say(JobEvent::Trouble { reason });
+        }
+        taken.broken.into_iter().for_each(|promise| say(JobEvent::Broken { generation, promise }));
+        taken.listing.into_iter().for_each(|news| say(JobEvent::Listing(news)));
+        self.coalesce(level, effects);
+        match running.purpose {
+            Purpose::Protect => answer(running.served, &Reply::Taken(report), effects),
+            Purpose::Stop => {
+                self.stop = Stop::Behind(generation);
+                self.stopped_for.extend(running.served);
+            }
+        }
+    }
+
+    /// Takes note of where a checkpoint is.
+    fn note_level(
+        &mut self,
+        level: Level,
+        degraded: Option<String>,
+        generation: u64,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(number) = GenerationNumber::new(generation) else { return };
+        match level {
+            Level::Memory => self.flushes.taken_in_memory(number),
+            Level::Directory => self.flushes.durable(number, now),
+        }
+        let degraded = degraded.map(|reason| without_numbers(&reason));
+        if let Some(reason) = self.told.note(Condition::NotInMemory, degraded) {
+            let is_selector = !self.settings.memory_is_automatic;
+            effects.push(Effect::Say(JobEvent::NotInMemory { reason, is_selector }));
+            if self.flush.is_none() {
+                effects.push(Effect::RenewMemory);
+            }
+        }
+    }
+
+    fn note_failure(&mut self, failed: Failed, running: Running, now: Instant, effects: &mut Vec<Effect>) {
+        let Running { purpose, served } = running;
+        if self.is_to_wait(&failed, now) {
+            let stop = purpose == Purpose::Stop;
+            self.asked.extend(served.into_iter().map(|client| (client, stop)));
+            self.schedule.put_off(now);
+            return;
+        }
+        self.schedule.arm(now, failed.attempt);
+        answer(served, &Reply::Failed { message: failed.reason.clone() }, effects);
+        let stop_failed = self.stop == Stop::Wanted && (failed.is_end || purpose == Purpose::Stop);
+        if stop_failed {
+            self.stop = Stop::Failed;
+        }
+        if failed.is_end {
+            // The end itself is told by whoever notices it.
+            return;
+        }
+        let news = self.told.note(Condition::NotTaken, Some(failed.reason.clone()));
+        if stop_failed {
+            effects.push(Effect::Say(JobEvent::NotStopped { reason: failed.reason }));
+        } else if let Some(reason) = news {
+            effects.push(Effect::Say(JobEvent::NotTaken { reason }));
+        }
+    }
+
+    /// Whether the program has disabled checkpoints: whoever wants one waits, within limits.
+    fn is_to_wait(&mut self, failed: &Failed, now: Instant) -> bool {
+        let since = *self.disabled_since.get_or_insert(now);
+        let waits = failed.is_disabled && now.saturating_duration_since(since) <= DISABLED_MAX;
+        if !waits {
+            self.disabled_since = None;
+        }
+        waits
+    }
+
+    pub(super) fn end_flush(&mut self, outcome: FlushOutcome, now: Instant, effects: &mut Vec<Effect>) {
+        let Some(flush) = self.flush.take() else { return };
+        match outcome.measured {
+            Measured::Nothing => {}
+            Measured::Beside(beside) => self.flush_costs.learn_beside(&beside),
+            Measured::Foreground(bytes, stood_still) => self.flush_costs.learn_foreground(bytes, stood_still),
+            Measured::Unstoppable => self.flush_costs.note_unstoppable(),
+        }
+        match outcome.end {
+            Ok(End::OnDisk(flushed)) => {
+                self.told.end(Condition::NotFlushed);
+                self.flushes.flushed(flush.number, now);
+                if let Some(flushed) = flushed {
+                    let (generation, file_bytes) = (flushed.number.get(), flushed.file_bytes);
+                    effects.push(Effect::Say(JobEvent::Flushed { generation, file_bytes }));
+                }
+                self.coalesce(Level::Directory, effects);
+            }
+            Ok(End::GivenUp) => self.flushes.given_up(),
+            Err(reason) => {
+                self.flushes.failed(now);
+                if let Some(reason) = self.told.note(Condition::NotFlushed, Some(without_numbers(&reason))) {
+                    let reason = format!("cannot flush checkpoints from memory to disk; they stay in memory: {reason}");
+                    effects.push(Effect::Say(JobEvent::Trouble { reason }));
+                }
+            }
+        }
+    }
+
+    pub(super) fn end_coalescing(&mut self, outcome: Result<CoalescingReport, String>, effects: &mut Vec<Effect>) {
+        let Some(served) = self.coalescing.take() else { return };
+        match outcome {
+            Ok(report) => {
+                answer(served, &Reply::Coalesced(report), effects);
+                if let CoalescingReport { generation: Some(generation), file_bytes, removed } = report {
+                    effects.push(Effect::Say(JobEvent::Coalesced { generation, file_bytes, removed }));
+                }
+            }
+            Err(reason) => {
+                let reason = without_numbers(&reason);
+                answer(served, &Reply::Failed { message: reason.clone() }, effects);
+                let reason = format!("cannot coalesce checkpoints, which stay as they are: {reason}");
+                effects.push(Effect::Say(JobEvent::Trouble { reason }));
+            }
+        }
+    }
+
+    pub(super) fn miss_coalescing(&mut self, reason: String, effects: &mut Vec<Effect>) {
+        let Some(served) = self.coalescing.take() else { return };
+        if served.is_empty() {
+            let reason = format!("cannot start a thread to coalesce checkpoints: {reason}");
+            effects.push(Effect::Say(JobEvent::Trouble { reason }));
+        }
+        answer(served, &Reply::Failed { message: reason }, effects);
+    }
+
+    /// The job has ended: whoever waits for something is told so.
+    pub(super) fn disappoint(&mut self, effects: &mut Vec<Effect>) {
+        let served = self.checkpoint.take().map(|running| running.served).into_iter().flatten();
+        let asked = self.asked.drain(..).map(|(client, _)| client);
+        let coalescing = self.coalescing.take().into_iter().flatten().chain(self.coalescing_asked.drain(..));
+        let waiting: Vec<ClientId> = served.chain(asked).chain(coalescing).collect();
+        answer(waiting, &Reply::Failed { message: "the program ended".to_owned() }, effects);
+    }
+}
+
+fn answer(clients: Vec<ClientId>, reply: &Reply, effects: &mut Vec<Effect>) {
+    effects.extend(clients.into_iter().map(|client| Effect::Answer(client, reply.clone())));
+}

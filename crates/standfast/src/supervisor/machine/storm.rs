@@ -1,0 +1,243 @@
+//! Storms: events in any order, from a seed. Whatever comes, no two works of a kind are under way, nothing is saved while there
+//! is nothing new to save, everybody who asks is answered once, and what was asked for is done in the end.
+
+use super::*;
+use crate::flush_mode::Beside;
+use crate::flushing::{End, Measured};
+use fastrand::Rng;
+use std::collections::BTreeSet;
+
+const STORMS: u64 = 2000;
+const EVENTS: usize = 200;
+
+/// What surrounds a machine: works that are under way, and clients that wait.
+struct World {
+    machine: Machine,
+    random: Rng,
+    now: Instant,
+    checkpoint: Option<Purpose>,
+    flush: Option<FlushMode>,
+    is_coalescing: bool,
+    generation: u64,
+    waiting: BTreeSet<u64>,
+    clients: u64,
+    is_stop_asked: bool,
+    is_stop_refused: bool,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let now = Instant::now();
+        let settings = Settings {
+            interval: if random.bool() { Interval::Every(Duration::from_secs(1)) } else { Interval::Off },
+            min_interval: MinInterval::After(Duration::ZERO),
+            flush: random.choice([Flush::Auto, Flush::Foreground, Flush::Background]).expect("three"),
+            is_tracking: random.bool(),
+            builds_chains: random.bool(),
+            has_memory: random.bool(),
+            memory_is_automatic: random.bool(),
+        };
+        let flushes = FlushSchedule::new(Default::default(), Default::default(), now);
+        Self {
+            machine: Machine::new(settings, flushes, now),
+            random,
+            now,
+            checkpoint: None,
+            flush: None,
+            is_coalescing: false,
+            generation: 0,
+            waiting: BTreeSet::new(),
+            clients: 0,
+            is_stop_asked: false,
+            is_stop_refused: false,
+        }
+    }
+
+    fn client(&mut self) -> ClientId {
+        self.clients += 1;
+        self.waiting.insert(self.clients);
+        ClientId::imagined(self.clients)
+    }
+
+    /// Has the machine take note of an event, and does what it says. Whether it said anything.
+    fn on(&mut self, event: Event) -> bool {
+        let effects = self.machine.on(event, self.now);
+        let is_any = !effects.is_empty();
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+        is_any
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::BeginCheckpoint(order) => {
+                assert_eq!(self.checkpoint, None, "two checkpoints at once");
+                assert_ne!(self.flush, Some(FlushMode::Foreground), "the program stands still");
+                assert_eq!(self.machine.stopped_behind(), None, "the program is stopped");
+                self.checkpoint = Some(order.purpose);
+                if self.random.u8(..20) == 0 {
+                    self.end_checkpoint(false);
+                }
+            }
+            Effect::BeginFlush(order) => {
+                assert!(self.flush.is_none() && self.checkpoint.is_none(), "a flush beside another work");
+                self.flush = Some(order.mode);
+            }
+            Effect::GiveUpFlush => {
+                assert_eq!(self.flush, Some(FlushMode::Foreground), "only such a flush is in the way");
+                self.end_flush(Ok(End::GivenUp));
+            }
+            Effect::BeginCoalescing(_) => {
+                assert!(!std::mem::replace(&mut self.is_coalescing, true), "two coalescings at once");
+            }
+            Effect::RenewMemory => assert_eq!(self.flush, None, "a flush reads what is there"),
+            Effect::Answer(client, _) => self.note_answer(client),
+            Effect::Say(JobEvent::NotStopped { .. }) => self.is_stop_refused = true,
+            Effect::Say(_) => {}
+        }
+    }
+
+    fn note_answer(&mut self, client: ClientId) {
+        let number = (1..=self.clients).find(|number| ClientId::imagined(*number) == client).expect("it has asked");
+        assert!(self.waiting.remove(&number), "answered twice");
+    }
+
+    fn end_checkpoint(&mut self, is_taken: bool) {
+        if self.checkpoint.take().is_none() {
+            return;
+        }
+        let outcome = if is_taken { Ok(self.taken()) } else { Err(self.failed()) };
+        self.on(Event::CheckpointEnded(outcome));
+    }
+
+    fn taken(&mut self) -> TakenFacts {
+        self.generation += 1;
+        let is_in_memory = self.random.bool();
+        let mut reason = || self.random.choice([None, Some("a"), Some("b")]).flatten().map(str::to_owned);
+        TakenFacts {
+            report: CheckpointReport { generation: self.generation, ..CheckpointReport::default() },
+            level: if is_in_memory { Level::Memory } else { Level::Directory },
+            degraded: reason(),
+            untracked: reason(),
+            uncloned: reason(),
+            ignored_directives: reason(),
+            broken: Vec::new(),
+            listing: Vec::new(),
+            not_retained: reason(),
+            has_promises: is_in_memory,
+        }
+    }
+
+    fn failed(&mut self) -> Failed {
+        let stood_still = Attempt::StoodStill(Duration::from_millis(self.random.u64(..100)));
+        let attempts = [Attempt::Failed, Attempt::FailedInPassing, stood_still];
+        Failed {
+            reason: "it is not to be".to_owned(),
+            attempt: self.random.choice(attempts).expect("three"),
+            is_disabled: self.random.u8(..3) == 0,
+            is_end: false,
+        }
+    }
+
+    fn end_flush(&mut self, end: Result<End, String>) {
+        if self.flush.take().is_none() {
+            return;
+        }
+        let second = Duration::from_secs(1);
+        let measures = [
+            Measured::Nothing,
+            Measured::Beside(Beside::default()),
+            Measured::Foreground(self.random.u64(1..1 << 30), second / self.random.u32(1..100)),
+            Measured::Unstoppable,
+        ];
+        let measured = self.random.choice(measures).expect("four");
+        self.on(Event::FlushEnded(FlushOutcome { end, measured }));
+    }
+
+    fn end_coalescing(&mut self, outcome: Result<CoalescingReport, String>) {
+        if std::mem::take(&mut self.is_coalescing) {
+            self.on(Event::CoalescingEnded(outcome));
+        }
+    }
+
+    /// Something happens.
+    fn happen(&mut self) {
+        match self.random.u8(..100) {
+            0..15 => {
+                let (client, stop) = (self.client(), self.random.u8(..20) == 0);
+                self.on(Event::Asked { client, stop });
+            }
+            15..20 => {
+                let client = self.client();
+                self.on(Event::CoalescingAsked { client });
+            }
+            20..25 => {
+                let (client, again) = (self.client(), self.random.bool());
+                self.on(Event::AskedHere { client, again });
+            }
+            25..28 => {
+                let client = self.client();
+                self.on(Event::Enabled { client });
+            }
+            28 => {
+                self.is_stop_asked |= self.machine.stopped_behind().is_none();
+                self.on(Event::StopAsked);
+            }
+            29 => {
+                self.on(Event::Unprotectable { reason: "nothing helps".to_owned() });
+            }
+            30..45 => {
+                let is_taken = self.random.bool();
+                self.end_checkpoint(is_taken);
+            }
+            45..55 => {
+                let end = self.random.choice([Ok(End::OnDisk(None)), Ok(End::GivenUp), Err("full".to_owned())]);
+                self.end_flush(end.expect("three"));
+            }
+            55..60 => self.end_coalescing(Err("no room".to_owned())),
+            60 if std::mem::take(&mut self.is_coalescing) => {
+                self.on(Event::CoalescingNotBegun("no thread".to_owned()));
+            }
+            60..65 => self.end_coalescing(Ok(CoalescingReport { generation: None, file_bytes: 0, removed: 0 })),
+            _ => {
+                self.now += Duration::from_millis(self.random.u64(..3000));
+                while self.on(Event::Tick) {}
+            }
+        }
+    }
+
+    /// The storm is over: all that is begun succeeds.
+    fn calm_down(&mut self) {
+        for _ in 0..10 {
+            self.now += Duration::from_secs(3600);
+            while self.on(Event::Tick) {}
+            self.end_checkpoint(true);
+            self.end_flush(Ok(End::OnDisk(None)));
+            self.end_coalescing(Ok(CoalescingReport { generation: None, file_bytes: 0, removed: 0 }));
+        }
+    }
+}
+
+#[test]
+fn in_any_storm_works_exclude_each_other_and_everybody_is_answered_once() {
+    for seed in 0..STORMS {
+        let mut world = World::new(seed);
+        (0..EVENTS).for_each(|_| world.happen());
+        world.on(Event::JobEnded);
+        let stopped = world.machine.stopped_answers();
+        stopped.into_iter().for_each(|(client, _)| world.note_answer(client));
+        assert_eq!(world.waiting, BTreeSet::new(), "seed {seed}: never answered");
+    }
+}
+
+#[test]
+fn behind_any_storm_all_that_was_asked_for_is_done() {
+    for seed in 0..STORMS {
+        let mut world = World::new(seed);
+        (0..EVENTS).for_each(|_| world.happen());
+        world.calm_down();
+        let is_stopped = world.machine.stopped_behind().is_some();
+        assert!(is_stopped || world.is_stop_refused || !world.is_stop_asked, "seed {seed}: not stopped, not refused");
+        assert!(is_stopped || world.waiting.is_empty(), "seed {seed}: {:?} wait still", world.waiting);
+    }
+}
