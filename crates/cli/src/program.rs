@@ -27,13 +27,13 @@ impl Missing {
         let name = program.display();
         match self {
             Self::NotFound if program.as_bytes().starts_with(b"-") => {
-                format!("unknown option {name}: see standfast run --help")
+                format!("unknown option {name}\nhint: standfast run --help lists the options")
             }
-            Self::NotFound if is_path(program) => format!("no program at {name}: check the path"),
+            Self::NotFound if is_path(program) => format!("no program at {name}\nhint: check the path"),
             Self::NotFound => {
-                format!("no program {name} in PATH: check the name, or write ./{name} for one in this directory")
+                format!("no program {name} in PATH\nhint: check the name, or write ./{name} for one in this directory")
             }
-            Self::NotExecutable => format!("you may not execute {name}: make it executable with chmod +x {name}"),
+            Self::NotExecutable => format!("you may not execute {name}\nhint: make it executable with chmod +x {name}"),
         }
     }
 

@@ -42,10 +42,35 @@ pub(crate) fn say(message: &str) {
 /// files that somebody else has chosen.
 pub(crate) fn leave_with(answer: &clap::Error) -> ! {
     if answer.use_stderr() {
-        drop(io::stderr().write_all(printable_lines(&answer.render().to_string()).as_bytes()));
+        match complaint(&answer.render().to_string()) {
+            Some(complaint) => say(&complaint),
+            // The help, since nothing was asked for.
+            None => drop(io::stderr().write_all(printable_lines(&answer.render().to_string()).as_bytes())),
+        }
         std::process::exit(answer.exit_code());
     }
     answer.exit()
+}
+
+/// A complaint about the command line as our own messages are: the cause, then hints. `None` for what is none.
+fn complaint(rendered: &str) -> Option<String> {
+    let mut lines = rendered.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut cause = lines.next()?.strip_prefix("error: ")?.to_owned();
+    let mut hints = Vec::new();
+    for line in lines {
+        if let Some(tip) = line.strip_prefix("tip: ") {
+            hints.push(tip.to_owned());
+        } else if let Some(usage) = line.strip_prefix("Usage: ") {
+            hints.push(format!("usage: {usage}"));
+        } else if line.starts_with("For more information") {
+            hints.push("--help lists the options".to_owned());
+        } else {
+            cause.push(' ');
+            cause.push_str(line);
+        }
+    }
+    let hints: String = hints.iter().map(|hint| format!("\nhint: {hint}")).collect();
+    Some(cause + &hints)
 }
 
 /// Whether it is a terminal on which a line has to end as on paper, since somebody has attached it to a program's.
@@ -67,6 +92,27 @@ mod tests {
         assert_eq!(reporter(true, false), Severity::Warning);
         assert_eq!(reporter(false, true), Severity::Detail);
         assert_eq!(reporter(false, false), Severity::Note);
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_told_as_all_else_is() {
+        use crate::arguments::Arguments;
+        use clap::Parser as _;
+        let told = |words: &str| {
+            let error = Arguments::try_parse_from(words.split(' ')).expect_err(words);
+            complaint(&error.render().to_string())
+        };
+        assert_eq!(
+            told("standfast lst").expect("a complaint"),
+            "unrecognized subcommand 'lst'\nhint: a similar subcommand exists: 'list'\n\
+             hint: usage: standfast [OPTIONS] <COMMAND>\nhint: --help lists the options"
+        );
+        assert_eq!(
+            told("standfast run").expect("a complaint"),
+            "the following required arguments were not provided: <PROGRAM>...\n\
+             hint: usage: standfast run <PROGRAM>...\nhint: --help lists the options"
+        );
+        assert_eq!(told("standfast --help"), None);
     }
 
     #[test]
