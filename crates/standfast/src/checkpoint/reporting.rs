@@ -1,6 +1,6 @@
 //! What is reported of a checkpoint.
 
-use super::Moments;
+use super::phases::Moments;
 use crate::report::CheckpointReport;
 use crate::snapshot_method::{Method, Why};
 use standfast_engine::Captured;
@@ -9,7 +9,7 @@ use standfast_store::Level;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-impl Moments {
+impl Moments<'_> {
     /// What is reported of a checkpoint that is durable now.
     pub(super) fn report(&self, captured: &Captured, generation: &Generation, pause: Duration) -> CheckpointReport {
         let durable = self.started.elapsed();
@@ -37,7 +37,7 @@ impl Moments {
             method,
             why,
             expected_pause_nanoseconds: self.choice.pause.map(nanoseconds),
-            is_in_memory: self.level == Level::Memory,
+            is_in_memory: self.site.level == Level::Memory,
         }
     }
 }
