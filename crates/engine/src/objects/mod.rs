@@ -130,3 +130,81 @@ const O_NONBLOCK: u32 = libc::O_NONBLOCK as u32;
 fn as_path(path: &Bytes) -> &Path {
     Path::new(OsStr::from_bytes(&path.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::{FileReference, StandardStream, TimerDescriptor};
+
+    /// One of each kind.
+    fn examples() -> Vec<OpenFileKind> {
+        let path = || Bytes::from(&b"/x"[..]);
+        vec![
+            OpenFileKind::Regular { file: FileReference::default(), offset: 0, other_writer: None },
+            OpenFileKind::Device { path: path(), number: 0 },
+            OpenFileKind::Pipe { pipe: 0 },
+            OpenFileKind::EventCounter { count: 0, semaphore: false },
+            OpenFileKind::Epoll { interests: Vec::new() },
+            OpenFileKind::Stream { stream: StandardStream::Input, was: path() },
+            OpenFileKind::Timer { timer: TimerDescriptor::default() },
+            OpenFileKind::Signals { mask: 0 },
+            OpenFileKind::Watches { watches: Vec::new() },
+            OpenFileKind::Process { process: 0 },
+            OpenFileKind::Directory { path: path(), position: 0, device: 0, inode: 0 },
+            OpenFileKind::Place { path: path(), mode: 0, device: 0, inode: 0 },
+            OpenFileKind::Object { object: 0, offset: 0 },
+            OpenFileKind::Socket { socket: 0 },
+            OpenFileKind::Master { terminal: 0 },
+            OpenFileKind::Slave { terminal: 0 },
+            OpenFileKind::HungUp,
+            OpenFileKind::Inherited { number: 3, was: path() },
+            OpenFileKind::MessageQueue { queue: 0 },
+            OpenFileKind::KernelFile { subject: None, path: path(), offset: 0 },
+            OpenFileKind::Thread { process: 0, thread: 1 },
+        ]
+    }
+
+    /// As many as there are: a new one is missed here first.
+    fn is_among_the_examples(kind: &OpenFileKind) -> bool {
+        use OpenFileKind::*;
+        match kind {
+            Regular { .. } | Device { .. } | Pipe { .. } | EventCounter { .. } | Epoll { .. } | Stream { .. } => true,
+            Timer { .. } | Signals { .. } | Watches { .. } | Process { .. } | Directory { .. } | Place { .. } => true,
+            Object { .. } | Socket { .. } | Master { .. } | Slave { .. } | HungUp | Inherited { .. } => true,
+            MessageQueue { .. } | KernelFile { .. } | Thread { .. } => true,
+        }
+    }
+
+    #[test]
+    fn each_recorded_kind_is_described() {
+        for kind in examples() {
+            assert!(is_among_the_examples(&kind) && !describe_open_file(&kind).is_empty(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_image_that_names_what_it_does_not_hold_is_refused() {
+        let job = standfast_format::records::JobState::default();
+        let is_refused = |kind: OpenFileKind| {
+            let (mut blockers, mut remaking) = (Blockers::default(), crate::remake::Remaking::new(&job));
+            let file = OpenFile { flags: 0, kind, signal_target: None, locks: Vec::new(), signal: None };
+            Check { job: &job, blockers: &mut blockers, remaking: &mut remaking }.open_file(&file);
+            blockers.into_all().iter().any(|blocker| blocker.why.contains("does not hold"))
+        };
+        for kind in examples() {
+            use OpenFileKind::*;
+            let refers = matches!(
+                kind,
+                Pipe { .. }
+                    | Process { .. }
+                    | Object { .. }
+                    | Socket { .. }
+                    | Master { .. }
+                    | Slave { .. }
+                    | MessageQueue { .. }
+                    | Thread { .. }
+            );
+            assert_eq!(is_refused(kind.clone()), refers, "{kind:?}");
+        }
+    }
+}
