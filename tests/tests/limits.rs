@@ -122,10 +122,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     (
         "other descriptors",
         "GPU and RDMA devices",
-        Test(
-            "../../crates/engine/src/objects/refused.rs",
-            "what_keeps_state_in_hardware_is_named_with_a_way_round_it",
-        ),
+        Test("../../crates/engine/src/objects/refused.rs", "what_keeps_state_in_hardware_is_named_with_a_way_round_it"),
     ),
     ("other descriptors", "other nodes", Victims(&["device-node-is-refused", "network-device-is-refused"])),
     ("other descriptors", "pidfds of processes and threads outside", Victims(&["pidfd-of-another-process-is-refused"])),
