@@ -8,7 +8,7 @@ use crate::reporter::{Reporter, say};
 use anyhow::{Context, bail};
 use standfast::{
     Assistance, AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, ForegroundConnection,
-    JobEvent, Left, Memory, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
+    JobContext, JobEvent, Left, Memory, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -35,21 +35,23 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
     let memory = run.memory.map(from_here).transpose()?;
     let attach = AttachRequest { directory: directory.clone(), detach_key: run.detach_key.unwrap_or_default() };
     let request = |front| RunRequest {
-        directory,
+        context: JobContext {
+            directory,
+            options: run.options,
+            memory,
+            force: run.force,
+            wait: run.wait,
+            front: Some(front),
+            detached: run.detach,
+            streams: streams(run.redirect),
+            shared_binaries: shared_binaries(),
+        },
         program,
         arguments: words.collect(),
-        options: run.options,
-        memory,
         folders: run.save_folder,
         ckptrc,
         unfinished,
-        force: run.force,
-        wait: run.wait,
-        front: Some(front),
         terminal: run.terminal.unwrap_or_default(),
-        detached: run.detach,
-        streams: streams(run.redirect),
-        shared_binaries: shared_binaries(),
         assistance: Assistance { check_exclusions: run.check_exclusions, free_memory: run.free_memory },
     };
     behind_front(&attach, |front| standfast::run(&request(front), &mut |event| hear(event, reporter)))
@@ -69,19 +71,11 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
     let streams = streams(restart.redirect);
     let Restart { at, force, wait, detach: detached, .. } = restart;
     let request = |front| {
-        let front = Some(front);
+        let (front, shared_binaries) = (Some(front), shared_binaries());
         RestartRequest {
-            directory,
+            context: JobContext { directory, options, memory, force, wait, front, detached, streams, shared_binaries },
             at,
-            options,
-            memory,
             clocks,
-            force,
-            wait,
-            front,
-            detached,
-            streams,
-            shared_binaries: shared_binaries(),
         }
     };
     behind_front(&attach, |front| standfast::restart(&request(front), &mut |event| hear(event, reporter)))

@@ -4,25 +4,18 @@
 //! them. What a supervisor has to say goes to a listener; nothing here prints or exits.
 //!
 //! ```no_run
-//! use standfast::{OptionChoices, RunRequest, Unfinished};
+//! use standfast::{JobContext, OptionChoices, RunRequest, Unfinished};
 //!
+//! let options = OptionChoices { interval: Some("30s".parse()?), ..OptionChoices::default() };
 //! let request = RunRequest {
-//!     directory: "heat.standfast".into(),
+//!     context: JobContext { options, ..JobContext::of("heat.standfast") },
 //!     program: "./heat".into(),
 //!     arguments: vec!["512".into()],
-//!     options: OptionChoices { interval: Some("30s".parse()?), ..OptionChoices::default() },
 //!     unfinished: Unfinished::Resume,
-//!     force: false,
-//!     wait: false,
 //!     folders: Vec::new(),
 //!     ckptrc: None,
-//!     front: None,
-//!     memory: None,
 //!     terminal: standfast::TerminalKind::Shared,
-//!     detached: false,
 //!     assistance: standfast::Assistance::default(),
-//!     streams: standfast::Streams::default(),
-//!     shared_binaries: None,
 //! };
 //! let ending = standfast::run(&request, &mut |notice| eprintln!("{notice}"))?;
 //! println!("the program {ending}");
@@ -37,6 +30,7 @@ mod checkpoint;
 mod ckptrc;
 mod clean;
 mod coalesce;
+mod context;
 mod control;
 mod decision;
 mod default_directory;
@@ -82,6 +76,7 @@ pub use chains::{Incremental, Keep, MaxFiles, Track};
 pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault, read_settings};
 pub use clean::{CleanRequest, clean};
 pub use coalesce::coalesce;
+pub use context::JobContext;
 pub use decision::Unfinished;
 pub use default_directory::{default_directory, find_directories};
 pub use encodings::{Compress, DeltaMode};

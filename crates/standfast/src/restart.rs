@@ -4,6 +4,7 @@ mod reported;
 
 use self::reported::Reported;
 use crate::checkpoint::Destination;
+use crate::context::JobContext;
 use crate::control::bind_control;
 use crate::event::{JobEvent, Listener};
 use crate::flushing::sync_paths;
@@ -20,7 +21,7 @@ use crate::takeover::take_lease;
 use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
 use standfast_engine::{
-    self as engine, ClockPolicy, EngineError, FileOptions, RestartNews, RestartOptions, Restarted, Streams, Tail,
+    self as engine, ClockPolicy, EngineError, FileOptions, RestartNews, RestartOptions, Restarted, Tail,
 };
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
@@ -44,29 +45,12 @@ const UNREPORTED_MAX: Duration = Duration::from_secs(1);
 /// What to restart.
 #[derive(Debug, Clone)]
 pub struct RestartRequest {
-    /// The job's directory.
-    pub directory: PathBuf,
+    /// Where its checkpoints are, what is to be other than in the life before, and who waits for it.
+    pub context: JobContext,
     /// The generation; the newest good one if none is named.
     pub at: Option<GenerationNumber>,
-    /// What is to be other than in the run.
-    pub options: OptionChoices,
-    /// Whether checkpoints go to memory first; as in the run if nothing is said.
-    pub memory: Option<Memory>,
     /// What to do about monotonic clocks that are behind the checkpoint's.
     pub clocks: ClockPolicy,
-    /// Whether to take the directory from a holder that cannot be seen from here.
-    pub force: bool,
-    /// Whether to stay until everybody in the job has ended, not only its main process.
-    pub wait: bool,
-    /// The process that is waited for in this one's place, if there is one: what outlives the program is then protected on
-    /// when that has ended.
-    pub front: Option<ForegroundConnection>,
-    /// Whether the front is not to wait.
-    pub detached: bool,
-    /// Where standard output and error continue that were files.
-    pub streams: Streams,
-    /// Where jobs of this user share the binaries that they save, if they do.
-    pub shared_binaries: Option<PathBuf>,
 }
 
 /// Continues a job and supervises it to its end.
@@ -77,30 +61,30 @@ pub struct RestartRequest {
 /// # Errors
 /// When the program does not run again. One that does is supervised until it ends.
 pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
-    let of_store = |error| Error::of_store(&request.directory, error);
-    let directory = Arc::new(JobDirectory::open(&request.directory).map_err(of_store)?);
+    let of_store = |error| Error::of_store(&request.context.directory, error);
+    let directory = Arc::new(JobDirectory::open(&request.context.directory).map_err(of_store)?);
     // Before the lease, which would leave a trace where there is no job.
     let is_finished =
         || -> Result<bool, StoreError> { Ok(request.at.is_none() && directory.manifest()?.is_finished()) };
     if is_finished().map_err(of_store)? && is_free(&directory).map_err(of_store)? {
         return Ok(tell_finished(request, &directory, listener));
     }
-    request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
-    let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.force };
-    let lease = Arc::new(take_lease(&directory, &request.directory, lease_request, request.front.as_ref(), listener)?);
+    request.context.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
+    let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.context.force };
+    let lease = Arc::new(take_lease(
+        &directory,
+        &request.context.directory,
+        lease_request,
+        request.context.front.as_ref(),
+        listener,
+    )?);
     // The life that held the lease until now may have come to its end.
     if is_finished().map_err(of_store)? {
         return Ok(tell_finished(request, &directory, listener));
     }
     let selector = request.at.map_or(Selector::Newest, Selector::Exactly);
-    let path = request.directory.clone();
-    let RestartRequest { options, clocks, wait, detached, streams, .. } = *request;
-    let (memory, front) = (request.memory.clone(), request.front.clone());
-    continue_job(
-        Continuation { path, directory, lease, options, memory, clocks, wait, front, detached, streams },
-        selector,
-        listener,
-    )
+    let (context, clocks) = (request.context.clone(), request.clocks);
+    continue_job(Continuation { context, directory, lease, clocks }, selector, listener)
 }
 
 /// Whether nobody holds the job.
@@ -112,32 +96,20 @@ fn is_free(directory: &JobDirectory) -> Result<bool, StoreError> {
 /// second time. Whoever wants that names the checkpoint.
 fn tell_finished(request: &RestartRequest, directory: &JobDirectory, listener: &mut Listener<'_>) -> Ending {
     let generation = Levels::open(directory.clone()).ok().and_then(|(levels, _)| newest(&levels));
-    listener(&JobEvent::HasFinished { directory: request.directory.clone(), generation });
+    listener(&JobEvent::HasFinished { directory: request.context.directory.clone(), generation });
     Ending::Exited { status: 0 }
 }
 
 /// A job to be continued.
 pub(crate) struct Continuation {
-    /// Its directory as the user named it.
-    pub(crate) path: PathBuf,
+    /// What the new life is given.
+    pub(crate) context: JobContext,
     /// Its directory.
     pub(crate) directory: Arc<JobDirectory>,
     /// The right to give it a life.
     pub(crate) lease: Arc<Lease>,
-    /// Options that are to be other than those of its run.
-    pub(crate) options: OptionChoices,
-    /// Whether checkpoints go to memory first, if that is to be other than in its run.
-    pub(crate) memory: Option<Memory>,
     /// What to do about monotonic clocks that are behind the checkpoint's.
     pub(crate) clocks: ClockPolicy,
-    /// Whether to stay until everybody in the job has ended.
-    pub(crate) wait: bool,
-    /// The process that is waited for in our place.
-    pub(crate) front: Option<ForegroundConnection>,
-    /// Whether nobody is to wait.
-    pub(crate) detached: bool,
-    /// Where standard output and error continue that were files.
-    pub(crate) streams: Streams,
 }
 
 /// Continues a job from the generation that is wished for, falling back to older ones where that leaves a choice.
@@ -146,12 +118,12 @@ pub(crate) fn continue_job(
     mut selector: Selector,
     listener: &mut Listener<'_>,
 ) -> Result<Ending, Error> {
-    let of_store = |error| Error::of_store(&job.path, error);
+    let of_store = |error| Error::of_store(&job.context.directory, error);
     let manifest = job.directory.manifest().map_err(of_store)?;
     let recorded = JobOptions::from_record(manifest.options);
     // What is done about files is said for this restart; the next one has other files before it.
-    let files = job.options.files.unwrap_or(recorded.files);
-    let options = OptionChoices { files: None, ..job.options }.or(recorded);
+    let files = job.context.options.files.unwrap_or(recorded.files);
+    let options = OptionChoices { files: None, ..job.context.options }.or(recorded);
     let mut life = Life::prepare(&job, &manifest, listener)?;
     // Of a level that turned out to be bad nothing is taken any more.
     let mut trusted = life.levels.clone();
@@ -172,22 +144,18 @@ pub(crate) fn continue_job(
                 notes.into_iter().for_each(|remark| listener(&JobEvent::Without { remark }));
                 touched.into_iter().for_each(|note| listener(&JobEvent::File(note)));
                 life.trouble.drain(..).for_each(|reason| listener(&JobEvent::Trouble { reason }));
-                let control = bind_control(&job.path, listener);
+                let control = bind_control(&job.context.directory, listener);
                 let destination = Destination::new(life.levels, job.lease, &options);
                 let memory_is_automatic = life.memory == Memory::Auto;
-                let Continuation { path: directory, wait, front, detached, .. } = job;
                 let post = Post {
-                    directory,
+                    context: job.context,
                     destination,
                     options,
                     outputs,
                     signals,
                     control,
-                    wait,
-                    front,
                     memory_is_automatic,
                     terminal,
-                    detached,
                 };
                 return supervise(post, revived, listener);
             }
@@ -224,14 +192,14 @@ struct Life {
 impl Life {
     /// Opens the levels that the job has. One in memory that this life is not to use is emptied to the disk first.
     fn prepare(job: &Continuation, manifest: &Manifest, listener: &mut Listener<'_>) -> Result<Self, Error> {
-        let of_store = |error| Error::of_store(&job.path, error);
+        let of_store = |error| Error::of_store(&job.context.directory, error);
         let (mut levels, missing) = Levels::open((*job.directory).clone()).map_err(of_store)?;
         if let Some(error) = missing {
             listener(&JobEvent::MemoryLost { reason: without_numbers(&error.to_string()) });
         }
         levels.clear_leftovers(&job.lease);
         let recorded = manifest.memory.as_ref().map(|it| Memory::At(PathBuf::from(OsStr::from_bytes(&it.place.0))));
-        let memory = job.memory.clone().or(recorded.clone()).unwrap_or_default();
+        let memory = job.context.memory.clone().or(recorded.clone()).unwrap_or_default();
         let is_same = recorded.and_then(|it| it.place().map(Path::to_owned)).as_deref() == memory.place();
         if !is_same && let Some(level) = &levels.memory {
             if let Ok(choice) = level.choose(Selector::Newest) {
@@ -327,7 +295,7 @@ fn revive(
     let mut refusal = None;
     let terminal = OnceCell::new();
     let mut hold_terminal = |master: OwnedFd| -> Result<(), BoxError> {
-        let held = HeldTerminal::start(&job.path, master)?;
+        let held = HeldTerminal::start(&job.context.directory, master)?;
         terminal.set(Arc::new(held)).expect("there is one at most");
         Ok(())
     };
@@ -335,7 +303,7 @@ fn revive(
         match job.begin_life(process, life, options, choice.number) {
             Ok(inbox) => {
                 let own = terminal.get().map(Arc::as_ref);
-                foreground_of(process.pid, own, job.front.clone()).hand_on();
+                foreground_of(process.pid, own, job.context.front.clone()).hand_on();
                 signals = Some(inbox);
                 Ok(())
             }
@@ -360,7 +328,7 @@ fn revive(
                 policy: files.policy(),
                 ends: &ends,
                 own_directory: None,
-                streams: job.streams,
+                streams: job.context.streams,
                 started_nanoseconds: began,
                 ended_nanoseconds: ended,
             },
@@ -368,7 +336,7 @@ fn revive(
             keep_tail: &mut keep_tail,
             news: RestartNews {
                 generation: choice.number.get(),
-                directory: &std::path::absolute(&job.path).unwrap_or_default(),
+                directory: &std::path::absolute(&job.context.directory).unwrap_or_default(),
                 advised: Schedule::new(options.interval, options.min_interval, Instant::now())
                     .advised(schedule::Outcome::Taken, Instant::now()),
             },
@@ -383,7 +351,7 @@ fn revive(
         None => Unrevived::of_engine(error),
     })?;
     let signals = signals.expect("the engine asks before it thaws");
-    save_folders(&revived.job, &life.manifest.description, &job.path);
+    save_folders(&revived.job, &life.manifest.description, &job.context.directory);
     Ok((revived, Supervision { signals, terminal: terminal.into_inner() }))
 }
 
@@ -400,7 +368,7 @@ struct Waiting<'a, 'l> {
 
 impl<'a, 'l> Waiting<'a, 'l> {
     fn new(job: &'a Continuation, listener: &'a mut Listener<'l>) -> Self {
-        let (listener, front) = (RefCell::new(listener), job.front.as_ref());
+        let (listener, front) = (RefCell::new(listener), job.context.front.as_ref());
         Self { front, listener, reported: RefCell::default(), called_off: OnceCell::new() }
     }
 
@@ -428,7 +396,7 @@ impl Continuation {
         options: JobOptions,
         number: GenerationNumber,
     ) -> Result<SignalInbox, Error> {
-        let of_store = |error| Error::of_store(&self.path, error);
+        let of_store = |error| Error::of_store(&self.context.directory, error);
         self.lease.set_program(in_lease(process)).map_err(of_store)?;
         note_continuation(self, life, options, number).map_err(of_store)?;
         SignalInbox::open().map_err(Error::system("take over the signals"))

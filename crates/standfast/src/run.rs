@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Destination;
 use crate::ckptrc::Ckptrc;
+use crate::context::JobContext;
 use crate::control::bind_control;
 use crate::decision::{RunPlan, Unfinished, plan_run};
 use crate::event::{JobEvent, Listener};
@@ -17,59 +18,42 @@ use crate::supervisor::{Post, supervise};
 use crate::takeover::take_lease;
 use crate::terminal::{self, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
-use standfast_engine::{Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal, Streams};
+use standfast_engine::{Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_format::records::Bytes;
 use standfast_store::{JobDirectory, Lease, LeaseRequest, Levels, Purpose, Selector, StoreError};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What to run, and how to protect it.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
-    /// Where checkpoints go.
-    pub directory: PathBuf,
+    /// Where checkpoints go, how the job is protected, and who waits for it.
+    pub context: JobContext,
     /// The program: a path, or a name to look for in `PATH`.
     pub program: OsString,
     /// Its arguments, without the program's own name.
     pub arguments: Vec<OsString>,
-    /// How to protect it, as far as it was said on the command line.
-    pub options: OptionChoices,
-    /// Whether checkpoints go to memory first; if nothing is said not, or as the job that is continued does.
-    pub memory: Option<Memory>,
     /// Directories that are saved with all that is in them, and put back as a whole; or what the job is seen to write.
     pub folders: Vec<SaveFolder>,
     /// What a `.ckptrc` says about that, if there is one. The options have more weight.
     pub ckptrc: Option<Ckptrc>,
     /// What to do about an unfinished job in the directory.
     pub unfinished: Unfinished,
-    /// Whether to take the directory from a holder that cannot be seen from here.
-    pub force: bool,
-    /// Whether to stay until everybody in the job has ended, not only its main process.
-    pub wait: bool,
-    /// The process that is waited for in this one's place, if there is one: what outlives the program is then protected on
-    /// when that has ended.
-    pub front: Option<ForegroundConnection>,
     /// On which terminal it is started.
     pub terminal: TerminalKind,
-    /// Whether the front is not to wait: the program runs on a terminal of its own in the background.
-    pub detached: bool,
     /// What the program's libstandfast is to do besides, if it has one.
     pub assistance: Assistance,
-    /// Where standard output and error of a job continue that is continued, if they were files.
-    pub streams: Streams,
-    /// Where jobs of this user share the binaries that they save, if they do.
-    pub shared_binaries: Option<PathBuf>,
 }
 
 impl RunRequest {
     /// What was said about the options, by whichever of command line and `.ckptrc` has more weight.
     fn choices(&self) -> OptionChoices {
-        self.ckptrc.as_ref().map_or(self.options, |ckptrc| self.options.over(ckptrc.choices()))
+        self.ckptrc.as_ref().map_or(self.context.options, |ckptrc| self.context.options.over(ckptrc.choices()))
     }
 
     /// The options of a job that begins.
@@ -86,12 +70,12 @@ impl RunRequest {
 /// # Errors
 /// When the program was not started. One that was started is supervised until it ends.
 pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
-    let path = &request.directory;
+    let path = &request.context.directory;
     let of_store = |error| Error::of_store(path, error);
     let directory = Arc::new(JobDirectory::create(path).map_err(of_store)?);
-    request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
-    let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.force };
-    let lease = Arc::new(take_lease(&directory, path, lease_request, request.front.as_ref(), listener)?);
+    request.context.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
+    let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.context.force };
+    let lease = Arc::new(take_lease(&directory, path, lease_request, request.context.front.as_ref(), listener)?);
     let description = describe(request)?;
     let found = find_manifest(&directory, request.unfinished).map_err(of_store)?;
     let plan = plan_run(found.as_ref(), &description, request.unfinished);
@@ -103,16 +87,10 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
         RunPlan::Start => start(request, directory, lease, description, listener),
         RunPlan::Continue => {
             let continuation = Continuation {
-                path: path.clone(),
+                context: JobContext { options: request.choices(), ..request.context.clone() },
                 directory: directory.clone(),
                 lease: lease.clone(),
-                options: request.choices(),
-                memory: request.memory.clone(),
                 clocks: ClockPolicy::Continue,
-                wait: request.wait,
-                front: request.front.clone(),
-                detached: request.detached,
-                streams: request.streams,
             };
             match continue_job(continuation, Selector::Newest, listener) {
                 Err(Error::Store(error)) if is_hopeless(&error) => {
@@ -148,8 +126,8 @@ fn start(
     listener: &mut Listener<'_>,
 ) -> Result<Ending, Error> {
     let options = request.options();
-    let of_store = |error| Error::of_store(&request.directory, error);
-    let memory = request.memory.clone().unwrap_or_default();
+    let of_store = |error| Error::of_store(&request.context.directory, error);
+    let memory = request.context.memory.clone().unwrap_or_default();
     // Memory that a job which is given up here may still have.
     if let Ok((mut given_up, _)) = Levels::open((*directory).clone()) {
         given_up.discard_memory(&lease, false).map_err(of_store)?;
@@ -165,43 +143,40 @@ fn start(
     let inherited = InheritedSignals::capture();
     let (held, terminal) = terminal_for(request)?;
     let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
-    let control = bind_control(&request.directory, listener);
+    let control = bind_control(&request.context.directory, listener);
     let launch = Launch {
         program: request.program.clone(),
         arguments: request.arguments.clone(),
         signals: inherited,
         terminal,
-        directory: std::path::absolute(&request.directory).ok(),
+        directory: std::path::absolute(&request.context.directory).ok(),
         assistance: request.assistance,
     };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
-    save_folders(&job, &description, &request.directory);
+    save_folders(&job, &description, &request.context.directory);
     // Whether anybody has the terminal open is the job's affair from now on.
     drop(launch);
     let destination = Destination::new(levels, lease, &options);
     let post = Post {
-        directory: request.directory.clone(),
+        context: request.context.clone(),
         destination,
         options,
         outputs: Vec::new(),
         signals,
         control,
-        wait: request.wait,
-        front: request.front.clone(),
         memory_is_automatic: memory == Memory::Auto,
         terminal: held,
-        detached: request.detached,
     };
     supervise(post, job, listener)
 }
 
 /// The terminal on which the program is to start, and who holds it if it is one of its own.
 fn terminal_for(request: &RunRequest) -> Result<(Option<Arc<HeldTerminal>>, LaunchTerminal), Error> {
-    if request.detached || request.terminal.is_own(&request.program, &request.arguments) {
-        let (held, terminal) = terminal::make(&request.directory, request.detached)?;
+    if request.context.detached || request.terminal.is_own(&request.program, &request.arguments) {
+        let (held, terminal) = terminal::make(&request.context.directory, request.context.detached)?;
         return Ok((Some(held), terminal));
     }
-    let callers = request.front.as_ref().map(ForegroundConnection::group);
+    let callers = request.context.front.as_ref().map(ForegroundConnection::group);
     Ok((None, callers.map_or_else(LaunchTerminal::shared, |callers| LaunchTerminal::Shared { callers })))
 }
 
@@ -253,22 +228,14 @@ mod tests {
 
     fn request(options: OptionChoices, ckptrc: Option<&str>) -> RunRequest {
         RunRequest {
-            directory: PathBuf::from("heat.standfast"),
+            context: JobContext { options, ..JobContext::of("heat.standfast") },
             program: OsString::from("heat"),
             arguments: Vec::new(),
-            options,
-            memory: None,
             folders: Vec::new(),
             ckptrc: ckptrc.map(|text| Ckptrc::parse(text.as_bytes()).unwrap()),
             unfinished: Unfinished::Refuse,
-            force: false,
-            wait: false,
-            front: None,
             terminal: TerminalKind::Shared,
-            detached: false,
             assistance: Assistance::default(),
-            streams: Streams::default(),
-            shared_binaries: None,
         }
     }
 

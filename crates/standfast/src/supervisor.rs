@@ -17,6 +17,7 @@ use machine::{Effect, Event, Machine, Settings};
 use crate::background::Background;
 use crate::checkpoint::{Checkpointing, Destination};
 use crate::coalesce::Coalescing;
+use crate::context::JobContext;
 use crate::control::ControlSocket;
 use crate::event::{JobEvent, Listener};
 use crate::flushing::{FlushSchedule, Flushing};
@@ -41,8 +42,8 @@ use std::time::{Duration, Instant};
 
 /// What a supervisor is given beside the job.
 pub(crate) struct Post {
-    /// The job's directory as the user named it, for messages.
-    pub(crate) directory: PathBuf,
+    /// Where the job is, and who waits for it.
+    pub(crate) context: JobContext,
     /// Where checkpoints go.
     pub(crate) destination: Destination,
     /// How the job is protected.
@@ -53,16 +54,10 @@ pub(crate) struct Post {
     pub(crate) signals: SignalInbox,
     /// The control socket, where one could be had.
     pub(crate) control: Option<ControlSocket>,
-    /// Whether the front is to stay until everybody in the job has ended, not only its main process.
-    pub(crate) wait: bool,
-    /// The process that is waited for in our place.
-    pub(crate) front: Option<ForegroundConnection>,
     /// Whether memory is used where there is room, and nothing is said where there is not.
     pub(crate) memory_is_automatic: bool,
     /// The job's own terminal, where it is held for it.
     pub(crate) terminal: Option<Arc<HeldTerminal>>,
-    /// Whether nobody is to wait.
-    pub(crate) detached: bool,
 }
 
 /// Looks after `job` until it ends.
@@ -87,8 +82,8 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         unsynced: None,
         ending_waits: None,
         leftovers: Leftovers::default(),
-        has_front: post.front.is_some(),
-        foreground: foreground_of(pid, post.terminal.as_deref(), post.front.clone()),
+        has_front: post.context.front.is_some(),
+        foreground: foreground_of(pid, post.terminal.as_deref(), post.context.front.clone()),
         post,
         job,
         listener,
@@ -232,7 +227,7 @@ impl Supervisor<'_, '_> {
     /// The main process has ended: goes on with the others, if there are any and that is wanted; in the background, unless
     /// the front is to wait.
     fn follow_descendants(&mut self, status: Option<ExitStatus>) -> bool {
-        if !(self.post.wait || self.has_front) || self.machine.stopped_behind().is_some() {
+        if !(self.post.context.wait || self.has_front) || self.machine.stopped_behind().is_some() {
             return false;
         }
         let ending = status.map(Ending::of_status);
@@ -248,7 +243,7 @@ impl Supervisor<'_, '_> {
             self.machine.take_no_more(Instant::now());
         }
         match (&self.foreground.front, ending) {
-            (Some(_), Some(ending)) if !self.post.wait => self.go_into_background(processes, ending),
+            (Some(_), Some(ending)) if !self.post.context.wait => self.go_into_background(processes, ending),
             _ => self.say(&JobEvent::GoesOn { processes }),
         }
         true
@@ -258,7 +253,7 @@ impl Supervisor<'_, '_> {
     fn go_into_background(&mut self, processes: Vec<i32>, ending: Ending) {
         self.foreground.take_back();
         self.renew_lease(Instant::now());
-        let directory = self.post.directory.clone();
+        let directory = self.post.context.directory.clone();
         let is_interrupted = matches!(ending, Ending::Killed { .. }) && !ending.is_own_failure();
         let interrupted = is_interrupted.then(|| ending.to_string());
         self.say(&JobEvent::InBackground { directory, processes, interrupted });
@@ -275,8 +270,8 @@ impl Supervisor<'_, '_> {
 
     /// Nobody waits for us any more.
     fn be_alone(&mut self) {
-        (self.post.front, self.foreground.front) = (None, None);
-        let directory = self.post.directory.clone();
+        (self.post.context.front, self.foreground.front) = (None, None);
+        let directory = self.post.context.directory.clone();
         self.say(&JobEvent::Alone { directory });
     }
 
@@ -284,11 +279,11 @@ impl Supervisor<'_, '_> {
     fn show_terminal(&mut self) {
         let terminal = self.post.terminal.clone();
         self.job.set_terminal(terminal.map(|terminal| terminal as Arc<dyn TerminalHolder>));
-        if self.post.detached {
-            let directory = self.post.directory.clone();
+        if self.post.context.detached {
+            let directory = self.post.context.directory.clone();
             self.say(&JobEvent::Detached { directory });
             self.let_front_go(Ending::Exited { status: 0 });
-        } else if let (Some(_), Some(front)) = (&self.post.terminal, &self.post.front) {
+        } else if let (Some(_), Some(front)) = (&self.post.terminal, &self.post.context.front) {
             front.show_terminal();
         }
     }
@@ -311,7 +306,7 @@ impl Supervisor<'_, '_> {
             .chain(checking.map(|it| (Source::Preflight, PollFd::new(it, PollFlags::IN))))
             .chain(self.ending_waits.iter().map(|it| (Source::Waits, PollFd::new(it, PollFlags::IN))))
             .chain([(Source::Signals, PollFd::new(&self.post.signals, PollFlags::IN))])
-            .chain(self.post.front.iter().map(|it| (Source::Front, PollFd::new(it, PollFlags::IN))))
+            .chain(self.post.context.front.iter().map(|it| (Source::Front, PollFd::new(it, PollFlags::IN))))
             .chain(lines.map(|line| (Source::Terminal, PollFd::from_borrowed_fd(line, PollFlags::RDHUP))))
             .chain(self.post.control.iter().flat_map(ControlSocket::poll_fds).map(|fd| (Source::Client, fd)))
             .chain([(Source::Job, PollFd::new(&end, PollFlags::IN))]);

@@ -122,7 +122,7 @@ impl Supervisor<'_, '_> {
 
     /// Names the command that continues the job, where there is something to continue.
     fn tell_end(&mut self, ending: Ending) {
-        let directory = self.post.directory.clone();
+        let directory = self.post.context.directory.clone();
         match ending {
             Ending::Stopped { generation } => self.say(&JobEvent::Stopped { directory, generation }),
             Ending::Exited { status: 0 } if self.post.options.keep_finished == KeepFinished::No => {}

@@ -17,7 +17,7 @@ impl Supervisor<'_, '_> {
     /// What the front has got counts as if we had got it. One that was killed is a terminal that was lost: the job is
     /// protected on.
     pub(super) fn handle_front(&mut self) {
-        match self.post.front.as_ref().and_then(ForegroundConnection::take) {
+        match self.post.context.front.as_ref().and_then(ForegroundConnection::take) {
             Some(signals) => signals.into_iter().for_each(|(signal, sender)| self.handle_signal(signal, sender)),
             None => self.be_alone(),
         }
