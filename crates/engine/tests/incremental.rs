@@ -146,7 +146,8 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
                 captured.committed(GENERATION);
             }
             let strangers = [&first, &captured.state].map(strangers).concat();
-            Ok(Both { flat, truth: full.memory, noted: noted(&captured.state), strangers })
+            let seen = [&first, &captured.state].map(outline);
+            Ok(Both { flat, truth: full.memory, noted: noted(&captured.state), strangers, seen })
         };
         scope.spawn(work).join().expect("no panic")
     })
@@ -158,6 +159,17 @@ struct Both {
     truth: Memory,
     noted: Vec<Noted>,
     strangers: Vec<u32>,
+    /// What either capture has found, for whoever looks into a failure.
+    seen: [String; 2],
+}
+
+/// Which processes and objects there are, by their numbers as owners.
+fn outline(state: &JobState) -> String {
+    let process = |it: &ProcessState| (it.pid, it.process_tree.wait_status);
+    let object = |(place, it): (usize, &MemoryObject)| (state.number_of_object(place), it.length, it.kind.clone());
+    let processes: Vec<_> = state.processes.iter().map(process).collect();
+    let objects: Vec<_> = state.objects.iter().enumerate().map(object).collect();
+    format!("processes {processes:?}, objects {objects:?}")
 }
 
 /// Segments of System V that may be another program's, which comes and goes while ours stands still: none of the programs
@@ -212,15 +224,18 @@ fn same(key: &(u32, u64), one: &[u8], other: &[u8], noted: &[Noted]) -> bool {
 }
 
 fn compare(both: &Both, place: usize, seed: u64) {
-    let Both { flat: Flat { memory: found, .. }, truth: wanted, noted, strangers } = both;
+    let Both { flat: Flat { memory: found, .. }, truth: wanted, noted, strangers, seen: [first, second] } = both;
     for (key, bytes) in wanted.iter().filter(|(key, _)| !strangers.contains(&key.0)) {
         let (owner, address) = key;
         let what = format!("STANDFAST_SEED={seed}, checkpoint {place}: page {address:#x} of owner {owner}");
-        let held = found.get(key).unwrap_or_else(|| panic!("{what} is missing"));
+        let held = found.get(key).unwrap_or_else(|| panic!("{what} is missing\nfirst: {first}\nsecond: {second}"));
         assert!(same(key, held, bytes, noted), "{what} is an old one");
     }
     let surplus = found.keys().find(|key| !wanted.contains_key(key) && !strangers.contains(&key.0));
-    assert!(surplus.is_none(), "STANDFAST_SEED={seed}, checkpoint {place}: {surplus:x?} is not there any more");
+    assert!(
+        surplus.is_none(),
+        "STANDFAST_SEED={seed}, checkpoint {place}: {surplus:x?} is not there any more\nfirst: {first}\nsecond: {second}"
+    );
 }
 
 #[test]
