@@ -223,12 +223,19 @@ fn same(key: &(u32, u64), one: &[u8], other: &[u8], noted: &[Noted]) -> bool {
     one == other || (key.1..).zip(one.iter().zip(other)).all(|(at, (one, other))| one == other || is_noted(at))
 }
 
+/// A page of zeros that is missing does no harm: a restart puts zeros there.
+fn kind_of(page: &[u8]) -> &'static str {
+    if page.iter().all(|byte| *byte == 0) { "one of zeros" } else { "one with contents" }
+}
+
 fn compare(both: &Both, place: usize, seed: u64) {
     let Both { flat: Flat { memory: found, .. }, truth: wanted, noted, strangers, seen: [first, second] } = both;
     for (key, bytes) in wanted.iter().filter(|(key, _)| !strangers.contains(&key.0)) {
         let (owner, address) = key;
         let what = format!("STANDFAST_SEED={seed}, checkpoint {place}: page {address:#x} of owner {owner}");
-        let held = found.get(key).unwrap_or_else(|| panic!("{what} is missing\nfirst: {first}\nsecond: {second}"));
+        let held = found
+            .get(key)
+            .unwrap_or_else(|| panic!("{what} is missing, {}\nfirst: {first}\nsecond: {second}", kind_of(bytes)));
         assert!(same(key, held, bytes, noted), "{what} is an old one");
     }
     let surplus = found.keys().find(|key| !wanted.contains_key(key) && !strangers.contains(&key.0));
