@@ -1,4 +1,4 @@
-/* A program with pidfds of its two threads: a signal sent by one reaches that thread, and the end of the thread is told. */
+/* A program with pidfds of its two threads: a signal sent by one reaches that thread, and the pidfd becomes readable when the thread ends. */
 #include "check.h"
 #include <fcntl.h>
 #include <poll.h>

@@ -9,8 +9,8 @@
 //! describe   what it is, for a person
 //! ```
 //!
-//! [`walk`] finds out what there is and who shares it, [`opening`] makes it again and gives each process its descriptors;
-//! neither knows any kind. What lies in memory is in `memory/`, what belongs to an IPC namespace in `system_v/`, timers
+//! [`walk`] finds out what there is and who shares it, [`opening`] makes it again and gives each process its descriptors.
+//! Both hold the tables of what several open files lead to (pipes, sockets, terminals, queues), which these kinds fill. What lies in memory is in `memory/`, what belongs to an IPC namespace in `system_v/`, timers
 //! of processes in `posix_timers/`.
 
 mod check;

@@ -1,6 +1,6 @@
 //! Collects descriptors: which open files there are, who shares them, and what each needs to be opened again.
 //!
-//! This file walks and finds out who shares what; the file of each kind knows what its members need.
+//! This file walks and finds out who shares what; the file of each kind knows what is recorded of it.
 //! What descriptors share stands once, in tables of the job: an open file is known by what the kernel says of it
 //! (kcmp(2), inode), never by the process or the number under which it was met first.
 

@@ -1,4 +1,4 @@
-//! Makes the main process of a job, and lets processes execute their programs: each stands still behind its exec, with
+//! Makes the main process of a job, and lets processes execute their programs: each is stopped behind its exec, with
 //! nothing in its memory but the scratch.
 
 use super::ids::IdPolicy;
@@ -21,7 +21,7 @@ const BUILDING: i32 = libc::PTRACE_O_TRACESYSGOOD
 const ALL_SIGNALS: u64 = u64::MAX;
 
 impl Construction {
-    /// Makes the job's main process and lets it execute its program; it stands still behind its exec, with nothing in its
+    /// Makes the job's main process and lets it execute its program; it is stopped behind its exec, with nothing in its
     /// memory but the scratch.
     pub(super) fn begin(
         plan: &JobPlan<'_>,

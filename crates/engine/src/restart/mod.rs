@@ -4,6 +4,7 @@
 //! foreseen       refusals that a checkpoint asks for as well
 //! plan           what must be there is there, else refused by name; nothing has been touched
 //! open_files     what becomes of regular files and streams
+//! working_directories  found again, or made again if they were empty
 //! streams        standard output and error that were files: continued there, or redirected
 //! other_names    files that had several names, or have been renamed since
 //! ids            old or new process and thread ids, and what follows from that
@@ -28,8 +29,8 @@
 //! commit         the caller's last word; then every tie to us is cut, the last one is the commit
 //! ```
 //!
-//! Shared memory, System V objects, timers and open files are made by [`crate::objects`]: by the main process while it is alone; what needs other
-//! processes when these are there; then each process gives its descriptors their numbers.
+//! Shared memory, System V objects, timers and open files are made by [`crate::objects`]: by the main process while it is
+//! alone; what needs other processes, when these exist. Then each process gives its descriptors their numbers.
 //!
 //! Until the commit the half-built job dies with us, whatever happens. Files are cut back only after all pages have been
 //! delivered and verified.

@@ -1,12 +1,10 @@
 //! Whether every process finds its working directory again. Looks, and touches nothing.
 
+use super::files::as_path;
 use crate::objects::Blockers;
 use crate::remake::Remaking;
 use standfast_format::records::{Bytes, JobState};
 use standfast_linux::sys::tree::may_access;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 impl Blockers {
     /// Every process must find its working directory, unless that had been removed; one that held nothing is made again.
@@ -33,8 +31,4 @@ impl Blockers {
 /// Whether a working directory had been removed by the checkpoint.
 pub(super) fn is_removed(job: &JobState, path: &Bytes) -> bool {
     job.surroundings.iter().flatten().any(|it| it.removed && it.path == *path)
-}
-
-fn as_path(path: &Bytes) -> &Path {
-    Path::new(OsStr::from_bytes(&path.0))
 }

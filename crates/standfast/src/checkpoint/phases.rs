@@ -64,11 +64,11 @@ pub(super) struct Ahead<'a> {
     ready: Ready<'a>,
     options: CaptureOptions,
     precopied: Precopied,
-    /// How long the program has stood still for that.
+    /// How long the program was stopped for that.
     stood_still: Duration,
 }
 
-/// The program stands still.
+/// The program is stopped.
 pub(super) struct Stopped<'a> {
     ahead: Ahead<'a>,
     frozen: Frozen,
@@ -112,7 +112,7 @@ pub(super) struct Moments<'a> {
     pub(super) site: Site<'a>,
     pub(super) started: Instant,
     freezing: Instant,
-    /// How long the program had stood still before.
+    /// How long the program had been stopped before.
     earlier: Duration,
     /// Whether the pages are yet to be written.
     is_held: bool,
@@ -224,7 +224,7 @@ impl<'a> Caught<'a> {
         Resumed { prepared, captured, moments, pause }
     }
 
-    /// Makes it durable while the program stands still, and ends the program then.
+    /// Makes it durable while the program is stopped, and ends the program then.
     pub(super) fn commit_and_kill(self) -> Result<Committed<'a>, Box<GivenUp>> {
         let Self { prepared, mut captured, frozen, moments } = self;
         let pause = moments.pause();
@@ -303,7 +303,7 @@ impl Committed<'_> {
 }
 
 impl Moments<'_> {
-    /// How long the program has stood still up to now.
+    /// How long the program has been stopped up to now.
     fn pause(&self) -> Duration {
         self.earlier + self.freezing.elapsed()
     }

@@ -1,6 +1,7 @@
 //! Pseudo-terminals: made under their old numbers before the open files that lead to them, with what was in flight; given
 //! to the sessions that they control once these are there.
 
+use super::CONTROL_CHARACTERS;
 use crate::births::highest_id;
 use crate::construction::{Construction, end_processes};
 use crate::error::kernel;
@@ -178,7 +179,7 @@ pub(crate) fn makes_terminals(job: &JobState) -> bool {
 }
 
 fn settings(recorded: &TerminalSettings) -> Termios {
-    let mut characters = [0; 19];
+    let mut characters = [0; CONTROL_CHARACTERS];
     characters.copy_from_slice(&recorded.characters.0);
     Termios {
         input: recorded.input,

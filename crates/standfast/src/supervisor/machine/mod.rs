@@ -7,7 +7,7 @@
 //!                                        └─ a chain   ──> BeginCoalescing ──> CoalescingEnded
 //! ```
 //!
-//! Of each kind of work at most one is under way. While the program stands still for a flush no checkpoint begins, since
+//! Of each kind of work at most one is under way. While the program is stopped for a flush no checkpoint begins, since
 //! there is nothing new to save; one behind which the program is to stop has such a flush given up.
 
 mod outcomes;
@@ -70,7 +70,7 @@ pub(super) enum Effect {
     BeginCheckpoint(Order),
     /// Begin to bring a checkpoint from memory to the disk, and report its end.
     BeginFlush(FlushOrder),
-    /// Give up the flush for which the program stands still, wait until it may run on, and report the end of the flush.
+    /// Give up the flush for which the program is stopped, wait until it may run on, and report the end of the flush.
     GiveUpFlush,
     /// Begin to coalesce the newest chain of a level; without one, as far as possible on the disk. Report its end.
     BeginCoalescing(Option<Level>),
@@ -119,16 +119,16 @@ impl Settings {
     }
 }
 
-/// Whether the program is to stop behind a checkpoint, for a signal or because it was asked for.
+/// How far a request to stop the program behind a checkpoint has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
     /// No signal has come.
     NotAsked,
-    /// One has come.
+    /// A signal has come, and its checkpoint has not ended.
     Wanted,
-    /// One has come, and there was no checkpoint.
+    /// The checkpoint of the signal failed.
     Failed,
-    /// It has been stopped behind this generation.
+    /// The program was stopped behind this generation, for a signal or a client.
     Behind(u64),
 }
 
@@ -266,7 +266,7 @@ impl Machine {
         self.last_checkpoint.is_some()
     }
 
-    /// Whether the program stands still for a flush, or is about to.
+    /// Whether the program is stopped for a flush, or is about to.
     pub(super) fn stands_still_for_flush(&self) -> bool {
         self.flush.is_some_and(|flush| flush.mode == FlushMode::Foreground)
     }

@@ -72,7 +72,7 @@ impl World {
         match effect {
             Effect::BeginCheckpoint(order) => {
                 assert_eq!(self.checkpoint, None, "two checkpoints at once");
-                assert_ne!(self.flush, Some(FlushMode::Foreground), "the program stands still");
+                assert_ne!(self.flush, Some(FlushMode::Foreground), "the program is stopped for a flush");
                 assert_eq!(self.machine.stopped_behind(), None, "the program is stopped");
                 self.checkpoint = Some(order.purpose);
                 if self.random.u8(..20) == 0 {
