@@ -25,7 +25,7 @@ use crate::{Blocker, EngineError, RefusalCode};
 pub(crate) use folders::written_at_ends;
 pub(crate) use restore::is_inside;
 pub(crate) use segment::Unattached;
-use standfast_core::{Address, PAGE_BYTES, PageRange};
+use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::records::{Bytes, FileIdentity, FileReference, MemoryObject, ObjectKind};
 use standfast_linux::ProcessMemory;
 use standfast_linux::proc::Map;
@@ -306,21 +306,46 @@ fn read_file(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
 }
 
 /// The pages of a file that are not a hole.
+///
+/// A file on a disk is asked twice. The kernel looks first at what the disk holds, and where that is space without contents
+/// yet, at whether the page is in memory: between the two it may have written the page and dropped it from memory (seen on
+/// ext4, in one look of a million). The page is on the disk then, where the second look finds it.
 pub(crate) fn data_of(file: &File, length: u64) -> io::Result<Vec<PageRange>> {
+    let seek = |at| {
+        let Some(start) = file::seek_data(file.as_fd(), at)? else { return Ok(None) };
+        Ok(Some((start, file::seek_hole(file.as_fd(), start)?)))
+    };
+    let looks = if file::is_in_memory(file.as_fd())? { 1 } else { 2 };
+    data_by(seek, length, looks)
+}
+
+/// What is found in so many looks, each page in one of them. `seek` tells where the next data begins and ends.
+fn data_by(
+    mut seek: impl FnMut(u64) -> io::Result<Option<(u64, u64)>>,
+    length: u64,
+    looks: usize,
+) -> io::Result<Vec<PageRange>> {
     let page = PAGE_BYTES as u64;
-    let mut ranges = Vec::new();
-    let mut at = 0;
-    while at < length {
-        let Some(start) = file::seek_data(file.as_fd(), at)? else { break };
-        let end = file::seek_hole(file.as_fd(), start)?.min(length);
-        if end <= start {
+    let mut found = PageSet::default();
+    for _ in 0..looks {
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        while at < length {
+            let Some((start, end)) = seek(at)? else { break };
+            let end = end.min(length);
+            if end <= start {
+                break;
+            }
+            let (first, behind) = (start - start % page, end.next_multiple_of(page));
+            ranges.push(PageRange::between(Address::new(first), Address::new(behind)));
+            at = behind;
+        }
+        found = found.union(&PageSet::of(ranges));
+        if found.pages() == length.div_ceil(page) {
             break;
         }
-        let (first, behind) = (start - start % page, end.next_multiple_of(page));
-        ranges.push(PageRange::between(Address::new(first), Address::new(behind)));
-        at = behind;
     }
-    Ok(ranges)
+    Ok(found.ranges().to_vec())
 }
 
 /// An open file description of our own, whose position may be moved.
@@ -349,6 +374,38 @@ fn deleted_or_shared(path: &[u8], mode: u32) -> ObjectKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PAGE: u64 = PAGE_BYTES as u64;
+
+    /// Tells which data lies at or behind an offset, where these pages of a file have some.
+    fn next_of(pages: &[u64], at: u64) -> Option<(u64, u64)> {
+        let page = pages.iter().find(|page| (**page + 1) * PAGE > at)?;
+        Some(((page * PAGE).max(at), (page + 1) * PAGE))
+    }
+
+    #[test]
+    fn a_page_that_the_kernel_dropped_from_memory_during_the_first_look_is_found_by_the_second() {
+        let mut looks = 0;
+        let mut seek = |at| {
+            looks += usize::from(at == 0);
+            Ok(if looks == 1 { next_of(&[1, 5], at) } else { next_of(&[1, 3, 5], at) })
+        };
+        let pages = |numbers: &[u64]| -> Vec<_> {
+            numbers.iter().map(|number| PageRange::new(Address::new(number * PAGE), 1)).collect()
+        };
+        assert_eq!(data_by(&mut seek, 8 * PAGE, 2).unwrap(), pages(&[1, 3, 5]));
+    }
+
+    #[test]
+    fn a_file_without_holes_is_looked_at_once_and_what_is_behind_its_end_does_not_count() {
+        let mut asked = 0;
+        let seek = |at| {
+            asked += 1;
+            Ok(Some((at, 10 * PAGE)))
+        };
+        let all = data_by(seek, 2 * PAGE + 1, 2).unwrap();
+        assert_eq!((all, asked), (vec![PageRange::new(Address::new(0), 3)], 1));
+    }
 
     /// Somebody else may make one where others may make files, and the program stands still meanwhile.
     #[test]
