@@ -1,14 +1,13 @@
 //! Folders: directories that go with the job, with all that is in them, open or not. This file finds what is in one; what
 //! is saved of it is the collection's business, and how it is made whole again that of a restart.
 
-use crate::files::FileKey;
+use crate::files::FileId;
 use standfast_format::records::{FolderItem, JobState};
 use standfast_linux::Folder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Names that a folder may hold: at a restart each file is looked for among all others.
@@ -28,7 +27,7 @@ pub(crate) struct Folders {
 /// What a folder holds, by paths below it, directories before what is in them; the folder itself has the empty one. Links
 /// are not followed, and what is in the directory `except` is left out.
 pub(crate) fn list(folder: &Folder, except: Option<&Path>) -> io::Result<BTreeMap<PathBuf, Metadata>> {
-    let key = |status: &Metadata| (status.dev(), status.ino());
+    let key = |status: &Metadata| FileId::of(status);
     let except = except.and_then(|path| std::fs::metadata(path).ok()).map(|status| key(&status));
     let mut found = BTreeMap::from([(PathBuf::new(), folder.metadata()?)]);
     let mut unread = vec![PathBuf::new()];
@@ -70,13 +69,13 @@ pub(crate) fn below(folder: &Path, name: &Path) -> PathBuf {
 }
 
 /// The files in folders of a job, by device and inode at the checkpoint.
-pub(crate) fn in_folders(job: &JobState) -> BTreeSet<FileKey> {
+pub(crate) fn in_folders(job: &JobState) -> BTreeSet<FileId> {
     let entries = job.folders.iter().flat_map(|folder| &folder.entries);
     let objects = entries.filter_map(|entry| match entry.item {
         FolderItem::File { object } => job.objects.get(object as usize),
         FolderItem::Directory | FolderItem::Link { .. } => None,
     });
-    objects.filter_map(|object| object.kind.file()).map(|file| (file.identity.device, file.identity.inode)).collect()
+    objects.filter_map(|object| object.kind.file()).map(FileId::of_reference).collect()
 }
 
 #[cfg(test)]

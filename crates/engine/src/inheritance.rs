@@ -1,10 +1,10 @@
 //! What a life of a job was given when it started, by which a collection tells it from what the program has opened itself.
 
 use crate::ProcessIdentity;
+use crate::files::FileId;
 use crate::tree::Roots;
 use standfast_linux::proc::{self, DescriptorInformation};
 use standfast_linux::system_v::{SystemVKind, SystemVObject};
-use std::os::unix::fs::MetadataExt;
 
 /// Objects by kind and id.
 pub(crate) type KnownObjects = Vec<(SystemVKind, i32)>;
@@ -19,9 +19,9 @@ pub(crate) fn known_here() -> Option<KnownObjects> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Inheritance {
     /// The standard streams; `None` where one was closed.
-    pub(crate) streams: [Option<(u64, u64)>; 3],
+    pub(crate) streams: [Option<FileId>; 3],
     /// Other descriptors, by number.
-    pub(crate) others: Vec<(i32, (u64, u64))>,
+    pub(crate) others: Vec<(i32, FileId)>,
     /// System V objects that were there before; `None` where nobody knows.
     pub(crate) system_v: Option<KnownObjects>,
 }
@@ -49,10 +49,10 @@ impl Inheritance {
                     && of_job.iter().any(|end| end.inode == inode && end.writes))
         };
         let mut inheritance = Self::of(pid, ends.iter().map(|end| end.number));
-        inheritance.others.retain(|(number, (_, inode))| foreign(*number, *inode));
+        inheritance.others.retain(|(number, file)| foreign(*number, file.inode));
         for (number, stream) in (0..).zip(&mut inheritance.streams) {
             let is_pipe = ends.iter().any(|end| end.number == number);
-            *stream = stream.filter(|(_, inode)| !is_pipe || foreign(number, *inode));
+            *stream = stream.filter(|file| !is_pipe || foreign(number, file.inode));
         }
         inheritance
     }
@@ -61,7 +61,7 @@ impl Inheritance {
     fn of(pid: i32, numbers: impl Iterator<Item = i32>) -> Self {
         let identity = |number: i32| {
             let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}")).ok()?;
-            Some((file.dev(), file.ino()))
+            Some(FileId::of(&file))
         };
         let others = numbers.filter(|number| *number > 2);
         Self {

@@ -5,7 +5,7 @@ use crate::capture_options::{ExternalSockets, Tracking};
 use crate::directions::{CHECK_VARIABLE, DIRECTORY_VARIABLE, FREE_VARIABLE};
 use crate::endpoint::TerminalHolder;
 use crate::error::kernel;
-use crate::files::FileKey;
+use crate::files::FileId;
 use crate::folders::Folders;
 use crate::freeze::{Frozen, await_sleepers};
 use crate::inheritance::Inheritance;
@@ -147,7 +147,7 @@ impl Job {
     }
 
     /// Takes over which files the life before was seen to write through shared mappings.
-    pub(crate) fn has_written(&self, files: impl IntoIterator<Item = FileKey>) {
+    pub(crate) fn has_written(&self, files: impl IntoIterator<Item = FileId>) {
         self.shared.written().extend(files);
     }
 
@@ -345,7 +345,7 @@ impl Freezer {
     /// Says that there is a copy of a file with code, which a restart will find: should the file be replaced while the job
     /// runs, that is no blocker any more.
     pub fn has_copy_of(&self, file: &FileReference) {
-        self.shared.kept().insert((file.identity.device, file.identity.inode), file.clone());
+        self.shared.kept().insert(FileId::of_reference(file), file.clone());
     }
 
     /// What in the job could not be carried over: the part of the collection that needs no freeze.

@@ -6,6 +6,7 @@
 
 use crate::EngineError;
 use crate::error::kernel;
+use crate::files::FileId;
 use standfast_format::records::{JobState, Surrounding};
 use standfast_linux::sys::process::effective_user;
 use standfast_linux::sys::tree;
@@ -227,7 +228,7 @@ impl Made {
     /// Removes it, if its name still leads to it.
     fn remove(&self) {
         let identity = |of: &OwnedFd| {
-            std::fs::metadata(format!("/proc/self/fd/{}", of.as_raw_fd())).ok().map(|it| (it.dev(), it.ino()))
+            std::fs::metadata(format!("/proc/self/fd/{}", of.as_raw_fd())).ok().map(|it| FileId::of(&it))
         };
         let name = self.name.as_os_str();
         let now = tree::open_name(self.directory.as_fd(), name);

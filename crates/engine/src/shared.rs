@@ -2,7 +2,7 @@
 
 use crate::attributes::Scans;
 use crate::endpoint::TerminalHolder;
-use crate::files::{Digests, FileKey, Writers};
+use crate::files::{Digests, FileId, Writers};
 use crate::folders::Folders;
 use crate::inheritance::Inheritance;
 use crate::listing::Listing;
@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Files with code of which there is a copy, by device and inode, as they were when it was made.
-pub(crate) type Kept = HashMap<FileKey, FileReference>;
+pub(crate) type Kept = HashMap<FileId, FileReference>;
 
 /// What a job's owner and the thread that freezes it both need.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     /// Sockets of it that share their ports by our doing.
     pub(crate) reused_ports: ReusedPorts,
     /// Files that it has been seen to write through shared mappings.
-    written: Mutex<BTreeSet<FileKey>>,
+    written: Mutex<BTreeSet<FileId>>,
     /// What is in the directories in which it works.
     pub(crate) listing: Listing,
     /// Whether a thread hung in the kernel when that was asked before a freeze.
@@ -97,7 +97,7 @@ impl Shared {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn written(&self) -> MutexGuard<'_, BTreeSet<FileKey>> {
+    pub(crate) fn written(&self) -> MutexGuard<'_, BTreeSet<FileId>> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,13 +1,13 @@
 //! Who is a supervisor, of this job or another one: what it does to processes and objects is over in a moment, and says
 //! nothing about whose they are.
 
+use crate::files::FileId;
 use standfast_linux::proc;
-use std::os::unix::fs::MetadataExt;
 
 /// Whether a process or thread executes the program that we execute, or one of its name: another build of it, or what an
 /// upgrade has replaced since.
 pub(super) fn is_supervisor(tid: i32) -> bool {
-    let executes = |tid: i32| std::fs::metadata(format!("/proc/{tid}/exe")).map(|exe| (exe.dev(), exe.ino()));
+    let executes = |tid: i32| std::fs::metadata(format!("/proc/{tid}/exe")).map(|exe| FileId::of(&exe));
     let own = std::process::id() as i32;
     let is_same = || executes(tid).is_ok_and(|theirs| executes(own).is_ok_and(|own| own == theirs));
     let is_namesake = || proc::link(tid, "exe").is_ok_and(|path| is_executable_of_ours(&path));

@@ -2,6 +2,7 @@
 //! have in common though it could not: namespaces, privileges, memory.
 
 use super::process_snapshot::{NAMESPACES, NamespacesAndCredentials, ProcessSnapshot};
+use crate::files::FileId;
 use crate::supervisors::is_supervisor;
 use crate::tree::Member;
 use crate::{Blocker, EngineError, RefusalCode};
@@ -9,7 +10,6 @@ use standfast_format::records::ProcessSwitches;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
 use std::cmp::Ordering;
-use std::os::unix::fs::MetadataExt;
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// A wait status says with this bit that a core file was left.
@@ -167,8 +167,8 @@ fn has_memory(pid: i32) -> bool {
 }
 
 /// What a process executes, by device and inode.
-fn program(pid: i32) -> Option<(u64, u64)> {
-    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()))
+fn program(pid: i32) -> Option<FileId> {
+    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| FileId::of(&file))
 }
 
 /// What differs from `norm`, which a restart would give a process.

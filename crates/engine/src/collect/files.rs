@@ -1,6 +1,6 @@
 //! The files of a job: found by path, read ahead while the program runs, and noted with what they hold.
 
-use crate::files::{FileKey, Haste, Scan, key_of, reference};
+use crate::files::{FileId, Haste, Scan, reference};
 use crate::listing::Outline;
 use crate::shared::{Kept, Shared};
 use crate::tree::Roots;
@@ -19,7 +19,7 @@ pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
         let maps = Map::of(*pid).unwrap_or_default();
         let may_write = |map: &&Map| map.protection.write || map.is_of_writable_file(*pid).unwrap_or(false);
         for map in maps.iter().filter(|map| map.inode != 0 && map.shared).filter(may_write) {
-            let key = reference(&map.path).ok().as_ref().map(key_of);
+            let key = reference(&map.path).ok().as_ref().map(FileId::of_reference);
             mapped.extend(key.filter(|_| map.protection.write));
             written.extend(key);
         }
@@ -31,7 +31,7 @@ pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
                 continue;
             };
             if information.flags & libc::O_ACCMODE as u32 != 0 {
-                outputs.extend(reference(&path).ok().map(|file| (key_of(&file), path.clone())));
+                outputs.extend(reference(&path).ok().map(|file| (FileId::of_reference(&file), path.clone())));
             }
             // To open such a file would tell its holder to give the lease up, by a signal that ends programs.
             if information.locks.iter().any(|lock| lock.kind == ShownLockKind::Other) {
@@ -44,7 +44,7 @@ pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
     paths.retain(|path| !leased.contains(path));
     shared.digests.begin();
     for mut file in paths.iter().filter_map(|path| reference(path).ok()) {
-        let key = key_of(&file);
+        let key = FileId::of_reference(&file);
         let (is_mapped, is_written) = (mapped.contains(&key), written.contains(&key));
         shared.digests.fill(&mut file, Scan { haste: Haste::Running, is_mapped, is_written });
     }
@@ -74,15 +74,15 @@ pub(super) fn copied(path: &[u8], inode: u64, kept: &Kept) -> Option<FileReferen
 
 /// The files with code that the job runs from, as far as they are in place and were read whole.
 pub(crate) fn code_files(roots: &Roots, shared: &Shared) -> Vec<FileReference> {
-    let mut found: BTreeMap<FileKey, FileReference> = BTreeMap::new();
+    let mut found: BTreeMap<FileId, FileReference> = BTreeMap::new();
     for member in roots.members() {
         let maps = Map::of(member.pid).unwrap_or_default();
         for map in maps.iter().filter(|map| map.inode != 0 && map.protection.execute && !map.shared) {
             let file = reference(&map.path).ok().filter(|file| file.identity.inode == map.inode);
-            let Some(mut file) = file.filter(|file| !found.contains_key(&key_of(file))) else { continue };
+            let Some(mut file) = file.filter(|file| !found.contains_key(&FileId::of_reference(file))) else { continue };
             shared.digests.fill(&mut file, Scan::reading(Haste::Running));
             if file.digest.is_some_and(|digest| digest.coverage == Coverage::Whole) {
-                found.insert(key_of(&file), file);
+                found.insert(FileId::of_reference(&file), file);
             }
         }
     }
@@ -93,9 +93,9 @@ pub(crate) fn code_files(roots: &Roots, shared: &Shared) -> Vec<FileReference> {
 pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
     let mapped = mapped_files(state);
     // Each is looked at once, however often the job has it.
-    let mut seen: HashMap<FileKey, FileReference> = HashMap::new();
+    let mut seen: HashMap<FileId, FileReference> = HashMap::new();
     for file in state.files_mut() {
-        let key = key_of(file);
+        let key = FileId::of_reference(file);
         if let Some(same) = seen.get(&key).filter(|same| (same.identity, same.length) == (file.identity, file.length)) {
             (file.digest, file.build_id) = (same.digest, same.build_id.clone());
             continue;
@@ -106,22 +106,22 @@ pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
     }
     for open in &mut state.open_files {
         if let OpenFileKind::Regular { file, other_writer, .. } = &mut open.kind {
-            let known = shared.writers.known(key_of(file));
+            let known = shared.writers.known(FileId::of_reference(file));
             *other_writer =
                 known.filter(|_| open.flags & libc::O_ACCMODE as u32 != 0).map(|who| who.into_bytes().into());
         }
     }
     for object in &mut state.objects {
         if let ObjectKind::MappedFile { file, other_writer, .. } = &mut object.kind {
-            *other_writer = shared.writers.known(key_of(file)).map(|who| who.into_bytes().into());
+            *other_writer = shared.writers.known(FileId::of_reference(file)).map(|who| who.into_bytes().into());
         }
     }
 }
 
 /// The files that the job has mapped and may write through the mappings, of which not all is in the image.
-fn mapped_files(state: &JobState) -> BTreeSet<FileKey> {
+fn mapped_files(state: &JobState) -> BTreeSet<FileId> {
     let mapped = state.objects.iter().filter_map(|object| match &object.kind {
-        ObjectKind::MappedFile { file, saved: SavedPart::Mapped, .. } => Some(key_of(file)),
+        ObjectKind::MappedFile { file, saved: SavedPart::Mapped, .. } => Some(FileId::of_reference(file)),
         _ => None,
     });
     mapped.collect()

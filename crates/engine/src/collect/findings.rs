@@ -4,7 +4,7 @@ use super::process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBase
 use super::{Subject, apart, files, memory, named, process_tree, refuse, restrictions, surroundings, threads};
 use crate::capture_options::CaptureOptions;
 use crate::error::kernel;
-use crate::files::References;
+use crate::files::{FileId, References};
 use crate::freeze::Frozen;
 use crate::inheritance::Inheritance;
 use crate::listing::{Listed, NotSaved};
@@ -100,7 +100,7 @@ impl Findings {
         let at_ends = written_at_ends(open_files);
         self.objects.save_written_at_ends(open_files, &at_ends);
         let held = open_files.iter().filter_map(|open| open.kind.file());
-        let held = held.map(|file| (file.identity.device, file.identity.inode)).collect();
+        let held = held.map(FileId::of_reference).collect();
         let listing = &frozen.shared.listing;
         let (folders, unread) = self.objects.save_written(&listing.written(listed, &at_ends, &held));
         listing.tell_not_saved(&unread, NotSaved::Unreadable);

@@ -4,7 +4,7 @@
 
 use super::Subject;
 use crate::error::kernel;
-use crate::files::FileKey;
+use crate::files::FileId;
 use crate::track::Tracks;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::PageRange;
@@ -22,7 +22,7 @@ const TRACKED_BYTES_MAX: u64 = 256 << 20;
 pub(super) fn scan(
     subjects: &[Subject<'_>],
     tracks: &mut Tracks,
-    written: &mut BTreeSet<FileKey>,
+    written: &mut BTreeSet<FileId>,
 ) -> Result<(), EngineError> {
     for subject in subjects {
         let Some(track) = tracks.of(subject.identity()) else { continue };
@@ -35,7 +35,7 @@ pub(super) fn scan(
 }
 
 /// The mappings of a process that could be written and have not been seen to be, as far as they are to be tracked.
-fn guarded(subject: &Subject<'_>, written: &BTreeSet<FileKey>) -> Vec<(FileKey, PageRange)> {
+fn guarded(subject: &Subject<'_>, written: &BTreeSet<FileId>) -> Vec<(FileId, PageRange)> {
     let mut room = TRACKED_BYTES_MAX;
     let fits = |map: &&Map| {
         let fits = map.range().bytes() <= room;
@@ -46,13 +46,13 @@ fn guarded(subject: &Subject<'_>, written: &BTreeSet<FileKey>) -> Vec<(FileKey, 
         map.shared
             && !map.protection.write
             && map.is_of_named_file()
-            && !written.contains(&(map.device, map.inode))
+            && !written.contains(&FileId { device: map.device, inode: map.inode })
             && subject.attributes.may_be_written(subject.pid, map) == Some(true)
     };
     // What a device shows is no memory that anything may be done to.
     let is_regular = |map: &&Map| std::fs::metadata(OsStr::from_bytes(&map.path)).is_ok_and(|file| file.is_file());
     let maps = subject.maps.iter().filter(is_guarded).filter(is_regular).filter(fits);
-    maps.map(|map| ((map.device, map.inode), map.range())).collect()
+    maps.map(|map| (FileId { device: map.device, inode: map.inode }, map.range())).collect()
 }
 
 impl Subject<'_> {

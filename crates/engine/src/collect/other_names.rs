@@ -1,7 +1,7 @@
 //! Files with several names (link(2)), as sem_open(3), lock files and mail have them for a moment: made under one name,
 //! linked to another, and then the first is removed. A restart that makes such a file again gives it all of its names.
 
-use crate::files::{FileKey, key_of, names_in};
+use crate::files::{FileId, names_in};
 use crate::folders::in_folders;
 use standfast_format::records::{FileReference, JobState, OpenFile, OtherNames};
 use std::collections::{BTreeSet, HashMap};
@@ -15,12 +15,12 @@ const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 /// Notes the other names of files that the job may write, as far as they are in the same directories.
 pub(super) fn note(state: &mut JobState) {
     // Those in folders that are saved have one name each.
-    let saved: BTreeSet<FileKey> = in_folders(state);
+    let saved: BTreeSet<FileId> = in_folders(state);
     let mut directories = HashMap::new();
     let is_written = |open: &&mut OpenFile| open.flags & O_ACCMODE != 0;
     let open = state.open_files.iter_mut().filter(is_written).filter_map(|open| open.kind.file_mut());
     let mapped = state.objects.iter_mut().filter_map(|object| object.kind.file_mut());
-    for file in mapped.chain(open).filter(|file| !saved.contains(&key_of(file))) {
+    for file in mapped.chain(open).filter(|file| !saved.contains(&FileId::of_reference(file))) {
         file.other_names = other_names(file, &mut directories);
     }
 }
@@ -30,7 +30,7 @@ fn other_names(
     directories: &mut HashMap<PathBuf, HashMap<u64, Vec<OsString>>>,
 ) -> Option<OtherNames> {
     let own = Path::new(OsStr::from_bytes(&file.path.0));
-    let is_it = |path: &Path| path.symlink_metadata().is_ok_and(|it| (it.dev(), it.ino()) == key_of(file));
+    let is_it = |path: &Path| path.symlink_metadata().is_ok_and(|it| FileId::of(&it) == FileId::of_reference(file));
     let count =
         own.symlink_metadata().ok().filter(|_| is_it(own))?.nlink().checked_sub(1).filter(|count| *count > 0)?;
     let directory = own.parent()?;

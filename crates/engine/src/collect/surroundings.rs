@@ -1,6 +1,7 @@
 //! Collects what a job counts on in the file system by name: directories on the way to its files, sockets and pipes,
 //! working directories. A restart makes again what of these is gone; what it could not enter or find is refused here.
 
+use crate::files::FileId;
 use crate::remake::is_plain;
 use crate::socket_paths::socket_path;
 use crate::{Blocker, RefusalCode};
@@ -40,7 +41,7 @@ fn why_not_entered(pid: i32, shown: &[u8]) -> io::Result<Option<String>> {
         return Ok(None);
     }
     let path = Path::new(OsStr::from_bytes(shown));
-    let is_same = |found: &Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
+    let is_same = |found: &Metadata| FileId::of(found) == FileId::of(&own);
     Ok(match std::fs::metadata(path) {
         Ok(found) if !is_same(&found) => Some("another directory has taken its place, or covers it".to_owned()),
         Ok(_) => may_access(path, libc::X_OK).err().map(|error| format!("a restart could not enter it ({error})")),
@@ -51,7 +52,7 @@ fn why_not_entered(pid: i32, shown: &[u8]) -> io::Result<Option<String>> {
 /// Whether a working directory has been removed: nothing is made in it any more, and its path leads elsewhere or nowhere.
 fn is_removed(shown: &[u8], own: &Metadata) -> bool {
     let there = || std::fs::symlink_metadata(OsStr::from_bytes(shown));
-    shown.ends_with(DELETED) && !there().is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()))
+    shown.ends_with(DELETED) && !there().is_ok_and(|there| FileId::of(&there) == FileId::of(own))
 }
 
 /// Notes what `state` counts on. `pids` are its living processes, in their order, as we see them.

@@ -1,6 +1,6 @@
 //! Regular files, found under the names by which a restart must find them again.
 
-use super::{FileKey, identity};
+use super::{FileId, identity};
 use standfast_format::records::FileReference;
 use standfast_linux::proc::Map;
 use std::collections::HashMap;
@@ -48,14 +48,14 @@ pub(crate) fn names_in(directory: &Path) -> HashMap<u64, Vec<OsString>> {
 /// directory. `names` are those of directories that have been looked at.
 fn linked_elsewhere(
     path: &[u8],
-    key: FileKey,
+    key: FileId,
     names: &mut HashMap<PathBuf, HashMap<u64, Vec<OsString>>>,
 ) -> Option<FileReference> {
     let gone = Path::new(OsStr::from_bytes(path.strip_suffix(b" (deleted)")?));
     let directory = gone.parent().filter(|directory| directory.is_absolute())?;
-    let names = names.entry(directory.to_owned()).or_insert_with(|| names_in(directory)).get(&key.1)?;
+    let names = names.entry(directory.to_owned()).or_insert_with(|| names_in(directory)).get(&key.inode)?;
     let found = names.iter().filter_map(|name| reference(directory.join(name).as_os_str().as_bytes()).ok());
-    found.into_iter().find(|file| key_of(file) == key)
+    found.into_iter().find(|file| FileId::of_reference(file) == key)
 }
 
 impl References {
@@ -82,15 +82,11 @@ impl References {
     /// a semaphore under one for the time being. Others find it by the other.
     fn linked_elsewhere(&mut self, map: &Map) -> Option<FileReference> {
         let path = Some(&map.path).filter(|_| map.shared)?;
-        linked_elsewhere(path, (map.device, map.inode), &mut self.names)
+        linked_elsewhere(path, FileId { device: map.device, inode: map.inode }, &mut self.names)
     }
 }
 
 /// A regular file that a process has open, under the name by which a restart must find it again. `path` is as the kernel shows it.
-pub(crate) fn opened(path: &[u8], key: FileKey) -> Result<FileReference, String> {
+pub(crate) fn opened(path: &[u8], key: FileId) -> Result<FileReference, String> {
     reference(path).or_else(|why| linked_elsewhere(path, key, &mut HashMap::new()).ok_or(why))
-}
-
-pub(crate) fn key_of(file: &FileReference) -> FileKey {
-    (file.identity.device, file.identity.inode)
 }

@@ -3,7 +3,7 @@
 //! Reading a file costs time that a program should not stand still for. So the files of a job are read while it runs, and
 //! remembered with what the kernel says of their last change; inside the stop only those are read that have changed since.
 
-use super::{FileKey, Proof, build_id};
+use super::{FileId, Proof, build_id};
 use standfast_core::Checksum;
 use standfast_format::records::{Bytes, Coverage, FileDigest, FileIdentity, FileReference};
 use standfast_linux::sys::file::FileSystem;
@@ -51,7 +51,7 @@ impl Scan {
 /// Digests that have been taken, so that no file is read twice unless it has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
-    known: Mutex<HashMap<FileKey, Known>>,
+    known: Mutex<HashMap<FileId, Known>>,
 }
 
 /// What a file was when it was read, and what it held.
@@ -88,7 +88,7 @@ impl Digests {
         if !scan.is_mapped && self.fill_known(reference) {
             return;
         }
-        let key = (reference.identity.device, reference.identity.inode);
+        let key = FileId::of_reference(reference);
         let Ok((content, proof)) = read_unchanged(reference, scan) else { return };
         content.clone().note(reference);
         let counts = proof == Proof::Whole || proof == Proof::OfWrites && scan.haste != Haste::Stopped;
@@ -101,13 +101,13 @@ impl Digests {
     }
 
     /// Forgets all other files.
-    pub(crate) fn keep_only(&self, files: &BTreeSet<FileKey>) {
+    pub(crate) fn keep_only(&self, files: &BTreeSet<FileId>) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| files.contains(key));
     }
 
     /// Fills in what a file holds, if it has been read before and not changed since; says whether it has.
     pub(crate) fn fill_known(&self, reference: &mut FileReference) -> bool {
-        let key = (reference.identity.device, reference.identity.inode);
+        let key = FileId::of_reference(reference);
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         let known = known.filter(|known| (known.identity, known.length) == (reference.identity, reference.length));
         let is_known = known.is_some();

@@ -5,12 +5,14 @@ mod build_id;
 mod by_path;
 mod database;
 mod digest;
+mod id;
 mod stamp;
 mod writers;
 
 pub(crate) use build_id::build_id;
-pub(crate) use by_path::{References, key_of, names_in, opened, reference};
+pub(crate) use by_path::{References, names_in, opened, reference};
 pub(crate) use database::is_database;
 pub(crate) use digest::{Digests, Haste, Scan, digest_of, identity, open};
+pub(crate) use id::FileId;
 pub(crate) use stamp::{Proof, TICK_NANOSECONDS, is_fresh, times_tell_at};
-pub(crate) use writers::{FileKey, Writers, describe, other_holder, other_writers, residents};
+pub(crate) use writers::{Writers, describe, other_holder, other_writers, residents};

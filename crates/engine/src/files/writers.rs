@@ -4,10 +4,10 @@
 //! redirected our output has the file open as well, and waits for us. Nor do processes that execute what we execute:
 //! whoever asks for a checkpoint may be about to say so in the same log.
 
+use super::FileId;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,6 @@ use std::time::{Duration, Instant};
 const SCAN_LASTS: Duration = Duration::from_secs(60);
 /// Most ancestors that a process has; a guard against a circle that changes while we look.
 const ANCESTORS_MAX: usize = 1000;
-
-/// Device and inode of a file.
-pub(crate) type FileKey = (u64, u64);
 
 /// What was found the last time.
 #[derive(Debug, Default)]
@@ -28,13 +25,13 @@ pub(crate) struct Writers {
 #[derive(Debug)]
 struct Scan {
     at: Instant,
-    files: BTreeSet<FileKey>,
-    found: HashMap<FileKey, String>,
+    files: BTreeSet<FileId>,
+    found: HashMap<FileId, String>,
 }
 
 impl Writers {
     /// Looks for others that write to `files`, unless that was done not long ago.
-    pub(crate) fn scan(&self, files: &BTreeSet<FileKey>, job: &[i32]) {
+    pub(crate) fn scan(&self, files: &BTreeSet<FileId>, job: &[i32]) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref().is_some_and(|last| last.at.elapsed() < SCAN_LASTS && last.files.is_superset(files)) {
             return;
@@ -43,14 +40,14 @@ impl Writers {
     }
 
     /// The process that was seen to write to this file.
-    pub(crate) fn known(&self, file: FileKey) -> Option<String> {
+    pub(crate) fn known(&self, file: FileId) -> Option<String> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref()?.found.get(&file).cloned()
     }
 }
 
 /// For each of `files` that a process outside the job has open for writing: that process, in words.
-pub(crate) fn other_writers(files: &BTreeSet<FileKey>, job: &[i32]) -> HashMap<FileKey, String> {
+pub(crate) fn other_writers(files: &BTreeSet<FileId>, job: &[i32]) -> HashMap<FileId, String> {
     let mut found = HashMap::new();
     if files.is_empty() {
         return found;
@@ -58,13 +55,13 @@ pub(crate) fn other_writers(files: &BTreeSet<FileKey>, job: &[i32]) -> HashMap<F
     let mut own: BTreeSet<i32> = job.iter().copied().collect();
     own.extend(ancestors(std::process::id() as i32));
     let Ok(processes) = std::fs::read_dir("/proc") else { return found };
-    let program = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()));
+    let program = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| FileId::of(&file));
     let ours = program(std::process::id() as i32);
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     for pid in pids.filter(|pid| !own.contains(pid) && program(*pid) != ours) {
         for number in proc::numbers(pid, "fd").unwrap_or_default() {
             let Ok(file) = std::fs::metadata(format!("/proc/{pid}/fd/{number}")) else { continue };
-            let key = (file.dev(), file.ino());
+            let key = FileId::of(&file);
             // Children of the job come and go: one may be younger than the list of its processes.
             if files.contains(&key) && writes(pid, number) && !ancestors(pid).any(|it| job.contains(&it)) {
                 found.entry(key).or_insert_with(|| describe(pid));
@@ -75,13 +72,13 @@ pub(crate) fn other_writers(files: &BTreeSet<FileKey>, job: &[i32]) -> HashMap<F
 }
 
 /// Those of `directories` that are the working directory of a process outside the job, as seen by `other_writers`.
-pub(crate) fn residents(directories: &BTreeSet<FileKey>, job: &[i32]) -> BTreeSet<FileKey> {
+pub(crate) fn residents(directories: &BTreeSet<FileId>, job: &[i32]) -> BTreeSet<FileId> {
     let own: BTreeSet<i32> = job.iter().copied().chain(ancestors(std::process::id() as i32)).collect();
-    let program = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()));
+    let program = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| FileId::of(&file));
     let ours = program(std::process::id() as i32);
     let lives_there = |pid: i32| {
         let place = std::fs::metadata(format!("/proc/{pid}/cwd")).ok()?;
-        let key = Some((place.dev(), place.ino())).filter(|key| directories.contains(key))?;
+        let key = Some(FileId::of(&place)).filter(|key| directories.contains(key))?;
         let is_other = program(pid) != ours && !ancestors(pid).any(|it| job.contains(&it));
         // Of one that has ended meanwhile the ancestors were not found: the job's own children come and go all the time.
         let is_there = std::fs::metadata(format!("/proc/{pid}/cwd")).is_ok();
@@ -132,7 +129,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
         let file = std::fs::File::create(&path).unwrap();
-        let key = file.metadata().map(|it| (it.dev(), it.ino())).unwrap();
+        let key = file.metadata().map(|it| FileId::of(&it)).unwrap();
         let files = BTreeSet::from([key]);
         assert!(other_writers(&files, &[]).is_empty(), "we ourselves do not count");
         let reading = std::fs::File::open(&path).unwrap();

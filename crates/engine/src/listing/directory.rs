@@ -1,6 +1,6 @@
 //! What is in a directory, within limits, and whether others are likely to write there.
 
-use crate::files::{FileKey, identity};
+use crate::files::{FileId, identity};
 use standfast_format::records::FileIdentity;
 use standfast_linux::proc;
 use standfast_linux::sys::{file, process};
@@ -63,8 +63,8 @@ impl Entry {
         }
     }
 
-    pub(crate) fn key(&self) -> FileKey {
-        (self.identity.device, self.identity.inode)
+    pub(crate) fn key(&self) -> FileId {
+        FileId::of_identity(&self.identity)
     }
 }
 

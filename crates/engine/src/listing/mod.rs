@@ -11,7 +11,7 @@ mod directory;
 mod unsaved;
 mod written;
 
-use crate::files::{Digests, FileKey, Haste, Scan, TICK_NANOSECONDS, digest_of, open, residents};
+use crate::files::{Digests, FileId, Haste, Scan, TICK_NANOSECONDS, digest_of, open, residents};
 use crate::folders::{Folders, is_of_programs};
 use crate::outputs::Output;
 use directory::{Budget, born, home_of, is_common, local_directory};
@@ -67,11 +67,11 @@ struct State {
     chosen: Vec<Chosen>,
     /// Files that processes of the job were seen to have open for writing, and when they were created: the number of one that
     /// is gone is given to the next.
-    written: BTreeMap<FileKey, Option<i64>>,
-    residents: Option<(Instant, BTreeSet<FileKey>, BTreeSet<FileKey>)>,
-    growing: HashMap<FileKey, Growing>,
+    written: BTreeMap<FileId, Option<i64>>,
+    residents: Option<(Instant, BTreeSet<FileId>, BTreeSet<FileId>)>,
+    growing: HashMap<FileId, Growing>,
     /// What was recorded last, and what of it had changed by then.
-    recorded: Option<HashMap<FileKey, FileIdentity>>,
+    recorded: Option<HashMap<FileId, FileIdentity>>,
     changed: Vec<PathBuf>,
     unsaved: Unsaved,
     news: Vec<ListingNews>,
@@ -152,8 +152,8 @@ struct Walk<'a> {
     job: &'a Outline<'a>,
     home: Option<PathBuf>,
     working: Vec<PathBuf>,
-    seen: BTreeSet<FileKey>,
-    found: Vec<(Chosen, FileKey, Contents)>,
+    seen: BTreeSet<FileId>,
+    found: Vec<(Chosen, FileId, Contents)>,
 }
 
 /// What a look ahead knows of the job.
@@ -163,7 +163,7 @@ pub(crate) struct Outline<'a> {
     /// Those whose children are the job's.
     pub(crate) job: &'a [i32],
     /// Files that it has open for writing.
-    pub(crate) outputs: &'a BTreeMap<FileKey, Vec<u8>>,
+    pub(crate) outputs: &'a BTreeMap<FileId, Vec<u8>>,
     /// What is saved as a whole, and the job's own directory.
     pub(crate) folders: &'a Folders,
 }
@@ -202,7 +202,7 @@ impl Listing {
         let mut references: Vec<_> = found.iter().flat_map(|(chosen, contents)| referred(chosen, contents)).collect();
         // What has changed in the life of the job comes first, the newest of it before the others.
         references.sort_by_key(|(_, _, reference)| std::cmp::Reverse(reference.identity.changed_nanoseconds));
-        let keys: BTreeSet<FileKey> = references.iter().map(|(_, entry, _)| entry.key()).collect();
+        let keys: BTreeSet<FileId> = references.iter().map(|(_, entry, _)| entry.key()).collect();
         self.samples.begin();
         self.samples.keep_only(&keys);
         state.growing.retain(|key, _| keys.contains(key));
@@ -317,10 +317,10 @@ impl Listing {
 }
 
 impl State {
-    fn note_written(&mut self, outputs: &BTreeMap<FileKey, Vec<u8>>) {
+    fn note_written(&mut self, outputs: &BTreeMap<FileId, Vec<u8>>) {
         for (key, path) in outputs {
             let status = std::fs::metadata(OsStr::from_bytes(path)).ok();
-            let Some(status) = status.filter(|it| (it.dev(), it.ino()) == *key) else { continue };
+            let Some(status) = status.filter(|it| FileId::of(it) == *key) else { continue };
             if self.written.len() < WRITTEN_MAX || self.written.contains_key(key) {
                 self.written.insert(*key, born(&status));
             }
@@ -348,7 +348,7 @@ impl State {
             let temporary = self.temporary_directories(job);
             self.walk(&mut walk, temporary);
         }
-        let keys: BTreeSet<FileKey> = walk.found.iter().map(|(_, key, _)| *key).collect();
+        let keys: BTreeSet<FileId> = walk.found.iter().map(|(_, key, _)| *key).collect();
         let lived_in = self.residents_of(&keys, job.job);
         let settled = walk.found.into_iter().map(|(chosen, key, contents)| {
             let is_shared = chosen.is_shared || lived_in.contains(&key);
@@ -374,7 +374,7 @@ impl State {
                 self.note_unlisted(job, &path, NotSaved::Elsewhere);
                 continue;
             };
-            if is_apart(&path, job.folders) || !walk.seen.insert((status.dev(), status.ino())) {
+            if is_apart(&path, job.folders) || !walk.seen.insert(FileId::of(&status)) {
                 continue;
             }
             if walk.seen.len() > DIRECTORIES_MAX {
@@ -395,7 +395,7 @@ impl State {
                             false => {}
                         }
                     }
-                    walk.found.push((Chosen { path, is_shared }, (status.dev(), status.ino()), contents));
+                    walk.found.push((Chosen { path, is_shared }, FileId::of(&status), contents));
                 }
                 Ok(None) => {
                     let is_told = saves_written || is_shared || depth > 0 || self.is_limit_told;
@@ -411,9 +411,9 @@ impl State {
         }
     }
 
-    fn note_changed(&mut self, now: HashMap<FileKey, (PathBuf, FileIdentity)>) {
+    fn note_changed(&mut self, now: HashMap<FileId, (PathBuf, FileIdentity)>) {
         let before = self.recorded.replace(now.iter().map(|(key, (_, identity))| (*key, *identity)).collect());
-        let has_changed = |key: &FileKey, identity: &FileIdentity| match &before {
+        let has_changed = |key: &FileId, identity: &FileIdentity| match &before {
             Some(before) => before.get(key) != Some(identity),
             // What is older has been there before the job, and is as durable as anything.
             None => self.started.is_some_and(|started| identity.changed_nanoseconds >= started),
@@ -422,7 +422,7 @@ impl State {
         self.changed = changed.map(|(_, (path, _))| path).take(SYNCED_MAX).collect();
     }
 
-    fn residents_of(&mut self, keys: &BTreeSet<FileKey>, job: &[i32]) -> BTreeSet<FileKey> {
+    fn residents_of(&mut self, keys: &BTreeSet<FileId>, job: &[i32]) -> BTreeSet<FileId> {
         let last = self.residents.take();
         let last = last.filter(|(at, of, _)| at.elapsed() < RESIDENTS_LAST && of.is_superset(keys));
         let (_, _, found) =
@@ -431,8 +431,8 @@ impl State {
     }
 
     /// Notes whether a file from before the job has been appended to since it was looked at last.
-    fn follow_growth(&mut self, now: &FileReference, outputs: &BTreeMap<FileKey, Vec<u8>>) {
-        let key = (now.identity.device, now.identity.inode);
+    fn follow_growth(&mut self, now: &FileReference, outputs: &BTreeMap<FileId, Vec<u8>>) {
+        let key = FileId::of_reference(now);
         let growing = self.growing.entry(key).or_insert_with(|| Growing { last: now.clone(), growths: 0 });
         let last = std::mem::replace(&mut growing.last, now.clone());
         if now.length <= last.length || outputs.contains_key(&key) {

@@ -4,7 +4,7 @@
 
 use super::directory::born;
 use super::{ListingNews, NAMES_MAX, Outline, is_older};
-use crate::files::{FileKey, TICK_NANOSECONDS, is_database};
+use crate::files::{FileId, TICK_NANOSECONDS, is_database};
 use standfast_format::records::{FileReference, JobState, ObjectKind};
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
@@ -46,10 +46,10 @@ pub(super) struct Unsaved {
     taken: i64,
     /// Directories in which such files have gone.
     gone_from: BTreeSet<PathBuf>,
-    databases: HashMap<FileKey, u32>,
+    databases: HashMap<FileId, u32>,
     /// Files that nobody in the job has open, with their times of modification at the last look.
-    closed: HashMap<FileKey, i64>,
-    closed_databases: BTreeSet<FileKey>,
+    closed: HashMap<FileId, i64>,
+    closed_databases: BTreeSet<FileId>,
     places: HashMap<PathBuf, u32>,
 }
 
@@ -63,9 +63,9 @@ struct Open {
 impl Unsaved {
     /// Takes note of what a checkpoint does not save. Looks at its records only.
     pub(super) fn note(&mut self, state: &JobState) {
-        let key = |file: &FileReference| (file.identity.device, file.identity.inode);
+        let key = |file: &FileReference| FileId::of_reference(file);
         let of_object = |kind: &ObjectKind| kind.file().map(key);
-        let saved: BTreeSet<FileKey> = state.objects.iter().filter_map(|object| of_object(&object.kind)).collect();
+        let saved: BTreeSet<FileId> = state.objects.iter().filter_map(|object| of_object(&object.kind)).collect();
         let written = state.open_files.iter().filter(|it| it.flags & O_ACCMODE != 0);
         let files = written.filter_map(|it| {
             let file = it.kind.file().filter(|file| !saved.contains(&key(file)))?.clone();
@@ -80,7 +80,7 @@ impl Unsaved {
         let mut paths = Vec::new();
         let in_place = self.open.iter().filter(|open| open.is_in_place).map(|open| &open.file);
         for file in in_place.filter(|file| is_database(&file.path.0)) {
-            let sightings = self.databases.entry((file.identity.device, file.identity.inode)).or_default();
+            let sightings = self.databases.entry(FileId::of_reference(file)).or_default();
             *sightings += 1;
             if *sightings == SIGHTINGS {
                 paths.push(PathBuf::from(OsStr::from_bytes(&file.path.0)));
@@ -95,10 +95,10 @@ impl Unsaved {
     /// Looks which of them have gone since, so that a restart would not find them: removed, or renamed and then replaced.
     pub(super) fn find_gone(&mut self, news: &mut Vec<ListingNews>) {
         for Open { file, .. } in self.open.drain(..) {
-            let key = (file.identity.device, file.identity.inode);
+            let key = FileId::of_reference(&file);
             let path = Path::new(OsStr::from_bytes(&file.path.0));
             let Some(directory) = path.parent().filter(|_| self.gone_from.len() < PLACES_MAX) else { continue };
-            let is_there = path.metadata().is_ok_and(|now| (now.dev(), now.ino()) == key);
+            let is_there = path.metadata().is_ok_and(|now| FileId::of(&now) == key);
             if !is_there && !is_in(directory, key, self.taken) && self.gone_from.insert(directory.to_owned()) {
                 news.push(ListingNews::Gone { path: path.to_owned() });
             }
@@ -109,7 +109,7 @@ impl Unsaved {
     pub(super) fn judge_closed(&mut self, files: &[&FileReference], news: &mut Vec<ListingNews>) {
         let last = std::mem::take(&mut self.closed);
         for file in files {
-            let key = (file.identity.device, file.identity.inode);
+            let key = FileId::of_reference(file);
             let modified = file.identity.modified_nanoseconds;
             self.closed.insert(key, modified);
             let is_written = last.get(&key).is_some_and(|last| *last != modified);
@@ -163,7 +163,7 @@ impl Unsaved {
 }
 
 /// Whether a file that was there at some time is in a directory, under whatever name. Its number may be another's by now.
-fn is_in(directory: &Path, (device, inode): FileKey, then: i64) -> bool {
+fn is_in(directory: &Path, FileId { device, inode }: FileId, then: i64) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().take(NAMES_MAX);
     let named = entries.filter(|entry| entry.ino() == inode).filter_map(|entry| entry.metadata().ok());
     let is_it = |now: &Metadata| now.dev() == device && born(now).is_none_or(|born| born <= then + TICK_NANOSECONDS);
@@ -173,7 +173,7 @@ fn is_in(directory: &Path, (device, inode): FileKey, then: i64) -> bool {
 /// A file that the job has created, and that is an argument of one of its programs.
 pub(super) struct Argument {
     pub(super) path: PathBuf,
-    key: FileKey,
+    key: FileId,
     /// Whether it was made for temporary use: mkstemp(3) and its like make files for their owner only, whatever others the
     /// process makes.
     is_temporary: bool,
@@ -188,8 +188,7 @@ pub(super) fn created_arguments(pid: i32, started: i64) -> Vec<Argument> {
         let is_ours = status.is_file() && status.uid() == process::effective_user();
         let born = born(&status).filter(|_| is_ours)?;
         let is_temporary = || status.mode() & PERMISSIONS == OWNER_ONLY && makes_files_for_others(pid);
-        let argument =
-            || Argument { path: path.to_owned(), key: (status.dev(), status.ino()), is_temporary: is_temporary() };
+        let argument = || Argument { path: path.to_owned(), key: FileId::of(&status), is_temporary: is_temporary() };
         (!is_older(Some(born), started)).then(argument)
     };
     line.split(|byte| *byte == 0).filter_map(path_in).filter_map(created).collect()

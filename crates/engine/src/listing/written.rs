@@ -4,7 +4,7 @@
 
 use super::unsaved::created_arguments;
 use super::{Listed, Listing, ListingNews, Outline, State, is_older};
-use crate::files::{FileKey, TICK_NANOSECONDS};
+use crate::files::{FileId, TICK_NANOSECONDS};
 use standfast_linux::proc;
 use standfast_linux::sys::process;
 use std::collections::BTreeSet;
@@ -56,8 +56,8 @@ impl Listing {
     pub(crate) fn written<'a>(
         &self,
         listed: &'a [Listed],
-        others: &BTreeSet<FileKey>,
-        held: &BTreeSet<FileKey>,
+        others: &BTreeSet<FileId>,
+        held: &BTreeSet<FileId>,
     ) -> Vec<WrittenFolder<'a>> {
         let mut state = self.state();
         let Some(started) = state.started else { return Vec::new() };

@@ -2,6 +2,7 @@
 
 use super::shown::Shown;
 use super::{Check, Kind, Known, O_PATH, Opening, Recorded, Unsupported, Walk, as_path, nothing};
+use crate::files::FileId;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
 use std::os::unix::fs::MetadataExt;
@@ -25,7 +26,7 @@ fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
 fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
     match &file.kind {
         OpenFileKind::Directory { path, position, device, inode } => {
-            check.directory(path, (*position > 0).then_some((*device, *inode)));
+            check.directory(path, (*position > 0).then_some(FileId { device: *device, inode: *inode }));
         }
         OpenFileKind::Place { path, mode, .. } => check.place(path, mode & libc::S_IFMT, None),
         _ => {}
@@ -50,22 +51,22 @@ fn describe(kind: &OpenFileKind) -> Option<String> {
 
 impl Walk<'_> {
     fn directory(&self, shown: &Shown) -> Known {
-        let (device, inode) = self.lies_there(shown)?;
+        let FileId { device, inode } = self.lies_there(shown)?;
         self.refuse_unopenable(shown)?;
         let path = Bytes::from(shown.target.as_slice());
         Ok(OpenFileKind::Directory { path, position: shown.information.position, device, inode })
     }
 
     fn place_in_tree(&self, shown: &Shown) -> Known {
-        let (device, inode) = self.lies_there(shown)?;
+        let FileId { device, inode } = self.lies_there(shown)?;
         let path = Bytes::from(shown.target.as_slice());
         Ok(OpenFileKind::Place { path, mode: shown.file.mode(), device, inode })
     }
 
     /// Device and inode of what a path leads to, which must be what is open.
-    fn lies_there(&self, shown: &Shown) -> Result<(u64, u64), Unsupported> {
+    fn lies_there(&self, shown: &Shown) -> Result<FileId, Unsupported> {
         let found = std::fs::symlink_metadata(self.as_the_job_sees(&shown.target));
-        if found.is_ok_and(|found| (found.dev(), found.ino()) == shown.identity()) {
+        if found.is_ok_and(|found| FileId::of(&found) == shown.identity()) {
             return Ok(shown.identity());
         }
         let why = if shown.target.ends_with(b" (deleted)") {
@@ -79,7 +80,7 @@ impl Walk<'_> {
 
 impl Check<'_, '_> {
     /// A directory that the program has open must be there; one that held nothing is made again.
-    fn directory(&mut self, path: &Bytes, identity: Option<(u64, u64)>) {
+    fn directory(&mut self, path: &Bytes, identity: Option<FileId>) {
         let is_gone = std::fs::symlink_metadata(as_path(path)).is_err();
         if is_gone && identity.is_none() && self.remaking.provide_empty(as_path(path)).is_ok() {
             return;
@@ -89,12 +90,12 @@ impl Check<'_, '_> {
 
     /// What the program had open by its path must be there, of the same type; where it had gone part of the way through
     /// it, the same one.
-    pub(super) fn place(&mut self, path: &Bytes, kind: u32, identity: Option<(u64, u64)>) {
+    pub(super) fn place(&mut self, path: &Bytes, kind: u32, identity: Option<FileId>) {
         let now = std::fs::symlink_metadata(as_path(path));
         let now = now.ok().filter(|now| now.mode() & libc::S_IFMT == kind);
         let why = match now {
             None => "it is not there any more, or something else",
-            Some(now) if identity.is_some_and(|identity| identity != (now.dev(), now.ino())) => {
+            Some(now) if identity.is_some_and(|identity| identity != FileId::of(&now)) => {
                 "the program is in the middle of listing it, and another one has taken its place"
             }
             Some(_) => return,

@@ -107,7 +107,7 @@ impl Walk<'_> {
     fn watched_file(&self, target: &EpollTarget, entry: EpollEntry, holder: usize) -> Option<&Shown> {
         let is_usual = |shown: &&Shown| shown.holder == holder && shown.number == target.descriptor;
         let (usual, others) = (self.shown.iter().filter(is_usual), self.shown.iter().filter(|shown| !is_usual(shown)));
-        let mut alike = usual.chain(others).filter(|shown| shown.identity().1 == target.inode);
+        let mut alike = usual.chain(others).filter(|shown| shown.identity().inode == target.inode);
         alike.find(|shown| {
             // A kernel that cannot compare is believed where the number still leads to the same inode.
             descriptors::is_watched(shown.holding(&self.holders), entry).unwrap_or_else(|_| is_usual(shown))

@@ -4,6 +4,7 @@
 use super::shown::Shown;
 use super::{Check, Kind, Known, Opening, Recorded, Unsupported, Walk, as_path};
 use crate::error::kernel;
+use crate::files::FileId;
 use crate::scratch::SCRATCH_BYTES;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind, Watch};
@@ -66,7 +67,7 @@ impl Walk<'_> {
             }
             let device = libc::makedev(watch.device.0, watch.device.1);
             let leads_there = |path: &Path| {
-                std::fs::metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == (device, watch.inode))
+                std::fs::metadata(path).is_ok_and(|file| FileId::of(&file) == FileId { device, inode: watch.inode })
             };
             let may_list = self.may_list();
             let found = candidates.iter().find(|path| leads_there(path)).cloned();

@@ -4,7 +4,7 @@
 use super::shown::Shown;
 use super::{Check, Kind, Known, Motion, O_CREAT, O_EXCL, O_RDWR, Opening, Recorded, Unsupported, Walk};
 use crate::error::kernel;
-use crate::files::other_holder;
+use crate::files::{FileId, other_holder};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, PosixQueue, PriorityMessage};
 use standfast_linux::OpenPosixQueue;
@@ -49,7 +49,7 @@ fn describe(kind: &OpenFileKind) -> Option<String> {
 pub(super) struct Queues {
     pub(super) records: Vec<PosixQueue>,
     /// Their identities, in the same order.
-    identities: Vec<(u64, u64)>,
+    identities: Vec<FileId>,
 }
 
 impl Walk<'_> {
@@ -87,7 +87,7 @@ impl Walk<'_> {
             ));
         }
         let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
-        if let Some(who) = other_holder(&job, |_, _, file| (file.dev(), file.ino()) == identity) {
+        if let Some(who) = other_holder(&job, |_, _, file| FileId::of(file) == identity) {
             return Err(Unsupported::with_hint(
                 RefusalCode::MessageQueue,
                 format!("{who}, which is outside the program, has this message queue open as well"),

@@ -6,7 +6,7 @@ use super::{
     Check, Kind, Known, O_ACCMODE, O_DIRECT, O_PATH, O_RDWR, O_WRONLY, Opening, Recorded, Unsupported, Walk, as_path,
 };
 use crate::error::kernel;
-use crate::files::other_holder;
+use crate::files::{FileId, other_holder};
 use crate::scratch::SCRATCH_BYTES;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind, PipeContents};
@@ -63,7 +63,7 @@ fn describe(kind: &OpenFileKind) -> Option<String> {
 pub(super) struct Pipes {
     records: Vec<PipeContents>,
     /// Their identities, in the same order.
-    identities: Vec<(u64, u64)>,
+    identities: Vec<FileId>,
 }
 
 impl Pipes {
@@ -115,7 +115,7 @@ impl Walk<'_> {
     fn name_of_pipe(&self, place: usize) -> Result<Option<Bytes>, Unsupported> {
         let shown = &self.shown[place];
         let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
-        if let Some(who) = other_holder(&job, |_, _, file| (file.dev(), file.ino()) == shown.identity()) {
+        if let Some(who) = other_holder(&job, |_, _, file| FileId::of(file) == shown.identity()) {
             return Err(Unsupported::with_hint(
                 RefusalCode::PipeOutside,
                 format!("{who}, which is outside the program, has this named pipe open as well"),
@@ -126,7 +126,7 @@ impl Walk<'_> {
             return Ok(None);
         }
         let there = std::fs::symlink_metadata(OsStr::from_bytes(&shown.target));
-        if there.is_ok_and(|there| (there.dev(), there.ino()) == shown.identity()) {
+        if there.is_ok_and(|there| FileId::of(&there) == shown.identity()) {
             self.refuse_unopenable(shown)?;
             return Ok(Some(Bytes::from(shown.target.as_slice())));
         }

@@ -3,7 +3,7 @@
 
 use super::opening::FilePlan;
 use super::{Kind, Known, O_ACCMODE, Opening, Recorded, Unsupported, Walk, nothing};
-use crate::files::{FileKey, opened};
+use crate::files::{FileId, opened};
 use crate::outputs::Output;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{FileReference, OpenFileKind};
@@ -25,7 +25,7 @@ pub(crate) struct RegularPlan {
     /// The length to which it is cut back, if it is.
     pub(crate) cut: Option<u64>,
     /// The file that was judged, which alone may be cut back; `None` where it was gone.
-    pub(crate) judged: Option<FileKey>,
+    pub(crate) judged: Option<FileId>,
     /// Where it is now, if it has been renamed since and is copied back.
     pub(crate) renamed: Option<PathBuf>,
 }
@@ -54,7 +54,7 @@ impl Walk<'_> {
         let shown = &self.shown[place];
         let file = opened(&shown.target, shown.identity())
             .map_err(|why| Unsupported::with_hint(RefusalCode::PathChanged, why, IN_PLACE))?;
-        if (file.identity.device, file.identity.inode) != shown.identity() {
+        if FileId::of_reference(&file) != shown.identity() {
             return Err(Unsupported::with_hint(
                 RefusalCode::PathChanged,
                 "another file has taken its place since it was opened",

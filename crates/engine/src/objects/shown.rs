@@ -1,5 +1,6 @@
 //! One descriptor as the kernel shows it, before anybody knows what it means.
 
+use crate::files::FileId;
 use standfast_linux::proc::{self, DescriptorInformation, ShownLockKind};
 use standfast_linux::sys::process;
 use std::fs::Metadata;
@@ -65,8 +66,8 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Which inode it leads to.
-    pub(super) fn identity(&self) -> (u64, u64) {
-        (self.file.dev(), self.file.ino())
+    pub(super) fn identity(&self) -> FileId {
+        FileId::of(&self.file)
     }
 
     /// Whether two descriptors share an open file description, and so an offset and flags. Where the kernel cannot

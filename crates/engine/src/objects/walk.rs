@@ -13,7 +13,7 @@ use super::terminal::FoundTerminal;
 use super::{CREATION_FLAGS, KINDS, O_CLOEXEC, O_DIRECTORY, O_TMPFILE, io_uring, memory::MemoryObjects, refused};
 use crate::capture_options::ExternalSockets;
 use crate::endpoint::TerminalHolder;
-use crate::files::FileKey;
+use crate::files::FileId;
 use crate::inheritance::Inheritance;
 use crate::outputs::Output;
 use crate::reused_ports::ReusedPorts;
@@ -49,7 +49,7 @@ pub(crate) struct Terms<'a> {
     /// Sockets that share their ports by our doing, where that is known.
     pub(crate) reused_ports: Option<&'a ReusedPorts>,
     /// Files that the job has been seen to write through shared mappings.
-    pub(crate) written: &'a BTreeSet<FileKey>,
+    pub(crate) written: &'a BTreeSet<FileId>,
 }
 
 /// The descriptors of a job.

@@ -8,10 +8,11 @@ use super::listing::{ComePlan, FILES_MAX, ListedPlan, name};
 use super::plan::JobPlan;
 use super::tails::{KeepTail, Tail};
 use crate::error::kernel;
+use crate::files::FileId;
 use crate::{Blocker, EngineError, RefusalCode};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 
 impl Family {
     /// Those of the files that are the job's, and those that stay since nobody knows. Refuses, before anything is written, where
@@ -100,7 +101,7 @@ impl ListedPlan {
 
     fn check(&self, file: &File) -> io::Result<()> {
         let status = file.metadata()?;
-        let is_same = (status.dev(), status.ino(), status.len()) == (self.key.0, self.key.1, self.length);
+        let is_same = (FileId::of(&status), status.len()) == (self.key, self.length);
         let changed = || io::Error::other("another program is writing to it");
         if is_same { Ok(()) } else { Err(changed()) }
     }
@@ -111,7 +112,7 @@ impl ListedPlan {
             Some(length) => file.set_len(length),
             None => {
                 let status = self.path.symlink_metadata()?;
-                let is_there = (status.dev(), status.ino()) == self.key;
+                let is_there = FileId::of(&status) == self.key;
                 if is_there { std::fs::remove_file(&self.path) } else { Ok(()) }
             }
         }

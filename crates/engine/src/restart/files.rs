@@ -11,7 +11,7 @@ use super::listing::{ListedNow, scan};
 pub use super::notes::FileNote;
 use super::other_names::{NamesPlan, judge_names};
 use super::streams::Streams;
-use crate::files::{FileKey, build_id, digest_of, identity, is_database, is_fresh, open, other_writers, times_tell_at};
+use crate::files::{FileId, build_id, digest_of, identity, is_database, is_fresh, open, other_writers, times_tell_at};
 use crate::folders::in_folders;
 use crate::objects::{FilePlan, RegularPlan};
 use standfast_format::manifest::FileEnd;
@@ -22,7 +22,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
@@ -81,15 +80,15 @@ pub(super) struct Reckoning<'a> {
     pub(super) job: &'a JobState,
     pub(super) options: FileOptions<'a>,
     /// The files in folders of the job, as they were known at the checkpoint.
-    pub(super) in_folders: BTreeSet<FileKey>,
+    pub(super) in_folders: BTreeSet<FileId>,
     /// Of memory objects that are files which the job was seen to write: whose they are.
     pub(super) parts: HashMap<usize, Part>,
     /// What becomes of the names of files that had several.
-    pub(super) names: BTreeMap<FileKey, NamesPlan>,
+    pub(super) names: BTreeMap<FileId, NamesPlan>,
     /// The directories that the checkpoint listed, as they are now.
     pub(super) listed: Vec<ListedNow<'a>>,
     /// The files that the job has open or mapped, and who else writes to them.
-    others: OnceCell<(BTreeSet<FileKey>, HashMap<FileKey, String>)>,
+    others: OnceCell<(BTreeSet<FileId>, HashMap<FileId, String>)>,
 }
 
 impl<'a> Reckoning<'a> {
@@ -119,7 +118,7 @@ impl<'a> Reckoning<'a> {
             Err(gone) if !path.exists() => return self.judge_renamed(place, file, gone),
             found => found?,
         };
-        let judged = Some((now.dev(), now.ino()));
+        let judged = Some(FileId::of(&now));
         let unmoved = RegularPlan { place, offset: *offset, cut: None, judged, renamed: None };
         if self.is_in_folder(file) {
             return Ok(unmoved);
@@ -251,7 +250,7 @@ impl<'a> Reckoning<'a> {
 
     /// Whether the job had the file open for writing at the checkpoint, or mapped so.
     fn is_written(&self, file: &FileReference) -> bool {
-        let key = |file: &FileReference| (file.identity.device, file.identity.inode);
+        let key = |file: &FileReference| FileId::of_reference(file);
         let opens = |open: &OpenFile| open.flags & O_ACCMODE != 0 && open.kind.file().map(key) == Some(key(file));
         let mut mapped = self.job.objects.iter().filter_map(|object| object.kind.file());
         mapped.any(|mapped| key(mapped) == key(file)) || self.job.open_files.iter().any(opens)
@@ -260,7 +259,7 @@ impl<'a> Reckoning<'a> {
     /// Whether the job writes this file at its end and nowhere else, as far as can be seen: then what lies below has not
     /// been overwritten by the job.
     fn is_written_at_its_end(&self, file: &FileReference) -> bool {
-        let key = |file: &FileReference| (file.identity.device, file.identity.inode);
+        let key = |file: &FileReference| FileId::of_reference(file);
         let mut writers = self.job.open_files.iter().filter_map(|open| match &open.kind {
             OpenFileKind::Regular { file: other, offset, .. } if key(other) == key(file) => Some((open.flags, *offset)),
             _ => None,
@@ -275,12 +274,12 @@ impl<'a> Reckoning<'a> {
     }
 
     /// Who else has a file open for writing. All of the job's are looked for at once.
-    fn other_writer(&self, key: FileKey) -> Option<String> {
+    fn other_writer(&self, key: FileId) -> Option<String> {
         let (files, others) = self.others.get_or_init(|| {
             let mapped = self.job.objects.iter().filter_map(|object| object.kind.file());
             let all = mapped.chain(self.job.open_files.iter().filter_map(|open| open.kind.file()));
             let mut files: BTreeSet<_> =
-                all.filter_map(|file| find(path_of(file)).ok()).map(|it| (it.dev(), it.ino())).collect();
+                all.filter_map(|file| find(path_of(file)).ok()).map(|it| FileId::of(&it)).collect();
             files.extend(self.listed.iter().flat_map(ListedNow::keys));
             let others = other_writers(&files, &[]);
             (files, others)
@@ -295,7 +294,7 @@ impl<'a> Reckoning<'a> {
     /// checkpoint. `is_own` says that the restart's own output goes there, so
     /// that its surroundings (a script that says what it does) may well have written: that is no stranger.
     pub(super) fn foreign_writer(&self, seen: Option<&Bytes>, now: &Metadata, is_own: bool) -> Option<String> {
-        let key = (now.dev(), now.ino());
+        let key = FileId::of(now);
         if let Some(who) = self.other_writer(key) {
             return Some(format!("{who} writes to it as well"));
         }
@@ -305,7 +304,7 @@ impl<'a> Reckoning<'a> {
         if is_own {
             return None;
         }
-        let end = self.options.ends.iter().find(|end| (end.device, end.inode) == key);
+        let end = self.options.ends.iter().find(|end| FileId { device: end.device, inode: end.inode } == key);
         let modified = identity(now).modified_nanoseconds;
         if end.is_some_and(|end| (end.length, end.modified_nanoseconds) != (now.len(), modified)) {
             return Some("another program has written to it since the program ended".to_owned());
@@ -365,15 +364,15 @@ pub(super) fn find(path: &Path) -> Result<Metadata, Objection> {
 }
 
 /// The files that a job has open or mapped, or saves: what becomes of them is judged there.
-pub(super) fn in_use(job: &JobState) -> BTreeSet<FileKey> {
+pub(super) fn in_use(job: &JobState) -> BTreeSet<FileId> {
     let objects = job.objects.iter().filter_map(|object| object.kind.file());
-    job.files().chain(objects).map(|file| (file.identity.device, file.identity.inode)).collect()
+    job.files().chain(objects).map(FileId::of_reference).collect()
 }
 
 /// Whether our own standard output or error goes to a file.
-pub(super) fn is_own_stream(key: FileKey) -> bool {
+pub(super) fn is_own_stream(key: FileId) -> bool {
     let own = [1, 2].map(|stream| std::fs::metadata(format!("/proc/self/fd/{stream}")));
-    own.into_iter().flatten().any(|own| own.is_file() && (own.dev(), own.ino()) == key)
+    own.into_iter().flatten().any(|own| own.is_file() && FileId::of(&own) == key)
 }
 
 pub(super) fn path_of(file: &FileReference) -> &Path {

@@ -6,7 +6,7 @@ use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path};
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::error::kernel;
-use crate::files::FileKey;
+use crate::files::FileId;
 use crate::folders::{below, list, open};
 use standfast_format::records::{
     Bytes, FileReference, FolderEntry, FolderItem, JobState, ListedDirectory, SavedFolder,
@@ -83,7 +83,7 @@ impl Reckoning<'_> {
 
     /// Whether a file is in a folder that is put back as a whole.
     pub(super) fn is_in_folder(&self, file: &FileReference) -> bool {
-        let key = (file.identity.device, file.identity.inode);
+        let key = FileId::of_reference(file);
         self.options.policy != FilePolicy::Keep && self.in_folders.contains(&key)
     }
 }
@@ -309,10 +309,10 @@ pub(super) struct Part {
 pub(super) fn parts(job: &JobState) -> HashMap<usize, Part> {
     let listed: HashMap<&Bytes, &ListedDirectory> =
         job.listed.iter().flatten().map(|listed| (&listed.path, listed)).collect();
-    let held: BTreeSet<FileKey> = job.files().map(|file| (file.identity.device, file.identity.inode)).collect();
+    let held: BTreeSet<FileId> = job.files().map(FileId::of_reference).collect();
     let is_held = |object: u32| {
         let file = job.objects.get(object as usize).and_then(|object| object.kind.file());
-        file.is_some_and(|file| held.contains(&(file.identity.device, file.identity.inode)))
+        file.is_some_and(|file| held.contains(&FileId::of_reference(file)))
     };
     let mut found = HashMap::new();
     for folder in job.folders.iter().filter(|folder| folder.is_part == Some(true)) {

@@ -12,7 +12,7 @@
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path, in_use, is_own_stream};
 use super::folders::saves_written;
 use super::plan::JobPlan;
-use crate::files::{FileKey, TICK_NANOSECONDS, digest_of, is_database, open};
+use crate::files::{FileId, TICK_NANOSECONDS, digest_of, is_database, open};
 use crate::folders::is_of_programs;
 use crate::listing::{Contents, Entry, is_older, is_plain};
 use standfast_format::records::{FileIdentity, JobState, ListedDirectory, ListedFile};
@@ -21,7 +21,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Files of one restart that are cut back or set aside: each is kept. No more than that are listed.
@@ -35,7 +34,7 @@ const CHOICE: &str = "cut it back (the truncated end is kept): standfast restart
 pub(super) struct ListedPlan {
     pub(super) path: PathBuf,
     /// What it is now.
-    pub(super) key: FileKey,
+    pub(super) key: FileId,
     pub(super) length: u64,
     /// How long it was at the checkpoint; `None` where it was not there.
     pub(super) cut: Option<u64>,
@@ -74,7 +73,7 @@ pub(super) fn scan<'a>(listed: Option<&'a [ListedDirectory]>, is_deep: bool) -> 
     let found = |was: &'a ListedDirectory| {
         let path = as_path(&was.path);
         let status = path.metadata().ok()?;
-        let is_same = (status.dev(), status.ino()) == (was.device, was.inode);
+        let is_same = FileId::of(&status) == FileId { device: was.device, inode: was.inode };
         let now = is_same.then(|| Contents::of(path))?.ok()?;
         let is_deep = is_deep && !was.is_shared;
         let is_looked_into = |name: &OsStr| if is_deep { is_of_programs(name) } else { is_plain(name) };
@@ -110,7 +109,7 @@ impl<'a> ListedNow<'a> {
     fn same(&self) -> impl Iterator<Item = (&'a ListedFile, &Entry)> {
         self.was.files.iter().filter_map(|file| {
             let now = self.now.files.get(OsStr::from_bytes(&file.name.0))?;
-            (now.key() == (file.identity.device, file.identity.inode)).then_some((file, now))
+            (now.key() == FileId::of_identity(&file.identity)).then_some((file, now))
         })
     }
 
@@ -155,7 +154,7 @@ impl<'a> ListedNow<'a> {
     }
 
     /// The files that are judged one by one.
-    pub(super) fn keys(&self) -> impl Iterator<Item = FileKey> + '_ {
+    pub(super) fn keys(&self) -> impl Iterator<Item = FileId> + '_ {
         self.grown().map(|(_, now)| now.key()).chain(self.created().into_iter().map(|(_, now)| now.key()))
     }
 }
@@ -169,8 +168,8 @@ impl Reckoning<'_> {
         let known = in_use(self.job);
         let saved = saved_paths(self.job);
         let files = self.listed.iter().flat_map(|directory| &directory.was.files);
-        let there: HashMap<FileKey, Option<i64>> =
-            files.map(|it| ((it.identity.device, it.identity.inode), it.born_nanoseconds)).collect();
+        let there: HashMap<FileId, Option<i64>> =
+            files.map(|it| (FileId::of_identity(&it.identity), it.born_nanoseconds)).collect();
         // The number of a file that is gone is given to the next that is made, which is another one.
         let is_same = |now: &Entry| match there.get(&now.key()) {
             Some(born) => born.is_none() || *born == now.born_nanoseconds,
@@ -216,7 +215,7 @@ impl Reckoning<'_> {
             for was in &directory.was.files {
                 let name = OsStr::from_bytes(&was.name.0);
                 let path = as_path(&directory.was.path).join(name);
-                let is_other = in_use.contains(&(was.identity.device, was.identity.inode)) || saved.contains(&path);
+                let is_other = in_use.contains(&FileId::of_identity(&was.identity)) || saved.contains(&path);
                 let is_changed = directory.now.files.get(name).is_none_or(|now| {
                     let is_touched = now.identity.modified_nanoseconds != was.identity.modified_nanoseconds;
                     // What has only grown is cut back, or refuses the restart.
@@ -343,7 +342,7 @@ impl Reckoning<'_> {
 
     /// Why somebody must have written to a file that was so when the job had ended, as far as that was seen.
     pub(super) fn late_writer(&self, now: &FileIdentity) -> Option<String> {
-        let is_own = is_own_stream((now.device, now.inode));
+        let is_own = is_own_stream(FileId { device: now.device, inode: now.inode });
         let ended = self.options.ended_nanoseconds.filter(|_| !is_own);
         let is_late = ended.is_some_and(|end| now.modified_nanoseconds > end.saturating_add(TICK_NANOSECONDS));
         is_late.then(|| "another program has written to it since the program ended".to_owned())

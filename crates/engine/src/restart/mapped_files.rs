@@ -11,7 +11,7 @@ use super::plan::JobPlan;
 use super::tails::{KeepTail, Tail};
 use crate::construction::Construction;
 use crate::error::kernel;
-use crate::files::{FileKey, identity};
+use crate::files::{FileId, identity};
 use crate::remake::Remaking;
 use crate::{Blocker, EngineError, RefusalCode, folders};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
@@ -25,7 +25,7 @@ use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 const LOCK_SHARED: u64 = libc::LOCK_SH as u64;
@@ -53,7 +53,7 @@ pub(super) struct MappedPlan {
     /// Whether it stays as it is, whatever it holds.
     stays: bool,
     /// The file that was judged, which alone may be written to; `None` where it was gone.
-    judged: Option<FileKey>,
+    judged: Option<FileId>,
     /// Whether it is the job's only if the job knows its name.
     pub(super) is_doubtful: bool,
     /// Whether what it holds now is kept before it is written to.
@@ -105,7 +105,7 @@ impl Reckoning<'_> {
             return Err(Objection::new(why, "put the old version back"));
         }
         let replaced = || {
-            let same = (now.dev(), now.ino()) == (file.identity.device, file.identity.inode);
+            let same = FileId::of(&now) == FileId::of_reference(file);
             // What is in a folder may be replaced as the job likes.
             (!same && !self.is_in_folder(file)).then(|| "another file has taken its place".to_owned())
         };
@@ -117,7 +117,7 @@ impl Reckoning<'_> {
         };
         let objection = |who| Objection::new(format!("what it held has been changed, and {who}"), EITHER_WAY);
         let against = against.map(objection);
-        Ok(MappedPlan { against, judged: Some((now.dev(), now.ino())), ..plan })
+        Ok(MappedPlan { against, judged: Some(FileId::of(&now)), ..plan })
     }
 
     /// Sees to it that a file that is gone, and is made again, finds its directory.
@@ -133,7 +133,7 @@ impl Reckoning<'_> {
 
     /// Whether all that a file held is in the image.
     pub(super) fn is_in_image(&self, file: &FileReference) -> bool {
-        let key = |file: &FileReference| (file.identity.device, file.identity.inode);
+        let key = |file: &FileReference| FileId::of_reference(file);
         let mut objects = self.job.objects.iter().enumerate();
         objects.any(|(place, object)| match &object.kind {
             ObjectKind::MappedFile { file: mapped, .. } => {
@@ -372,7 +372,7 @@ fn find_mapped(object: &MemoryObject, mapped: &MappedPlan, folders: &InFolders<'
     };
     let status = found.metadata()?;
     // Inside a folder files may have been replaced at will, by names that lead nowhere else.
-    let is_it = mapped.judged.is_none_or(|judged| judged == (status.dev(), status.ino()));
+    let is_it = mapped.judged.is_none_or(|judged| judged == FileId::of(&status));
     if status.is_file() && is_it {
         return Ok(found);
     }
@@ -458,10 +458,10 @@ impl JobPlan<'_> {
 }
 
 /// The files that the life before was seen to write through mappings, as they are found now.
-pub(super) fn written(job: &JobState) -> Vec<FileKey> {
+pub(super) fn written(job: &JobState) -> Vec<FileId> {
     let key = |object: &MemoryObject| match &object.kind {
         ObjectKind::MappedFile { file, saved: SavedPart::Mapped, .. } => {
-            std::fs::metadata(path_of(file)).ok().map(|file| (file.dev(), file.ino()))
+            std::fs::metadata(path_of(file)).ok().map(|file| FileId::of(&file))
         }
         _ => None,
     };

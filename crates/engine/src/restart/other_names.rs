@@ -11,14 +11,13 @@
 use super::files::{FilePolicy, Objection, Reckoning, as_path, path_of};
 use super::plan::JobPlan;
 use crate::error::kernel;
-use crate::files::FileKey;
+use crate::files::FileId;
 use crate::listing::{Contents, Entry};
 use crate::{EngineError, folders};
 use standfast_format::records::{FileReference, JobState, OtherNames};
 use standfast_linux::{Access, Folder};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Until it has the permissions that it had.
@@ -45,19 +44,21 @@ enum Leads {
 }
 
 /// What becomes of the names of all files that had several.
-pub(super) fn judge_names(job: &JobState, policy: FilePolicy) -> BTreeMap<FileKey, NamesPlan> {
+pub(super) fn judge_names(job: &JobState, policy: FilePolicy) -> BTreeMap<FileId, NamesPlan> {
     if policy == FilePolicy::Refuse {
         return BTreeMap::new();
     }
     let mapped = job.objects.iter().filter_map(|object| object.kind.file());
     let files = mapped.chain(job.open_files.iter().filter_map(|open| open.kind.file()));
-    files.filter_map(|file| Some((key_of(file), judge(file, file.other_names.as_ref()?, policy)?))).collect()
+    files
+        .filter_map(|file| Some((FileId::of_reference(file), judge(file, file.other_names.as_ref()?, policy)?)))
+        .collect()
 }
 
 /// `None` where another file has the file's own name: that is judged with its content.
 fn judge(file: &FileReference, others: &OtherNames, policy: FilePolicy) -> Option<NamesPlan> {
     let leads = |path: &Path| match path.symlink_metadata() {
-        Ok(now) if (now.dev(), now.ino()) == key_of(file) => Leads::ToIt,
+        Ok(now) if FileId::of(&now) == FileId::of_reference(file) => Leads::ToIt,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Leads::Nowhere,
         _ => Leads::Elsewhere,
     };
@@ -100,13 +101,13 @@ impl NamesPlan {
 impl Reckoning<'_> {
     /// Where a file is now, as far as that is known.
     pub(super) fn path_now<'a>(&'a self, file: &'a FileReference) -> &'a Path {
-        let found = self.names.get(&key_of(file)).and_then(|names| names.found.as_deref());
+        let found = self.names.get(&FileId::of_reference(file)).and_then(|names| names.found.as_deref());
         found.unwrap_or(path_of(file))
     }
 
     /// Where a file is that has been renamed since the checkpoint: in its directory, or in one that was listed.
     pub(super) fn renamed(&self, file: &FileReference) -> Option<PathBuf> {
-        let is_it = |now: &Entry| now.key() == key_of(file) && may_be(now.born_nanoseconds, file);
+        let is_it = |now: &Entry| now.key() == FileId::of_reference(file) && may_be(now.born_nanoseconds, file);
         let name_in = |contents: &Contents| Some(contents.files.iter().find(|(_, now)| is_it(now))?.0.clone());
         let directory = path_of(file).parent()?;
         let here = Contents::of(directory).ok().and_then(|contents| Some(directory.join(name_in(&contents)?)));
@@ -164,7 +165,7 @@ fn copy_back(from: &Path, file: &FileReference) -> io::Result<()> {
     let (directory, name) = open_parent(from)?;
     let source = directory.open_file(name, Access::Read)?;
     let status = source.metadata()?;
-    if (status.dev(), status.ino()) != key_of(file) {
+    if FileId::of(&status) != FileId::of_reference(file) {
         return Err(io::Error::other(format!("somebody else has put another file in the place of {}", from.display())));
     }
     let (directory, name) = open_parent(path_of(file))?;
@@ -180,10 +181,6 @@ fn copy_back(from: &Path, file: &FileReference) -> io::Result<()> {
 fn open_parent(path: &Path) -> io::Result<(Folder, &Path)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     Ok((folders::open(path.parent().unwrap_or(Path::new("/")))?, Path::new(name)))
-}
-
-fn key_of(file: &FileReference) -> FileKey {
-    (file.identity.device, file.identity.inode)
 }
 
 #[cfg(test)]

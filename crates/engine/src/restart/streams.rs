@@ -9,6 +9,7 @@
 //! ```
 
 use super::files::{FileNote, Objection, Reckoning, path_of};
+use crate::files::FileId;
 use crate::inheritance::is_inherited;
 use crate::objects::FilePlan;
 use standfast_format::records::{JobState, OpenFileKind};
@@ -47,7 +48,7 @@ pub(super) fn as_stream(job: &JobState, place: usize, streams: Streams) -> (File
     let Some(own) = OwnStream::of(stream) else { return recorded };
     let access = open.flags & O_ACCMODE;
     let old = std::fs::metadata(path_of(file)).ok();
-    if old.is_some_and(|old| (old.dev(), old.ino()) == (own.status.dev(), own.status.ino())) {
+    if old.is_some_and(|old| FileId::of(&old) == FileId::of(&own.status)) {
         let serves = own.access == access || own.access == O_RDWR;
         return if serves { (FilePlan::OwnFile(stream), None) } else { recorded };
     }

@@ -7,12 +7,12 @@ use super::plan::JobPlan;
 use crate::EngineError;
 use crate::construction::Construction;
 use crate::error::kernel;
+use crate::files::FileId;
 use standfast_format::BoxError;
 use standfast_format::records::{FileReference, OpenFileKind, ProcessState};
 use standfast_linux::sys::{descriptors, process};
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The end of a file that is about to be cut off.
@@ -53,7 +53,7 @@ impl Family {
             let cutting = |source| kernel(&format!("cutting {} back", reference.path), source);
             let file = self.own(plan, regular.place).map_err(cutting)?;
             let found = file.metadata().map_err(cutting)?;
-            if regular.judged.is_some_and(|judged| judged != (found.dev(), found.ino())) {
+            if regular.judged.is_some_and(|judged| judged != FileId::of(&found)) {
                 let why = "somebody else has put another file in its place";
                 return Err(cutting(std::io::Error::other(why)));
             }

@@ -2,7 +2,7 @@
 //! has mapped. Sockets, named pipes and devices are left to others.
 
 use super::{Access, Found, MemoryObjects, open_again};
-use crate::files::{FileKey, reference};
+use crate::files::{FileId, reference};
 use crate::folders::{Folders, below, list, open};
 use crate::listing::{FILE_BYTES_MAX, WrittenFolder};
 use crate::object_key::ObjectKey;
@@ -93,10 +93,10 @@ impl MemoryObjects {
 
     /// Takes up files that the program has open and writes at their ends, as far as they are not only added to: what they
     /// have grown by is judged where they are open. `written` are all of these.
-    pub(crate) fn save_written_at_ends(&mut self, open_files: &[OpenFile], written: &BTreeSet<FileKey>) {
+    pub(crate) fn save_written_at_ends(&mut self, open_files: &[OpenFile], written: &BTreeSet<FileId>) {
         for open in open_files.iter().filter(|open| open.flags & libc::O_APPEND as u32 == 0) {
             if let OpenFileKind::Regular { file, .. } = &open.kind
-                && written.contains(&(file.identity.device, file.identity.inode))
+                && written.contains(&FileId::of_reference(file))
                 && file.length <= FILE_BYTES_MAX
             {
                 // What cannot be read is left to the restart to judge.
@@ -136,14 +136,14 @@ fn entry(name: &Path, status: &Metadata, item: FolderItem) -> FolderEntry {
 }
 
 /// The files that open files of the job write at their ends, and none of them elsewhere.
-pub(crate) fn written_at_ends(open_files: &[OpenFile]) -> BTreeSet<FileKey> {
+pub(crate) fn written_at_ends(open_files: &[OpenFile]) -> BTreeSet<FileId> {
     const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
     let writing = open_files.iter().filter(|open| open.flags & O_ACCMODE != 0);
-    let mut at_ends: BTreeMap<FileKey, bool> = BTreeMap::new();
+    let mut at_ends: BTreeMap<FileId, bool> = BTreeMap::new();
     for open in writing {
         if let OpenFileKind::Regular { file, offset, .. } = &open.kind {
             let is_at_end = open.flags & O_ACCMODE == libc::O_WRONLY as u32 && *offset == file.length;
-            let key = (file.identity.device, file.identity.inode);
+            let key = FileId::of_reference(file);
             *at_ends.entry(key).or_insert(true) &= is_at_end || open.flags & libc::O_APPEND as u32 != 0;
         }
     }

@@ -2,7 +2,7 @@
 //! mapping, and System V shared memory. Of a file only what is mapped is saved; the rest of it is the file's own business.
 
 use super::{Access, Found, MemoryObjects, Windows};
-use crate::files::{is_database, open};
+use crate::files::{FileId, is_database, open};
 use crate::inheritance::Inheritance;
 use crate::object_key::ObjectKey;
 use crate::objects::openable::may_map_again;
@@ -30,18 +30,18 @@ impl MemoryObjects {
     /// Takes note of files that these mappings can write as they are.
     pub(crate) fn note_written<'a>(&mut self, maps: impl Iterator<Item = &'a Map>) {
         let writing = maps.filter(|map| map.shared && map.protection.write && map.inode != 0);
-        self.written.extend(writing.map(|map| (map.device, map.inode)));
+        self.written.extend(writing.map(|map| FileId { device: map.device, inode: map.inode }));
     }
 
     /// Whether the job has been seen to write a file through a shared mapping. What all of them show of it is its memory then.
     pub(crate) fn is_written(&self, file: &FileReference) -> bool {
-        self.written.contains(&(file.identity.device, file.identity.inode))
+        self.written.contains(&FileId::of_reference(file))
     }
 
     /// Takes note of a file that the program may write through a mapping, though it has not been seen to: it counts as one
     /// that is open for writing.
     pub(crate) fn note_writable(&mut self, file: &FileReference) -> Result<(), Reason> {
-        self.writable.insert((file.identity.device, file.identity.inode), file.clone());
+        self.writable.insert(FileId::of_reference(file), file.clone());
         let user = std::fs::metadata(OsStr::from_bytes(&file.path.0)).map_or(u32::MAX, |file| file.uid());
         check_writable(file, user)
     }
@@ -105,7 +105,7 @@ impl MemoryObjects {
             if is_small(&file) {
                 let _ = self.save_file(&file, saved);
             }
-            self.writable.insert((file.identity.device, file.identity.inode), file);
+            self.writable.insert(FileId::of_reference(&file), file);
         }
         for found in self.found.iter_mut().filter(|_| saved == SavedPart::Whole) {
             if let ObjectKind::MappedFile { saved, .. } = &mut found.record.kind
@@ -219,7 +219,10 @@ fn check_writable(file: &FileReference, user: u32) -> Result<(), Reason> {
 /// machine keeps others away from its performance data in this way.
 fn lock_of_mapping(pid: i32, map: &Map) -> Option<bool> {
     let locks = WholeFileLock::all().ok()?;
-    let lock = locks.iter().find(|lock| lock.process == pid && (lock.device, lock.inode) == (map.device, map.inode))?;
+    let lock = locks.iter().find(|lock| {
+        lock.process == pid
+            && FileId { device: lock.device, inode: lock.inode } == FileId { device: map.device, inode: map.inode }
+    })?;
     let by_descriptor = |number: i32| {
         let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}"));
         file.is_ok_and(|file| file.ino() == map.inode)

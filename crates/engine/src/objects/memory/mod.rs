@@ -17,7 +17,7 @@ mod segment;
 mod windows;
 
 use crate::error::kernel;
-use crate::files::{self, FileKey, Proof, open};
+use crate::files::{self, FileId, Proof, open};
 use crate::freeze::FrozenProcess;
 use crate::object_key::ObjectKey;
 use crate::objects::system_v::SystemV;
@@ -59,9 +59,9 @@ pub(crate) struct MemoryObjects {
     /// What of System V the job can reach: segments are memory objects.
     pub(crate) system_v: SystemV,
     /// Files that the job has been seen to write through shared mappings, now or earlier.
-    pub(crate) written: BTreeSet<FileKey>,
+    pub(crate) written: BTreeSet<FileId>,
     /// Files that a shared mapping may write, as far as that has been seen of none.
-    writable: BTreeMap<FileKey, FileReference>,
+    writable: BTreeMap<FileId, FileReference>,
 }
 
 #[derive(Debug)]
@@ -85,7 +85,7 @@ enum Access {
 
 impl MemoryObjects {
     /// None yet, of a job that can reach these of System V, and has written these files through shared mappings.
-    pub(crate) fn with(system_v: SystemV, written: BTreeSet<FileKey>) -> Self {
+    pub(crate) fn with(system_v: SystemV, written: BTreeSet<FileId>) -> Self {
         Self { system_v, written, ..Self::default() }
     }
 

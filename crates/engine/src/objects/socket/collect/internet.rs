@@ -224,7 +224,7 @@ impl Walk<'_> {
     }
 
     pub(super) fn connect_udp(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
-        let (_, inode) = self.shown[self.sockets[at].place].identity();
+        let inode = self.shown[self.sockets[at].place].identity().inode;
         let found = &mut self.sockets[at];
         found.record.shut_down = match network.udp_shut_down.get(&inode) {
             Some(recorded) => (*recorded).into(),
@@ -239,7 +239,7 @@ impl Walk<'_> {
     /// Datagrams of senders outside the job could not be sent again: nobody else may use their address.
     pub(super) fn receive_udp(&mut self, at: usize) -> Result<(), Unsupported> {
         let found = &self.sockets[at];
-        let inode = self.shown[found.place].identity().1;
+        let inode = self.shown[found.place].identity().inode;
         for received in messages(found.own(), inode, false)? {
             let from = Endpoint::of(&received.peeked.from);
             let sends = |other: &Found| {

@@ -178,7 +178,7 @@ impl Walk<'_> {
         let mut at = 0;
         while self.motion == Motion::Stopped && at < self.shown.len() {
             let shown = &self.shown[at];
-            let (_, inode) = shown.identity();
+            let inode = shown.identity().inode;
             let is_ours = shown.file.file_type().is_socket() && self.external(shown).is_none();
             if is_ours && !self.unread.contains_key(&inode) {
                 let unread = self.read_one(at);
@@ -193,8 +193,8 @@ impl Walk<'_> {
         let own = shown.own(&self.holders)?;
         let received = match process::socket_kind(own.as_fd())? {
             (libc::AF_UNIX, libc::SOCK_STREAM) => stretches(own.as_fd())?,
-            (libc::AF_UNIX, libc::SOCK_DGRAM) => messages(own.as_fd(), shown.identity().1, false)?,
-            (libc::AF_UNIX, _) => messages(own.as_fd(), shown.identity().1, is_at_its_end(own.as_fd())?)?,
+            (libc::AF_UNIX, libc::SOCK_DGRAM) => messages(own.as_fd(), shown.identity().inode, false)?,
+            (libc::AF_UNIX, _) => messages(own.as_fd(), shown.identity().inode, is_at_its_end(own.as_fd())?)?,
             _ => Vec::new(),
         };
         let supervisor_baseline = self.processes();

@@ -4,7 +4,7 @@ use super::internet::Network;
 use super::queue::{UnixMessage, is_sent_like_this};
 use super::{ELSEWHERE, Found, Motion, Unsupported, Walk};
 use crate::RefusalCode;
-use crate::files::other_holder;
+use crate::files::{FileId, other_holder};
 use standfast_format::records::{Credentials, SocketMessage, SocketState};
 use standfast_linux::UnixSocket;
 use standfast_linux::sys::socket;
@@ -36,7 +36,7 @@ impl Walk<'_> {
     }
 
     fn kernel_socket<'a>(&self, at: usize, network: &'a Network) -> Result<&'a UnixSocket, Unsupported> {
-        let (_, inode) = self.shown[self.sockets[at].place].identity();
+        let inode = self.shown[self.sockets[at].place].identity().inode;
         let kernel_socket = network.unix.iter().find(|socket| u64::from(socket.inode) == inode);
         kernel_socket.ok_or_else(|| {
             Unsupported::because(
@@ -50,7 +50,7 @@ impl Walk<'_> {
     fn with_inode(&self, inode: u32) -> Option<usize> {
         self.sockets
             .iter()
-            .position(|other| other.is_unix() && self.shown[other.place].identity().1 == u64::from(inode))
+            .position(|other| other.is_unix() && self.shown[other.place].identity().inode == u64::from(inode))
     }
 
     /// The other end of a stream or of packets. What either side has shut down shows with both: what this one cannot
@@ -93,9 +93,9 @@ impl Walk<'_> {
     /// Whether a socket that no process holds may be on its way in a message of the program's. While the program runs its
     /// messages are not looked at.
     fn may_be_on_its_way(&self, at: usize, inode: u32) -> bool {
-        let (device, _) = self.shown[self.sockets[at].place].identity();
+        let device = self.shown[self.sockets[at].place].identity().device;
         self.motion == Motion::Running
-            && other_holder(&[], |_, _, file| (file.dev(), file.ino()) == (device, inode.into())).is_none()
+            && other_holder(&[], |_, _, file| FileId::of(file) == FileId { device, inode: inode.into() }).is_none()
     }
 
     /// Where datagrams go. To send some to an address outside the program keeps no state with the other side.
@@ -174,7 +174,7 @@ impl Walk<'_> {
     /// Notes what a Unix socket has received, now that all sockets are known: whose datagrams these are, and which open
     /// files come with them.
     pub(super) fn receive_unix(&mut self, at: usize) -> Result<(), Unsupported> {
-        let (_, inode) = self.shown[self.sockets[at].place].identity();
+        let inode = self.shown[self.sockets[at].place].identity().inode;
         let messages = self.unread.remove(&inode).unwrap_or(Ok(Vec::new()))?;
         let is_doubtful = |message: &UnixMessage| !message.places.is_empty() && message.contents.len() > 1;
         if self.sockets[at].record.kind == libc::SOCK_STREAM && messages.iter().any(is_doubtful) {
