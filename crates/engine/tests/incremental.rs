@@ -119,26 +119,7 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
                 }
                 Err(error) => panic!("what could be captured once can be again: {error}"),
             };
-            // Zombies have none.
-            let open = |process: &ProcessState| File::open(format!("/proc/{}/mem", process.pid)).ok();
-            let memories: Vec<_> = captured.state.processes.iter().map(open).collect();
-            let read = |(owner, address): (u32, u64), bytes: &mut [u8]| {
-                let memory = memories.get(owner as usize).and_then(Option::as_ref);
-                memory.is_some_and(|memory| memory.read_exact_at(bytes, address).is_ok())
-            };
-            let mut bytes = [0; PAGE_BYTES];
-            for (key, held) in &mut full.memory {
-                if read(*key, &mut bytes) && held[..] != bytes {
-                    *held = bytes.as_slice().into();
-                }
-            }
-            for (owner, process) in (0..).zip(&captured.state.processes) {
-                for key in own_pages(process.pid).into_iter().map(|address| (owner, address)) {
-                    if !full.memory.contains_key(&key) && read(key, &mut bytes) && bytes.iter().any(|byte| *byte != 0) {
-                        full.memory.insert(key, bytes.as_slice().into());
-                    }
-                }
-            }
+            read_directly(&captured.state, &mut full.memory);
             // A process of the job that was killed meanwhile takes nothing with it.
             let _ = frozen.thaw();
             captured.read_on(&mut flat).expect("nobody kills a clone");
@@ -152,6 +133,30 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
         };
         scope.spawn(work).join().expect("no panic")
     })
+}
+
+/// Puts right what processes hold by reading it from their memory, and adds pages that their page tables show beyond.
+fn read_directly(state: &JobState, truth: &mut Memory) {
+    // Zombies have none.
+    let open = |process: &ProcessState| File::open(format!("/proc/{}/mem", process.pid)).ok();
+    let memories: Vec<_> = state.processes.iter().map(open).collect();
+    let read = |(owner, address): (u32, u64), bytes: &mut [u8]| {
+        let memory = memories.get(owner as usize).and_then(Option::as_ref);
+        memory.is_some_and(|memory| memory.read_exact_at(bytes, address).is_ok())
+    };
+    let mut bytes = [0; PAGE_BYTES];
+    for (key, held) in truth.iter_mut() {
+        if read(*key, &mut bytes) && held[..] != bytes {
+            *held = bytes.as_slice().into();
+        }
+    }
+    for (owner, process) in (0..).zip(&state.processes) {
+        for key in own_pages(process.pid).into_iter().map(|address| (owner, address)) {
+            if !truth.contains_key(&key) && read(key, &mut bytes) && bytes.iter().any(|byte| *byte != 0) {
+                truth.insert(key, bytes.as_slice().into());
+            }
+        }
+    }
 }
 
 /// An incremental checkpoint and what there was.
