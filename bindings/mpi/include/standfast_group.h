@@ -59,7 +59,7 @@ enum standfast_code {
     STANDFAST_REED_SOLOMON = 1 /* `checks` in each group */
 };
 
-/* Zeros mean the default. */
+/* Zeros mean what the environment says, as `standfast group run` sets it, and else the default. */
 typedef struct standfast_group_options {
     size_t size;          /* sizeof(standfast_group_options) */
     const char *job;      /* names the job: the same when it is launched again, and never another one's */
@@ -127,6 +127,9 @@ int standfast_group_restore(standfast_group *group);
 /* Collective, with no message of the program under way. 0: the checkpoint counts. 1: it was given up, and the one before
  * counts, for the reason that standfast_group_error() gives; the program goes on. */
 int standfast_group_checkpoint(standfast_group *group);
+
+/* The seconds between checkpoints that `standfast group run --interval` says, or 60; negative for an error. */
+double standfast_group_interval(void);
 
 /* Collective. 1 where so many seconds have passed since the last checkpoint, by the clock of process 0; 0 where not. */
 int standfast_group_due(standfast_group *group, double seconds);

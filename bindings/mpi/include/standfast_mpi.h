@@ -20,15 +20,20 @@
 extern "C" {
 #endif
 
-/* Collective over `comm`, whose size must be that of the job. `options` may be NULL. What they leave open is taken from the
- * environment, as `standfast group run` sets it: the job's name from $STANDFAST_GROUP_JOB of process 0; of each process the
- * memory file system from $STANDFAST_GROUP_MEMORY, else /dev/shm; the directory from $STANDFAST_GROUP_DIRECTORY, and every how
- * many epochs one is copied there from $STANDFAST_GROUP_DIRECTORY_EVERY; every how many epochs one is encoded from
- * $STANDFAST_GROUP_ENCODE_EVERY; the number of checks from $STANDFAST_GROUP_CHECKS (2
- * or more for Reed-Solomon); the seconds after which a process that hangs ends itself from $STANDFAST_GROUP_HANG; where process
- * 0 tells `standfast group run` how far the launch is from $STANDFAST_GROUP_MILESTONES. Where process
- * 0 has $STANDFAST_GROUP_CHECK_QUIESCENT, checkpoints with messages under way are given up (standfast_mpi_count.h). Returns an
- * enum standfast_joined, or a negative number. Process 0 says on standard error what is not as one would wish. */
+/* Collective over `comm`, whose size must be that of the job. `options` may be NULL; what they leave out the environment says, as
+ * `standfast group run` sets it:
+ *
+ *     $STANDFAST_GROUP_JOB              the job's name, of process 0
+ *     $STANDFAST_GROUP_MEMORY           the memory file system; /dev/shm
+ *     $STANDFAST_GROUP_DIRECTORY        the directory
+ *     $STANDFAST_GROUP_DIRECTORY_EVERY  every how many epochs one is copied there
+ *     $STANDFAST_GROUP_ENCODE_EVERY     every how many epochs one is encoded
+ *     $STANDFAST_GROUP_CHECKS           the number of checks: 2 or more mean Reed-Solomon
+ *     $STANDFAST_GROUP_HANG             after how many seconds a process that hangs ends itself
+ *     $STANDFAST_GROUP_MILESTONES       where process 0 tells `standfast group run` how far the launch is
+ *     $STANDFAST_GROUP_CHECK_QUIESCENT  of process 0: give up checkpoints with messages under way (standfast_mpi_count.h)
+ *
+ * Returns an enum standfast_joined, or a negative number. Process 0 writes warnings to standard error. */
 int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, standfast_group **group);
 
 #ifdef __cplusplus
@@ -120,21 +125,6 @@ static int standfast_mpi_test(void *context, size_t count, void *const *requests
     return 0;
 }
 
-static void standfast_mpi_complete(standfast_group_options *chosen) {
-    const char *every = getenv("STANDFAST_GROUP_DIRECTORY_EVERY"), *checks = getenv("STANDFAST_GROUP_CHECKS");
-    const char *hang = getenv("STANDFAST_GROUP_HANG"), *encode = getenv("STANDFAST_GROUP_ENCODE_EVERY");
-    if (chosen->memory == NULL) chosen->memory = getenv("STANDFAST_GROUP_MEMORY");
-    if (chosen->directory == NULL) chosen->directory = getenv("STANDFAST_GROUP_DIRECTORY");
-    if (chosen->milestones == NULL) chosen->milestones = getenv("STANDFAST_GROUP_MILESTONES");
-    if (chosen->directory_every == 0 && every != NULL) chosen->directory_every = (uint32_t)strtoul(every, NULL, 10);
-    if (chosen->encode_every == 0 && encode != NULL) chosen->encode_every = (uint32_t)strtoul(encode, NULL, 10);
-    if (chosen->hang == 0 && hang != NULL) chosen->hang = strtod(hang, NULL);
-    if (chosen->code == STANDFAST_PARITY && chosen->checks == 0 && checks != NULL && strtoul(checks, NULL, 10) > 1) {
-        chosen->code = STANDFAST_REED_SOLOMON;
-        chosen->checks = (uint32_t)strtoul(checks, NULL, 10);
-    }
-}
-
 static int standfast_mpi_transport(MPI_Comm comm, standfast_transport *transport) {
     /* Lives as long as the program: whoever leaves the group may still have messages on their way. */
     MPI_Comm *own = (MPI_Comm *)malloc(sizeof *own);
@@ -174,7 +164,6 @@ int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, st
     memset(&chosen, 0, sizeof chosen);
     chosen.size = sizeof chosen;
     if (options != NULL) chosen = *options;
-    standfast_mpi_complete(&chosen);
     if (transport.rank == 0) {
         const char *job = chosen.job != NULL ? chosen.job : getenv("STANDFAST_GROUP_JOB");
         if (job != NULL) strncpy(name, job, sizeof name - 1);

@@ -54,9 +54,9 @@ static inline int standfast_restored(void) {
 
 /* Collective. Whether so many seconds have passed since the last checkpoint as `standfast group run --interval` says, or 60. */
 static inline int standfast_due(void) {
-    const char *asked = getenv("STANDFAST_GROUP_INTERVAL");
-    double seconds = asked != NULL ? strtod(asked, NULL) : 60;
-    return standfast_checked("standfast_due", standfast_group_due(standfast_the_group, seconds));
+    double seconds = standfast_group_interval();
+    int due = seconds < 0 ? -1 : standfast_group_due(standfast_the_group, seconds);
+    return standfast_checked("standfast_due", due);
 }
 
 /* Collective, with no message of the program under way. Whether it counts; where it was given up the one before does. */

@@ -40,7 +40,6 @@ __all__ = ["NEW", "REPLACEMENT", "SURVIVOR", "Group", "StandfastError", "join"]
 
 NEW, SURVIVOR, REPLACEMENT = 0, 1, 2
 
-_INTERVAL_SECONDS = 60.0
 _VERSION_BYTES = 8192
 _GLUE = """
 #define STANDFAST_MPI_IMPLEMENTATION
@@ -119,7 +118,9 @@ class Group:
         """Collective. Whether so many seconds have passed since the last checkpoint, by the clock of process 0; where they
         are not named, as many as `standfast group run --interval` says, or 60."""
         if seconds is None:
-            seconds = float(os.environ.get("STANDFAST_GROUP_INTERVAL", _INTERVAL_SECONDS))
+            seconds = self._library.standfast_group_interval()
+            if seconds < 0:
+                raise StandfastError(f"due: {_text(self._library.standfast_group_error())}")
         return self._call("due", ctypes.c_double(seconds)) > 0
 
     def checkpoint(self) -> bool:
@@ -196,6 +197,7 @@ def _library() -> ctypes.CDLL:
         raise StandfastError(f"{mpicc} is of another MPI than mpi4py: {ours} instead of {theirs}; set MPICC")
     glue.standfast_group_error.restype = ctypes.c_char_p
     glue.standfast_group_epoch.restype = ctypes.c_uint64
+    glue.standfast_group_interval.restype = ctypes.c_double
     glue.standfast_group_recorded.restype = ctypes.c_int64
     glue.standfast_group_recorded.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     glue.standfast_group_protect.argtypes = [

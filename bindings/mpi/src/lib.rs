@@ -14,8 +14,8 @@ mod table;
 mod watchdog;
 
 use line::Line;
-use options::Options;
-use packed::{Pack, PackedRegions, Size, Unpack};
+use options::{Configuration, Options};
+use packed::{Pack, PackFunctions, PackedRegions, Size, Unpack};
 use standfast_core::printable;
 use standfast_group::RegionId;
 use standfast_linux::RegisteredMemory;
@@ -106,12 +106,13 @@ pub unsafe extern "C" fn standfast_group_join(
         }
         let pulse = Pulse::new();
         // SAFETY: valid, and its strings end.
-        let settings = unsafe { options::settings(options) }?;
+        let Configuration { settings, hang } =
+            unsafe { options::configuration(options, |name| std::env::var_os(name)) }?;
         if let Some(path) = &settings.launch_progress {
             let _ = MILESTONES.set(path.clone());
         }
         let line = Line::new(table, pulse.clone())?;
-        if let Some(patience) = options.map(Options::hang).transpose()?.flatten() {
+        if let Some(patience) = hang {
             pulse.watch(patience)?;
         }
         // Where they are to be counted and the program does not, this is refused.
@@ -189,7 +190,8 @@ pub unsafe extern "C" fn standfast_group_protect_packed(
         let (Some(size), Some(pack), Some(unpack)) = (size, pack, unpack) else {
             return Err(format!("region {id}: a function is NULL"));
         };
-        said(group.packed.register(&mut group.member, region(id)?, (size, pack, unpack), context)).map(|()| 0)
+        said(group.packed.register(&mut group.member, region(id)?, PackFunctions { size, pack, unpack }, context))
+            .map(|()| 0)
     })
 }
 
@@ -293,6 +295,17 @@ pub unsafe extern "C" fn standfast_group_due(of: *mut GroupHandle, seconds: f64)
         // SAFETY: as the module says.
         said(unsafe { group(of) }?.member.due(interval)).map(c_int::from)
     })
+}
+
+/// How many seconds lie between checkpoints.
+#[unsafe(no_mangle)]
+pub extern "C" fn standfast_group_interval() -> f64 {
+    let mut seconds = f64::from(FAILED);
+    call(|| {
+        seconds = options::interval(|name| std::env::var_os(name))?;
+        Ok(0)
+    });
+    seconds
 }
 
 /// Leaves.

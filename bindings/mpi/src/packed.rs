@@ -14,13 +14,21 @@ pub(crate) type Size = extern "C" fn(*mut c_void) -> usize;
 pub(crate) type Pack = extern "C" fn(*mut c_void, *mut c_void, usize) -> c_int;
 pub(crate) type Unpack = extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;
 
+/// What a program does for a region of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PackFunctions {
+    pub(crate) size: Size,
+    pub(crate) pack: Pack,
+    pub(crate) unpack: Unpack,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct PackedRegions(BTreeMap<u64, Packed>);
 
 #[derive(Debug)]
 struct Packed {
-    functions: (Size, Pack, Unpack),
+    functions: PackFunctions,
     context: *mut c_void,
     buffer: Vec<u8>,
     /// It has been filled by a restore only when this says so.
@@ -33,7 +41,7 @@ impl PackedRegions {
         &mut self,
         member: &mut Member<Line>,
         id: u64,
-        functions: (Size, Pack, Unpack),
+        functions: PackFunctions,
         context: *mut c_void,
     ) -> Result<(), MemberError> {
         let recorded = member.regions().recorded(RegionId(id));
@@ -53,9 +61,9 @@ impl PackedRegions {
     /// Has all of them packed, before a checkpoint.
     pub(crate) fn pack(&mut self, member: &mut Member<Line>) -> Result<(), MemberError> {
         for (id, packed) in self.0.iter_mut().filter(|(_, packed)| !packed.awaited) {
-            let bytes = (packed.functions.0)(packed.context);
+            let bytes = (packed.functions.size)(packed.context);
             packed.protect(member, *id, bytes)?;
-            if (packed.functions.1)(packed.context, packed.buffer.as_mut_ptr().cast(), bytes) != 0 {
+            if (packed.functions.pack)(packed.context, packed.buffer.as_mut_ptr().cast(), bytes) != 0 {
                 return Err(MemberError::Region { id: *id, reason: "its function could not pack it".into() });
             }
         }
@@ -66,7 +74,7 @@ impl PackedRegions {
     pub(crate) fn unpack(&mut self) -> Result<(), MemberError> {
         for (id, packed) in self.0.iter_mut().filter(|(_, packed)| packed.awaited) {
             packed.awaited = false;
-            if (packed.functions.2)(packed.context, packed.buffer.as_ptr().cast(), packed.buffer.len()) != 0 {
+            if (packed.functions.unpack)(packed.context, packed.buffer.as_ptr().cast(), packed.buffer.len()) != 0 {
                 let reason = "its function could not unpack it; end the job".into();
                 return Err(MemberError::Region { id: *id, reason });
             }
