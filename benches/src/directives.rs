@@ -69,20 +69,20 @@ impl Course {
 pub(crate) fn promises() -> Result<Vec<Verdict>> {
     let mut verdicts = Vec::new();
     // 46 MB, so that what a checkpoint takes whatever it saves, three milliseconds, does not count.
-    if let Some((plain, directed)) = pair(SOLVE, &["3400", "3"], &WHOLE, (&WHOLE, Moments::Directed))? {
+    if let Some((plain, directed)) = pair(SOLVE, &["3400", "3"], &WHOLE, &WHOLE, Moments::Directed)? {
         verdicts.push(smaller("SOLVE: image with directives against whole", &directed, &plain, 0.10));
         verdicts.push(shorter("SOLVE: pause with directives against whole", &directed, &plain, 0.10));
     }
-    if let Some((plain, directed)) = pair(CELL, &["2850", "100"], &WHOLE, (&WHOLE, Moments::Directed))? {
+    if let Some((plain, directed)) = pair(CELL, &["2850", "100"], &WHOLE, &WHOLE, Moments::Directed)? {
         verdicts.push(smaller("CELL: image with directives against whole", &directed, &plain, 0.55));
     }
     let nnet = &["22500", "40", "187"];
-    if let Some((plain, directed)) = pair(NNET, nnet, &INCREMENTAL, (&INCREMENTAL, Moments::Timer))? {
+    if let Some((plain, directed)) = pair(NNET, nnet, &INCREMENTAL, &INCREMENTAL, Moments::Timer)? {
         verdicts.push(smaller("NNET: image with directives against incremental", &directed, &plain, 1.0 / 3.0));
         // Close on a million regions must not cost what they save.
         verdicts.push(shorter("NNET: pause with directives against incremental", &directed, &plain, 1.10));
     }
-    if let Some((plain, directed)) = pair(MAT, &["1200"], &INCREMENTAL, (&WHOLE, Moments::Timer))? {
+    if let Some((plain, directed)) = pair(MAT, &["1200"], &INCREMENTAL, &WHOLE, Moments::Timer)? {
         verdicts.push(smaller("MAT: image with directives alone against incremental", &directed, &plain, 1.10));
         verdicts.push(shorter("MAT: pause with directives alone against incremental", &directed, &plain, 1.10));
     }
@@ -122,7 +122,8 @@ fn pair(
     paper: Paper,
     arguments: &[&str],
     plain: &[&str],
-    (directed, moments): (&[&str], Moments),
+    directed: &[&str],
+    moments: Moments,
 ) -> Result<Option<(Course, Course)>> {
     let twin = paper.directed.context("it has directives")?;
     let (Some(program), Some(twin)) = (sized(paper.victim, arguments)?, sized(twin, arguments)?) else {

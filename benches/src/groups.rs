@@ -55,9 +55,9 @@ pub(crate) fn of_four_ranks(megabytes: u64, repeats: usize, say: &mut dyn FnMut(
             say(not_measured("there are no namespaces for a plain user here"));
             return Ok(());
         };
-        launch(&nodes, &program, (megabytes, 2, code), &mut times)?;
+        launch(&nodes, &program, megabytes, 2, code, &mut times)?;
         nodes.on(1, "rm -r /dev/shm/standfast-*")?;
-        launch(&nodes, &program, (megabytes, 1, code), &mut times)?;
+        launch(&nodes, &program, megabytes, 1, code, &mut times)?;
     }
     promises(&times, megabytes)?.into_iter().for_each(say);
     Ok(())
@@ -67,12 +67,7 @@ fn not_measured(why: &str) -> Verdict {
     Verdict { promise: "groups".into(), measured: format!("not measured: {why}"), holds: true }
 }
 
-fn launch(
-    nodes: &Nodes,
-    program: &Path,
-    (megabytes, rounds, code): (u64, usize, &str),
-    times: &mut Times,
-) -> Result<()> {
+fn launch(nodes: &Nodes, program: &Path, megabytes: u64, rounds: usize, code: &str, times: &mut Times) -> Result<()> {
     let arena = Arena::new()?;
     let words = nodes.open_mpi();
     let mut command = nodes.command(&arena, words[0].as_ref(), &[]);
@@ -114,16 +109,16 @@ fn promises(times: &Times, megabytes: u64) -> Result<Vec<Verdict>> {
         within("a rank rebuilt by Reed-Solomon against parity:".into(), of("rebuild-solomon"), parity, REBUILD_MAX),
     ];
     if megabytes == MEGABYTES_OF_OTHERS {
-        verdicts.push(faster("parity", parity, PARITY_OF_OTHERS));
-        verdicts.push(faster("Reed-Solomon", of("solomon"), SOLOMON_OF_OTHERS));
+        verdicts.push(faster("parity", parity, PARITY_OF_OTHERS.0, PARITY_OF_OTHERS.1));
+        verdicts.push(faster("Reed-Solomon", of("solomon"), SOLOMON_OF_OTHERS.0, SOLOMON_OF_OTHERS.1));
         let restore = median(of("restore"));
         let restart: Vec<_> = of("rebuild-parity").iter().map(|rebuild| *rebuild + restore).collect();
-        verdicts.push(faster("a rank rebuilt and all restored", &restart, RESTART_OF_OTHERS));
+        verdicts.push(faster("a rank rebuilt and all restored", &restart, RESTART_OF_OTHERS.0, RESTART_OF_OTHERS.1));
     }
     Ok(verdicts)
 }
 
-fn faster(what: &str, times: &[Duration], (whose, theirs): (&str, Duration)) -> Verdict {
+fn faster(what: &str, times: &[Duration], whose: &str, theirs: Duration) -> Verdict {
     let found = theirs.as_secs_f64() / median(times).as_secs_f64().max(f64::MIN_POSITIVE);
     Verdict {
         promise: format!("{what} against {whose}: at least {TIMES_FASTER} times faster"),

@@ -19,9 +19,9 @@ impl Desk {
     ///
     /// # Errors
     /// When that cannot be had.
-    pub fn start(arena: &Arena, size: (u16, u16), command: &Command) -> Result<Self> {
+    pub fn start(arena: &Arena, rows: u16, columns: u16, command: &Command) -> Result<Self> {
         let (screen, terminal, _) = Screen::open()?;
-        screen.resize(size.0, size.1)?;
+        screen.resize(rows, columns)?;
         let mut login = arena.command("setsid");
         login.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args()).env("PS1", "$ ");
         login.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);

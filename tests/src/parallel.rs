@@ -128,7 +128,7 @@ const STRIKES_MAX: usize = 10;
 ///
 /// # Errors
 /// When one does not, or leaves something behind.
-pub fn survives_kills(mpi: Mpi, (name, arguments): (&str, &[&str]), kills: usize, random: &mut Rng) -> Result<bool> {
+pub fn survives_kills(mpi: Mpi, name: &str, arguments: &[&str], kills: usize, random: &mut Rng) -> Result<bool> {
     let (Some(plain), Some(protected)) = (mpi.programs()?, mpi.protected_programs()?) else { return Ok(false) };
     let wanted = undisturbed(mpi, 4, &plain.join(name), arguments)?;
     let mut done = 0;

@@ -34,7 +34,7 @@ fn survive_kills(names: &[&str]) -> Result<()> {
     let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     for struck in STRUCK.into_iter().filter(|(name, _)| names.contains(name)) {
-        let here = survives_kills(Mpi::Open, struck, KILLS, &mut random);
+        let here = survives_kills(Mpi::Open, struck.0, struck.1, KILLS, &mut random);
         if !here.with_context(|| format!("{}, seed {seed}", struck.0))? {
             skip(Mpi::Open.name(), &Lacking::program("that MPI with Fortran and ScaLAPACK"));
         }

@@ -42,7 +42,7 @@ fn attach(standfast: &Standfast<'_>, arena: &Arena) -> Command {
 fn a_shell_with_job_control_is_detached_attached_killed_and_restarted_with_its_jobs() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
-    let mut desk = Desk::start(&arena, (24, 80), &proxied(&standfast, &arena, &SHELL))?;
+    let mut desk = Desk::start(&arena, 24, 80, &proxied(&standfast, &arena, &SHELL))?;
     desk.screen.await_text("$ ")?;
     desk.say("stty size; word=seven\n", "24 80")?;
     desk.say(JOB, "begun")?;
@@ -51,19 +51,19 @@ fn a_shell_with_job_control_is_detached_attached_killed_and_restarted_with_its_j
     standfast.checkpoint()?;
     desk.say(DETACH, "standfast attach")?;
     ensure!(desk.wait()?.success(), "detaching is no failure");
-    let mut elsewhere = Desk::start(&arena, (30, 100), &attach(&standfast, &arena))?;
+    let mut elsewhere = Desk::start(&arena, 30, 100, &attach(&standfast, &arena))?;
     elsewhere.screen.await_text("$ ")?;
     elsewhere.say("stty size\n", "30 100")?;
     elsewhere.say("word=eight; fg\n", "woken")?;
     standfast.checkpoint()?;
     elsewhere.say("\x03", "$ ")?;
-    let mut third = Desk::start(&arena, (25, 90), &attach(&standfast, &arena))?;
+    let mut third = Desk::start(&arena, 25, 90, &attach(&standfast, &arena))?;
     third.say("stty size\n", "25 90")?;
     ensure!(elsewhere.wait()?.success(), "it was attached elsewhere");
     ensure!(standfast.kill_job()?, "nothing to kill");
     third.screen.await_text("has ended")?;
     ensure!(third.wait()?.success(), "the end of a program is no failure of an attachment");
-    let mut desk = Desk::start(&arena, (40, 120), &standfast.restart_command(&arena.images()))?;
+    let mut desk = Desk::start(&arena, 40, 120, &standfast.restart_command(&arena.images()))?;
     // Only then does the terminal here stand for the other.
     desk.screen.await_text("sized")?;
     desk.say("\x1a", "Stopped")?;
@@ -84,13 +84,13 @@ fn an_editor_comes_back_in_the_middle_of_its_work() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let editor = ["vim", "-u", "NONE", "-i", "NONE", "-n", "text"];
-    let mut desk = Desk::start(&arena, (24, 80), &proxied(&standfast, &arena, &editor))?;
+    let mut desk = Desk::start(&arena, 24, 80, &proxied(&standfast, &arena, &editor))?;
     desk.screen.await_text("text")?;
     desk.say("ihello wor", "wor")?;
     standfast.checkpoint()?;
     ensure!(standfast.kill_job()?, "nothing to kill");
     ensure!(desk.wait()?.signal() == Some(Signal::SIGKILL as i32), "its end is lost");
-    let mut desk = Desk::start(&arena, (24, 80), &standfast.restart_command(&arena.images()))?;
+    let mut desk = Desk::start(&arena, 24, 80, &standfast.restart_command(&arena.images()))?;
     desk.screen.await_text("hello wor")?;
     desk.screen.type_in(b"ld\x1b:wq\r")?;
     ensure!(desk.wait()?.success(), "the editor failed: {}", desk.screen.shown);
@@ -107,14 +107,14 @@ const GATED: &str =
 fn what_was_typed_ahead_is_read_after_a_restart() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
-    let mut desk = Desk::start(&arena, (24, 80), &proxied(&standfast, &arena, &["bash", "-c", GATED]))?;
+    let mut desk = Desk::start(&arena, 24, 80, &proxied(&standfast, &arena, &["bash", "-c", GATED]))?;
     desk.screen.await_text("ready")?;
     // The terminal shows what is typed when it has it.
     desk.say("ahead\nhalf", "half")?;
     standfast.checkpoint()?;
     ensure!(standfast.kill_job()?, "nothing to kill");
     desk.wait()?;
-    let mut desk = Desk::start(&arena, (24, 80), &standfast.restart_command(&arena.images()))?;
+    let mut desk = Desk::start(&arena, 24, 80, &standfast.restart_command(&arena.images()))?;
     fs::write(arena.work().join("gate"), "")?;
     desk.screen.await_text("got=ahead")?;
     desk.say("way\n", "got=halfway")?;
@@ -128,12 +128,12 @@ const ECHO: &str = "echo rea\"\"dy; while read word; do echo got=$word; done";
 fn a_program_whose_supervisor_is_killed_keeps_its_terminal() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
-    let mut desk = Desk::start(&arena, (24, 80), &proxied(&standfast, &arena, &["bash", "-c", ECHO]))?;
+    let mut desk = Desk::start(&arena, 24, 80, &proxied(&standfast, &arena, &["bash", "-c", ECHO]))?;
     desk.screen.await_text("ready")?;
     desk.say("one\n", "got=one")?;
     kill(standfast.supervisor_pid()?, Signal::SIGKILL)?;
     desk.wait()?;
-    let mut desk = Desk::start(&arena, (24, 80), &attach(&standfast, &arena))?;
+    let mut desk = Desk::start(&arena, 24, 80, &attach(&standfast, &arena))?;
     desk.screen.await_text("got=one")?;
     desk.say("two\n", "got=two")?;
     desk.screen.type_in(b"\x04")?;
@@ -146,7 +146,7 @@ fn a_program_whose_terminal_is_lost_is_told_so() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let script = format!("trap 'echo hung up > told; exit 4' HUP; {ECHO}");
-    let mut desk = Desk::start(&arena, (24, 80), &proxied(&standfast, &arena, &["bash", "-c", &script]))?;
+    let mut desk = Desk::start(&arena, 24, 80, &proxied(&standfast, &arena, &["bash", "-c", &script]))?;
     desk.screen.await_text("ready")?;
     let supervisor = standfast.supervisor_pid()?;
     let front_and_supervisor = [supervisor, parent(supervisor)?];
@@ -178,12 +178,12 @@ fn a_detached_program_runs_in_the_background_on_a_terminal_of_its_own() -> Resul
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(socket)?.permissions());
     ensure!(mode & 0o777 == 0o600, "others may attach: {mode:o}");
     standfast.checkpoint()?;
-    let mut desk = Desk::start(&arena, (24, 80), &attach(&standfast, &arena))?;
+    let mut desk = Desk::start(&arena, 24, 80, &attach(&standfast, &arena))?;
     desk.screen.await_text("ready")?;
     desk.say("one\n", "got=one")?;
     // A terminal that is lost is detached.
     drop(desk);
-    let mut desk = Desk::start(&arena, (24, 80), &attach(&standfast, &arena))?;
+    let mut desk = Desk::start(&arena, 24, 80, &attach(&standfast, &arena))?;
     desk.say("two\n", "got=two")?;
     kill(standfast.supervisor_pid()?, Signal::SIGTERM)?;
     desk.wait()?;
@@ -191,7 +191,7 @@ fn a_detached_program_runs_in_the_background_on_a_terminal_of_its_own() -> Resul
     let mut command = standfast.restart_command(&arena.images());
     let restarted = Running::start(&arena, "restart", Output::Nowhere, command.arg("--detach"))?;
     restarted.wait(PATIENCE)?.well("restart --detach")?;
-    let mut desk = Desk::start(&arena, (24, 80), &attach(&standfast, &arena))?;
+    let mut desk = Desk::start(&arena, 24, 80, &attach(&standfast, &arena))?;
     desk.say("three\n", "got=three")?;
     desk.screen.type_in(b"\x04")?;
     desk.wait()?;
@@ -220,7 +220,7 @@ fn a_shell_that_is_typed_into_gets_a_terminal_of_its_own_whose_window_follows_an
         Ok(())
     };
     let run = run(&standfast, &arena, &[], &SHELL);
-    let mut desk = Desk::start(&arena, (24, 80), &noting_settings(&run)?)?;
+    let mut desk = Desk::start(&arena, 24, 80, &noting_settings(&run)?)?;
     desk.screen.await_text("$ ")?;
     desk.screen.type_in(b"while test \"$(stty size)\" != '34 102'; do sleep 0.02; done; echo fol\"\"lowed\n")?;
     desk.screen.resize(34, 102)?;
@@ -230,14 +230,14 @@ fn a_shell_that_is_typed_into_gets_a_terminal_of_its_own_whose_window_follows_an
     ensure!(desk.wait()?.success(), "detaching is no failure");
     is_as_it_was("detaching")?;
     ensure!(said("size")? == "34 102\n", "its window is of another size");
-    let mut desk = Desk::start(&arena, (24, 80), &noting_settings(&attach(&standfast, &arena))?)?;
+    let mut desk = Desk::start(&arena, 24, 80, &noting_settings(&attach(&standfast, &arena))?)?;
     desk.say("stty size\n", "24 80")?;
     // The program alone: the shell in which the settings are noted is to go on.
     kill(standfast.await_program()?, Signal::SIGKILL)?;
     desk.wait()?;
     arena.wait_until_empty(PATIENCE)?;
     is_as_it_was("a job that is killed")?;
-    let mut desk = Desk::start(&arena, (24, 80), &noting_settings(&standfast.restart_command(&arena.images()))?)?;
+    let mut desk = Desk::start(&arena, 24, 80, &noting_settings(&standfast.restart_command(&arena.images()))?)?;
     desk.say("exit 3\n", "exit")?;
     desk.wait()?;
     is_as_it_was("a job that ends")?;
@@ -254,7 +254,7 @@ fn a_shell_that_is_killed_at_random_moments_goes_on_from_its_checkpoint() -> Res
     let mut random = fastrand::Rng::with_seed(seed);
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
-    let mut desk = Desk::start(&arena, (24, 80), &proxied(&standfast, &arena, &SHELL))?;
+    let mut desk = Desk::start(&arena, 24, 80, &proxied(&standfast, &arena, &SHELL))?;
     desk.screen.await_text("$ ")?;
     desk.say("n=0; echo beg\"\"un\n", "begun")?;
     let mut count = 0;
@@ -270,7 +270,7 @@ fn a_shell_that_is_killed_at_random_moments_goes_on_from_its_checkpoint() -> Res
         desk.screen.type_in(b"n=$((n+1)); echo is=$n\n")?;
         until(PATIENCE, "the job to be killed", || Ok(standfast.kill_job()?.then_some(())))?;
         desk.wait()?;
-        desk = Desk::start(&arena, (24, 80), &standfast.restart_command(&arena.images()))?;
+        desk = Desk::start(&arena, 24, 80, &standfast.restart_command(&arena.images()))?;
         desk.say("echo is=$n\n", &format!("is={count}\r")).with_context(|| format!("seed {seed}"))?;
     }
     desk.say("exit 6\n", "exit")?;

@@ -2,8 +2,7 @@
 //! simulator: `cargo xtask simulate`.
 //!
 //! Tidy reads, and says what it found; it changes nothing. The rules are pure functions over text ([`rooms`], [`sources`],
-//! [`documents`], [`words`], [`names`],
-//! [`circles`]); [`tidy`] fetches the text. It is a tool of this repository, not a part of Standfast.
+//! [`parameters`], [`documents`], [`words`], [`names`], [`circles`]); [`tidy`] fetches the text. It is a tool of this repository, not a part of Standfast.
 #![forbid(unsafe_code)]
 
 mod circles;
@@ -11,6 +10,7 @@ mod code;
 mod documents;
 mod finding;
 mod names;
+mod parameters;
 mod rooms;
 mod sources;
 mod tidy;

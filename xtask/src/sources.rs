@@ -2,6 +2,7 @@
 
 use crate::code;
 use crate::finding::Finding;
+use crate::parameters;
 
 /// Past this many lines a file holds more than one thought.
 const LINES_MAX: usize = 500;
@@ -41,6 +42,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
         findings.extend(opening(path, text));
         findings.extend(unsafe_outside_the_fence(path, &code));
         findings.extend(impurity(path, &code));
+        findings.extend(parameters::check(path, &code));
     }
     findings
 }

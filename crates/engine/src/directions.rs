@@ -102,7 +102,8 @@ impl Frozen {
 
 /// Tells a rebuilt process, before it runs, that it has been restarted, and where its supervisor is.
 pub(crate) fn tell_restarted(
-    (pid, memory): (i32, &ProcessMemory),
+    pid: i32,
+    memory: &ProcessMemory,
     [mapped, private]: [&[PageRange]; 2],
     news: RestartNews<'_>,
 ) -> Result<(), EngineError> {

@@ -245,8 +245,7 @@ impl FrozenTask {
             registers.set_instruction(abort);
             registers.forget_call();
         }
-        let ids = (task.process(), task.tid());
-        let interrupted = shared.waits().meet(ids, &mut registers, memory, is_forgiven);
+        let interrupted = shared.waits().meet(task.process(), task.tid(), &mut registers, memory, is_forgiven);
         if registers != stopped {
             task.set_registers(&registers)?;
         }

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tolerates_the_same_stamp_as_in_the_committed_checkpoint_need_not_be_read() {
+    fn what_has_the_same_stamp_as_in_the_committed_checkpoint_need_not_be_read() {
         let stamp = |changed_nanoseconds| Some(FileIdentity { changed_nanoseconds, ..FileIdentity::default() });
         let mut hashes = Hashes::default();
         scan(&mut hashes, vec![pages(0, &[1, 0, 3])]);

@@ -13,7 +13,7 @@ use crate::reading::Wanted;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::MaskedPages;
 use standfast_core::{PAGE_BYTES, PageRange, PageSet};
-use standfast_format::{BackingPage, ImageSink, PageBatch};
+use standfast_format::{BackingPage, BatchRange, ImageSink, PageBatch};
 use standfast_linux::ProcessMemory;
 use std::sync::Arc;
 
@@ -90,7 +90,8 @@ impl Precopied {
     /// What of it counts for a process that is `owner` of its pages: those of `still` that were read, but for the blanks.
     pub(crate) fn keep(
         &mut self,
-        (identity, owner): (ProcessIdentity, u32),
+        identity: ProcessIdentity,
+        owner: u32,
         still: &PageSet,
         masked_pages: Option<&Arc<MaskedPages>>,
     ) -> Kept {
@@ -98,7 +99,7 @@ impl Precopied {
             return Kept::default();
         };
         let batches = self.processes.swap_remove(place).batches;
-        let read = PageSet::of(batches.iter().flat_map(|batch| batch.ranges.iter().map(|(_, range, _)| *range)));
+        let read = PageSet::of(batches.iter().flat_map(|batch| batch.ranges.iter().map(|it| it.range)));
         Kept { owner, pages: read.intersection(still), masked_pages: masked_pages.cloned(), batches }
     }
 
@@ -133,13 +134,13 @@ impl Kept {
 fn cut(mut batch: PageBatch, owner: u32, pages: &PageSet) -> PageBatch {
     let (mut from, mut to) = (0, 0);
     let mut ranges = Vec::new();
-    for (_, range, backing_page) in std::mem::take(&mut batch.ranges) {
+    for BatchRange { range, backing_page, .. } in std::mem::take(&mut batch.ranges) {
         for piece in PageSet::of([range]).intersection(pages).ranges() {
             let offset = from + (piece.start().get() - range.start().get()) as usize;
             let bytes = piece.bytes() as usize;
             batch.bytes.copy_within(offset..offset + bytes, to);
             to += bytes;
-            ranges.push((owner, *piece, backing_page));
+            ranges.push(BatchRange { owner, range: *piece, backing_page });
         }
         from += range.pages() as usize * PAGE_BYTES;
     }
@@ -160,10 +161,11 @@ mod tests {
     #[test]
     fn a_batch_keeps_the_pages_that_count_and_each_its_bytes() {
         let bytes = [1, 2, 3, 9, 10].iter().flat_map(|fill| [*fill; PAGE_BYTES]).collect();
-        let ranges = vec![(0, pages(1, 3), BackingPage::Zeros), (0, pages(9, 2), BackingPage::Zeros)];
+        let of = |owner, range| BatchRange { owner, range, backing_page: BackingPage::Zeros };
+        let ranges = vec![of(0, pages(1, 3)), of(0, pages(9, 2))];
         let batch = PageBatch { ranges, bytes, masked_pages: None };
         let batch = cut(batch, 7, &PageSet::of([pages(2, 1), pages(9, 2), pages(30, 1)]));
-        assert_eq!(batch.ranges, [(7, pages(2, 1), BackingPage::Zeros), (7, pages(9, 2), BackingPage::Zeros)]);
+        assert_eq!(batch.ranges, [of(7, pages(2, 1)), of(7, pages(9, 2))]);
         assert_eq!(batch.bytes.chunks(PAGE_BYTES).map(|page| page[0]).collect::<Vec<_>>(), [2, 9, 10]);
     }
 }

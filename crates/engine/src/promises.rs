@@ -78,7 +78,8 @@ impl Promises {
     /// Takes out of the pages of a process what need not be saved, and says what of others need not.
     pub(crate) fn keep(
         &mut self,
-        (program, owner): (ProgramIdentity, u32),
+        program: ProgramIdentity,
+        owner: u32,
         directions: Option<&mut Directions>,
         pages: &mut Pages,
     ) -> Honoured {

@@ -165,7 +165,8 @@ impl Saved {
 
 impl ToRead {
     fn of(
-        (owner, identity): (u32, ProcessIdentity),
+        owner: u32,
+        identity: ProcessIdentity,
         pages: Pages,
         masked_pages: Option<Arc<MaskedPages>>,
         tracking: Tracking,
@@ -260,7 +261,7 @@ impl Frozen {
             let promises = &mut tracks.promises;
             let program = process.program(identity);
             let mut directions = process.directions(program, &mut promises.tables)?;
-            let honoured = promises.keep((program, owner), directions.as_mut(), &mut held);
+            let honoured = promises.keep(program, owner, directions.as_mut(), &mut held);
             broken.append(&mut promises.watch.scan(&watched(program, process), directions.as_ref()));
             tracks.of(identity).into_iter().for_each(|track| track.disown(&honoured.stale));
             if let Some(Directions { table, problem, .. }) = directions {
@@ -269,8 +270,8 @@ impl Frozen {
             }
             inherit(sink, owner, honoured.was.or_else(|| tracks.was(identity)), &held)?;
             unchanged += held.unchanged.pages();
-            let mut ours = precopied.keep((identity, owner), &held.still, honoured.masked_pages.as_ref());
-            let mut rest = ToRead::of((owner, identity), held, honoured.masked_pages, tracking);
+            let mut ours = precopied.keep(identity, owner, &held.still, honoured.masked_pages.as_ref());
+            let mut rest = ToRead::of(owner, identity, held, honoured.masked_pages, tracking);
             let (read, unread) = divide(&rest.changed, &ours.pages);
             ours.pages = PageSet::of(read.into_iter().map(|(range, _)| range));
             rest.changed = unread;
@@ -285,7 +286,7 @@ impl Frozen {
             changed += saved.changed;
             unchanged += saved.unchanged;
         }
-        let of_objects = self.save_objects(&collection.state, &collection.objects, (&mut tracks, tracking), sink)?;
+        let of_objects = self.save_objects(&collection.state, &collection.objects, &mut tracks, tracking, sink)?;
         changed += of_objects.changed;
         unchanged += of_objects.unchanged;
         self.check_alive()?;
@@ -338,7 +339,8 @@ impl Frozen {
         &self,
         state: &JobState,
         objects: &[ObjectContents],
-        (tracks, tracking): (&mut Tracks, Tracking),
+        tracks: &mut Tracks,
+        tracking: Tracking,
         sink: &mut dyn ImageSink,
     ) -> Result<Saved, EngineError> {
         let memories: Vec<_> = self.processes.iter().map(|process| &process.memory).collect();

@@ -6,7 +6,7 @@ use crate::error::kernel;
 use crate::hashes::{PageFilter, Sifted};
 use standfast_core::directions::MaskedPages;
 use standfast_core::{PAGE_BYTES, PageRange};
-use standfast_format::{BackingPage, ImageSink, PageBatch};
+use standfast_format::{BackingPage, BatchRange, ImageSink, PageBatch};
 use std::io;
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
@@ -39,6 +39,11 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
+    fn of_owner(&self, ranges: Vec<(PageRange, BackingPage)>) -> Vec<BatchRange> {
+        let owner = self.owner;
+        ranges.into_iter().map(|(range, backing_page)| BatchRange { owner, range, backing_page }).collect()
+    }
+
     /// Hands all of them to the sink. Returns how many there were.
     pub(crate) fn save(&self, sink: &mut dyn ImageSink) -> Result<u64, EngineError> {
         let mut uncut = Uncut::of(self.ranges);
@@ -48,8 +53,7 @@ impl Wanted<'_> {
                 let mut batch = sink.lend().map_err(EngineError::Image)?;
                 let ranges = uncut.cut((batch.bytes.len() / PAGE_BYTES) as u64);
                 batch.bytes.truncate(pages_of(&ranges) as usize * PAGE_BYTES);
-                batch.ranges =
-                    ranges.into_iter().map(|(range, backing_page)| (self.owner, range, backing_page)).collect();
+                batch.ranges = self.of_owner(ranges);
                 batch.masked_pages = self.masked_pages.cloned();
                 group.push(batch);
                 if uncut.is_empty() {
@@ -61,7 +65,7 @@ impl Wanted<'_> {
             let next = || unfilled.lock().unwrap_or_else(PoisonError::into_inner).next();
             on_threads(threads, &|| {
                 while let Some(batch) = next() {
-                    let ranges: Vec<_> = batch.ranges.iter().map(|(_, range, _)| *range).collect();
+                    let ranges: Vec<_> = batch.ranges.iter().map(|it| it.range).collect();
                     (self.read)(&ranges, &mut batch.bytes)?;
                 }
                 Ok(())
@@ -87,8 +91,7 @@ impl Wanted<'_> {
                 *room = left;
                 let ranges = uncut.cut((batch.bytes.len() / PAGE_BYTES) as u64);
                 batch.bytes.truncate(pages_of(&ranges) as usize * PAGE_BYTES);
-                batch.ranges =
-                    ranges.into_iter().map(|(range, backing_page)| (self.owner, range, backing_page)).collect();
+                batch.ranges = self.of_owner(ranges);
                 group.push(batch);
             }
             if group.is_empty() {
@@ -98,7 +101,7 @@ impl Wanted<'_> {
             let next = || unfilled.lock().unwrap_or_else(PoisonError::into_inner).next();
             on_threads(READERS_MAX, &|| {
                 while let Some(batch) = next() {
-                    let ranges: Vec<_> = batch.ranges.iter().map(|(_, range, _)| *range).collect();
+                    let ranges: Vec<_> = batch.ranges.iter().map(|it| it.range).collect();
                     if (self.read)(&ranges, &mut batch.bytes).is_err() {
                         batch.ranges.clear();
                     }
@@ -138,8 +141,7 @@ impl Wanted<'_> {
                         let bytes = &mut bytes[..pages_of(piece) as usize * PAGE_BYTES];
                         let ranges: Vec<_> = piece.iter().map(|(range, _)| *range).collect();
                         (self.read)(&ranges, bytes)?;
-                        let keep =
-                            |page, backing_page, bytes: &[u8]| batch.push((self.owner, page, backing_page), bytes);
+                        let keep = |page, backing_page, bytes: &[u8]| batch.push(self.owner, page, backing_page, bytes);
                         let sifted = saved.sift(piece, bytes, keep);
                         found.lock().unwrap_or_else(PoisonError::into_inner).push((place, sifted));
                     }
@@ -193,7 +195,7 @@ impl Gathering {
         let ranges: Vec<_> = wanted.ranges.iter().map(|(range, _)| *range).collect();
         (wanted.read)(&ranges, &mut self.bytes).map_err(|source| kernel("reading the program's files", source))?;
         let before = filling.bytes;
-        let keep = |page, backing_page, bytes: &[u8]| filling.push((wanted.owner, page, backing_page), bytes);
+        let keep = |page, backing_page, bytes: &[u8]| filling.push(wanted.owner, page, backing_page, bytes);
         let sifted = page_filter.saved.sift(wanted.ranges, &self.bytes, keep);
         page_filter.take(sifted);
         Ok(((filling.bytes - before) / PAGE_BYTES) as u64)
@@ -256,14 +258,14 @@ impl Filling {
         self.batch.bytes.len() - self.bytes >= PIECE_PAGES as usize * PAGE_BYTES
     }
 
-    fn push(&mut self, (owner, page, backing_page): (u32, PageRange, BackingPage), bytes: &[u8]) {
+    fn push(&mut self, owner: u32, page: PageRange, backing_page: BackingPage, bytes: &[u8]) {
         self.batch.bytes[self.bytes..][..bytes.len()].copy_from_slice(bytes);
         self.bytes += bytes.len();
         match self.batch.ranges.last_mut() {
-            Some((last, range, kind)) if (*last, *kind, range.end()) == (owner, backing_page, page.start()) => {
-                *range = PageRange::between(range.start(), page.end());
+            Some(last) if (last.owner, last.backing_page, last.range.end()) == (owner, backing_page, page.start()) => {
+                last.range = PageRange::between(last.range.start(), page.end());
             }
-            _ => self.batch.ranges.push((owner, page, backing_page)),
+            _ => self.batch.ranges.push(BatchRange { owner, range: page, backing_page }),
         }
     }
 

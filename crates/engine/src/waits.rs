@@ -120,7 +120,8 @@ impl Waits {
     /// does for waits with a limit.
     pub(crate) fn meet(
         &mut self,
-        (pid, tid): (i32, i32),
+        pid: i32,
+        tid: i32,
         registers: &mut Registers,
         memory: &ProcessMemory,
         is_limited: bool,
@@ -167,7 +168,7 @@ impl Waits {
 
     /// Takes note of a wait in which a thread was, in a process that has been made again. Its registers must not have been
     /// changed since they were saved.
-    pub(crate) fn resume(&mut self, (pid, tid): (i32, i32), registers: &mut Registers, wait: &Wait) {
+    pub(crate) fn resume(&mut self, pid: i32, tid: i32, registers: &mut Registers, wait: &Wait) {
         let is_there = registers.pending_restart() == Abort::Restart { number: wait.call };
         let end = Instant::now().checked_add(Duration::from_nanos(wait.remaining_nanoseconds));
         let tag = self.new_tag();
@@ -323,13 +324,13 @@ mod tests {
         let memory = ProcessMemory::open(own).unwrap();
         let mut waits = Waits::default();
         let mut first = waiting();
-        let end = waits.meet((own, own), &mut first, &memory, true).end.unwrap();
+        let end = waits.meet(own, own, &mut first, &memory, true).end.unwrap();
         assert_eq!(waits.next_end(), None, "the kernel ends it in time");
         let mut again = first;
-        assert_eq!(waits.meet((own, own), &mut again, &memory, false).end, Some(end));
+        assert_eq!(waits.meet(own, own, &mut again, &memory, false).end, Some(end));
         assert_eq!(waits.next_end(), Some(end));
         let mut later = waiting();
-        assert!(waits.meet((own, own), &mut later, &memory, true).end.unwrap() > end);
+        assert!(waits.meet(own, own, &mut later, &memory, true).end.unwrap() > end);
         assert_eq!(waits.next_end(), None);
     }
 
@@ -341,12 +342,13 @@ mod tests {
             let mut waits = Waits::default();
             let mut registers = waiting();
             waits.resume(
-                (own, own),
+                own,
+                own,
                 &mut registers,
                 &Wait { call: libc::SYS_epoll_wait, remaining_nanoseconds: remaining },
             );
             assert_eq!(waits.take_due().len(), usize::from(ended));
-            waits.meet((own, own), &mut registers, &memory, false);
+            waits.meet(own, own, &mut registers, &memory, false);
             assert_eq!((registers.pending_restart() == Abort::None, registers.result() == 0), (ended, ended));
         }
     }

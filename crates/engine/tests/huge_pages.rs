@@ -6,7 +6,7 @@ mod support;
 use standfast_core::{PAGE_BYTES, PageSet};
 use standfast_engine::{Assistance, CaptureOptions, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Tracking};
 use standfast_format::records::JobState;
-use standfast_format::{BoxError, ImageSink, PageBatch};
+use standfast_format::{BatchRange, BoxError, ImageSink, PageBatch};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -37,10 +37,9 @@ impl ImageSink for Image {
     }
 
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
-        let pages = batch
-            .ranges
-            .iter()
-            .flat_map(|(_, range, _)| (0..range.pages()).map(|page| range.start().get() + page * PAGE_BYTES as u64));
+        let pages = batch.ranges.iter().flat_map(|BatchRange { range, .. }| {
+            (0..range.pages()).map(|page| range.start().get() + page * PAGE_BYTES as u64)
+        });
         self.memory.extend(pages.zip(batch.bytes.chunks(PAGE_BYTES).map(<[u8]>::to_vec)));
         Ok(())
     }

@@ -9,7 +9,7 @@ use standfast_engine::{
     Reading, Tracking,
 };
 use standfast_format::records::{JobState, MemoryObject, ObjectKind, ProcessState};
-use standfast_format::{BoxError, ImageSink, PageBatch};
+use standfast_format::{BatchRange, BoxError, ImageSink, PageBatch};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -48,7 +48,7 @@ impl ImageSink for Flat {
     }
 
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
-        let pages = batch.ranges.iter().flat_map(|(owner, range, _)| {
+        let pages = batch.ranges.iter().flat_map(|BatchRange { owner, range, .. }| {
             (0..range.pages()).map(|page| (*owner, range.start().get() + page * PAGE_BYTES as u64))
         });
         for (key, bytes) in pages.zip(batch.bytes.chunks(PAGE_BYTES)) {

@@ -12,7 +12,7 @@ use standfast_engine::{
     Asking, Assistance, CaptureOptions, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Tracking,
 };
 use standfast_format::records::{Advice, Backing, JobState, MappingAttributes};
-use standfast_format::{BoxError, ImageSink, PageBatch};
+use standfast_format::{BatchRange, BoxError, ImageSink, PageBatch};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -41,8 +41,9 @@ impl ImageSink for Image {
 
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
         let of_process = batch.ranges.iter();
-        let pages = of_process
-            .flat_map(|(_, range, _)| (0..range.pages()).map(|page| range.start().get() + page * PAGE_BYTES as u64));
+        let pages = of_process.flat_map(|BatchRange { range, .. }| {
+            (0..range.pages()).map(|page| range.start().get() + page * PAGE_BYTES as u64)
+        });
         self.memory.extend(pages.zip(batch.bytes.chunks(PAGE_BYTES).map(<[u8]>::to_vec)));
         Ok(())
     }
@@ -131,7 +132,7 @@ impl Drop for Program {
 }
 
 /// What a checkpoint has of a place.
-struct HeldChild {
+struct HeldImage {
     attributes: MappingAttributes,
     backing: Option<Backing>,
     may_write: Option<bool>,
@@ -144,7 +145,7 @@ fn checkpoint(
     (memory, place): (&mut Memory, u64),
     asking: Asking,
     meanwhile: impl FnOnce() + Send,
-) -> (HeldChild, bool) {
+) -> (HeldImage, bool) {
     std::thread::scope(|scope| {
         let work = || {
             let mut image = Image { parent: memory.clone(), ..Image::default() };
@@ -161,7 +162,7 @@ fn checkpoint(
                 *memory = image.memory;
             }
             let mapping = captured.state.processes[0].mappings.iter().find(|it| (it.start..it.end).contains(&place));
-            let held = HeldChild {
+            let held = HeldImage {
                 attributes: mapping.map(|mapping| mapping.attributes.clone()).unwrap_or_default(),
                 backing: mapping.map(|mapping| mapping.backing.clone()),
                 may_write: mapping.and_then(|mapping| mapping.may_write),
@@ -263,7 +264,7 @@ fn a_file_is_saved_from_when_it_is_seen_to_be_written_through_a_mapping_that_is_
     }
 }
 
-fn assert_is(held: &HeldChild, what: &str) {
+fn assert_is(held: &HeldImage, what: &str) {
     let advice: &[Advice] = match what {
         "wiped" => &[Advice::WipeOnFork],
         "kept" => &[Advice::DontFork],

@@ -8,7 +8,7 @@ use standfast_engine::{
     Launch, LaunchTerminal, RestartNews, RestartOptions, StackPart, Tail, restart,
 };
 use standfast_format::records::{JobState, Machine};
-use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
+use standfast_format::{BatchRange, BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
 use standfast_linux::vdso;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -27,19 +27,19 @@ const A_WHILE: &str = "6000";
 
 /// An image held in memory.
 #[derive(Default)]
-struct HeldChild {
+struct HeldImage {
     runs: Vec<Run>,
     bytes: Vec<u8>,
     state: JobState,
 }
 
-impl ImageSink for HeldChild {
+impl ImageSink for HeldImage {
     fn lend(&mut self) -> Result<PageBatch, BoxError> {
         Ok(PageBatch { bytes: vec![0; 64 * PAGE_BYTES], ..PageBatch::default() })
     }
 
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
-        let run = |(owner, range, _)| Run { owner, range, contents: Contents::Stored };
+        let run = |BatchRange { owner, range, .. }| Run { owner, range, contents: Contents::Stored };
         self.runs.extend(batch.ranges.into_iter().map(run));
         self.bytes.extend(batch.bytes);
         Ok(())
@@ -51,7 +51,7 @@ impl ImageSink for HeldChild {
     }
 }
 
-impl ImageSource for HeldChild {
+impl ImageSource for HeldImage {
     fn state(&self) -> &JobState {
         &self.state
     }
@@ -97,7 +97,7 @@ fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
         let work = || {
             let mut frozen = freezer.freeze(PATIENCE).unwrap();
             job.signal(SIGKILL).unwrap();
-            frozen.capture(&mut HeldChild::default(), CaptureOptions::default()).map(|captured| captured.tasks)
+            frozen.capture(&mut HeldImage::default(), CaptureOptions::default()).map(|captured| captured.tasks)
         };
         scope.spawn(work).join().unwrap()
     });
@@ -146,7 +146,7 @@ fn captured_pages(job: &mut Job, stack: StackPart) -> usize {
     let freezer = job.freezer();
     let pages = std::thread::scope(|scope| {
         let work = || {
-            let mut held = HeldChild::default();
+            let mut held = HeldImage::default();
             let mut frozen = freezer.freeze(PATIENCE).expect("it can be frozen");
             frozen
                 .capture(&mut held, CaptureOptions { stack, ..CaptureOptions::default() })
@@ -187,8 +187,8 @@ fn only_the_live_part_of_the_stack_is_saved_unless_all_is_wanted() {
 }
 
 /// Takes the image of a job and ends it.
-fn captured(job: &mut Job) -> HeldChild {
-    let mut held = HeldChild::default();
+fn captured(job: &mut Job) -> HeldImage {
+    let mut held = HeldImage::default();
     let freezer = job.freezer();
     std::thread::scope(|scope| {
         let work = || {
@@ -204,7 +204,7 @@ fn captured(job: &mut Job) -> HeldChild {
 }
 
 /// Goes on from an image to the end.
-fn continued(held: &HeldChild) -> Result<ExitStatus, EngineError> {
+fn continued(held: &HeldImage) -> Result<ExitStatus, EngineError> {
     let mut keep_tail = |tail: &Tail<'_>| panic!("nothing is to be cut off, but {tail:?}");
     let mut before_thaw = |_| Ok(());
     let mut hold_terminal = |_| panic!("no terminal is to be held");
@@ -240,7 +240,7 @@ fn a_killed_program_goes_on_from_memory() {
 }
 
 /// The image of a program that looks at clocks, where it goes on, and what goes with them.
-fn ticking() -> (HeldChild, PathBuf, TempDir) {
+fn ticking() -> (HeldImage, PathBuf, TempDir) {
     let (directory, program) = compile("ticking.c");
     let (result, ready) = (program.with_extension("out"), program.with_extension("ready"));
     let command = "exec \"$0\" \"$1\" \"$2\" </dev/null >/dev/null 2>&1";
@@ -263,7 +263,7 @@ fn ticking() -> (HeldChild, PathBuf, TempDir) {
 }
 
 /// What an image taken under another kernel would hold: other code, of which nothing may be executed any more.
-fn under_another_kernel(held: &mut HeldChild) {
+fn under_another_kernel(held: &mut HeldImage) {
     let machine = &mut held.state.machine;
     machine.vdso = Checksum::of(b"another");
     let code = &mut machine.vdso_code.0;
@@ -309,7 +309,7 @@ fn under_another_kernel_a_thread_in_the_middle_of_the_old_code_is_refused() {
 fn a_processor_that_lacks_what_the_program_may_use_is_refused_by_name() {
     let (held, _, _directory) = ticking();
     let refusal = |change: &dyn Fn(&mut Machine)| {
-        let mut other = HeldChild { state: held.state.clone(), runs: held.runs.clone(), bytes: held.bytes.clone() };
+        let mut other = HeldImage { state: held.state.clone(), runs: held.runs.clone(), bytes: held.bytes.clone() };
         change(&mut other.state.machine);
         continued(&other).unwrap_err().to_string()
     };

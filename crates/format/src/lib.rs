@@ -20,4 +20,4 @@ pub mod manifest;
 pub mod records;
 mod traits;
 
-pub use traits::{BackingPage, BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
+pub use traits::{BackingPage, BatchRange, BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};

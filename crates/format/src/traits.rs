@@ -41,11 +41,22 @@ pub enum BackingPage {
     File,
 }
 
+/// Where some adjoining pages of a batch belong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchRange {
+    /// The number of their owner in the image.
+    pub owner: u32,
+    /// Which of its pages they are.
+    pub range: PageRange,
+    /// What lies beneath them.
+    pub backing_page: BackingPage,
+}
+
 /// Some pages on their way into an image: `ranges` tells, in order, where each page of `bytes` belongs.
 #[derive(Debug, Default)]
 pub struct PageBatch {
-    /// Where the pages belong: owner, pages, what lies beneath. The sum of their lengths is the length of `bytes`.
-    pub ranges: Vec<(u32, PageRange, BackingPage)>,
+    /// Where the pages belong. The sum of their lengths is the length of `bytes`.
+    pub ranges: Vec<BatchRange>,
     /// Their contents, one after the other. Lent at full length with contents that mean nothing: fill from the start and
     /// cut it to what was filled.
     pub bytes: Vec<u8>,

@@ -154,7 +154,7 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
             }
             continue;
         }
-        let holders = holders(reports, (epoch, level), plan);
+        let holders = holders(reports, epoch, level, plan);
         let lacking = match level {
             EpochLevel::Encoded => plan.lacking(|logical_rank| holders.contains_key(&logical_rank)),
             EpochLevel::Local(_) => plan.incomplete(|logical_rank| holders.contains_key(&logical_rank)),
@@ -215,7 +215,7 @@ type Holders = BTreeMap<LogicalRank, Vec<Rank>>;
 /// In the order in which they come into question: those first that have nothing else, then those that prefer the logical rank.
 ///
 /// Of a local epoch they have what it stands upon as well.
-fn holders(reports: &BTreeMap<Rank, Report>, (epoch, level): (EpochId, EpochLevel), plan: &Plan) -> Holders {
+fn holders(reports: &BTreeMap<Rank, Report>, epoch: EpochId, level: EpochLevel, plan: &Plan) -> Holders {
     let of_epoch = |report: &Report| -> Vec<LogicalRank> {
         let stands = |logical_rank: LogicalRank| match level {
             EpochLevel::Local(Some(base)) => {

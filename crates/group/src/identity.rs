@@ -15,7 +15,7 @@ pub struct Rank(#[n(0)] pub u32);
 #[cbor(transparent)]
 pub struct LogicalRank(#[n(0)] pub u32);
 
-/// A checksum block of the job's history between two recoveries. Counted from 1; each recovery begins a higher one, so that an
+/// A section of the job's history between two recoveries. Counted from 1; each recovery begins a higher one, so that an
 /// epoch of a history that was given up is older than every epoch of the one that took its place.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 #[cbor(transparent)]

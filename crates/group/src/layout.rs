@@ -96,15 +96,6 @@ impl Layout {
         if self.rotating { (stripe_group + check) % self.members } else { self.members + check }
     }
 
-    /// The stripe group of which the position holds this check; `None` where it holds none.
-    pub fn stripe_group_of_check(&self, position: usize, check: usize) -> Option<usize> {
-        if self.rotating {
-            Some((position + self.members - check % self.members) % self.members)
-        } else {
-            (position == self.members + check).then_some(0)
-        }
-    }
-
     /// The column of a stripe group that a member's pages are; `None` for those who hold its checks.
     pub fn column_of(&self, stripe_group: usize, position: usize) -> Option<usize> {
         let columns = self.code.members();
@@ -234,7 +225,6 @@ mod tests {
                 assert_eq!(holders.len(), layout.positions());
                 for check in 0..layout.code().checks() {
                     let holder = layout.check_holder(stripe_group, check);
-                    assert_eq!(layout.stripe_group_of_check(holder, check), Some(stripe_group));
                     assert_eq!(layout.column_of(stripe_group, holder), None);
                 }
             }

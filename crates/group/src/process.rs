@@ -207,7 +207,7 @@ impl Process {
                 self.jobs.clear();
                 if let Some(logical_rank) = logical_rank {
                     let shard = |epoch| ShardId { epoch, logical_rank };
-                    self.encode((shard(epoch), base.map(shard)), &logical_ranks, costs, full, turn);
+                    self.encode(shard(epoch), base.map(shard), &logical_ranks, costs, full, turn);
                 }
                 return self.begin(epoch, turn);
             }
@@ -274,7 +274,8 @@ impl Process {
     /// Begins a member's or parity node's part in a new epoch.
     fn encode(
         &mut self,
-        (shard, base): (ShardId, Option<ShardId>),
+        shard: ShardId,
+        base: Option<ShardId>,
         logical_ranks: &[(LogicalRank, Rank)],
         costs: Costs,
         full: bool,
@@ -282,13 +283,13 @@ impl Process {
     ) {
         let epoch = shard.epoch;
         turn.shard_store.open(shard, base);
-        let job = Job::encode(&self.plan, (shard, base), logical_ranks, self.sending(costs), full);
+        let job = Job::encode(&self.plan, shard, base, logical_ranks, self.sending(costs), full);
         let (group, others) = (job.group(), job.others());
         self.jobs.insert(group, job);
         if !self.plan.is_member(shard.logical_rank) {
             return;
         }
-        let mut staging = match Staging::new((shard, base), self.plan.recovery_mode(), turn.payload, turn.shard_store) {
+        let mut staging = match Staging::new(shard, base, self.plan.recovery_mode(), turn.payload, turn.shard_store) {
             Ok(staging) => staging,
             Err(reason) => return self.fail(epoch, reason.into(), turn),
         };
@@ -314,7 +315,7 @@ impl Process {
         let descriptions = match self.plan.is_member(shard.logical_rank) {
             true => {
                 let staging =
-                    Staging::new((shard, Some(base)), self.plan.recovery_mode(), turn.payload, turn.shard_store);
+                    Staging::new(shard, Some(base), self.plan.recovery_mode(), turn.payload, turn.shard_store);
                 staging.map(|mut staging| {
                     staging.stage_rest(turn.payload, turn.shard_store);
                     vec![staging.described().0]

@@ -2,6 +2,7 @@
 
 use crate::pages::PageScan;
 use crate::spawn::{HeldProgram, InheritedSignals};
+use crate::sys::descriptors::HeldDescriptor;
 use crate::sys::process;
 use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind};
 
@@ -32,6 +33,7 @@ impl Features {
     /// while this process has a single thread.
     pub fn probe() -> Self {
         let own = std::process::id() as i32;
+        let first = HeldDescriptor { pid: own, number: 0 };
         let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
         let scope: u32 = scope.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         let scan = PageScan::open(own).is_ok_and(|scan| scan.is_by_ioctl());
@@ -58,7 +60,7 @@ impl Features {
             },
             Feature {
                 name: "comparison of open files (kcmp)",
-                present: process::same_open_file((own, 0), (own, 0)).is_ok(),
+                present: process::same_open_file(first, first).is_ok(),
                 meaning: "without it descriptors that share an offset cannot be distinguished from those that do not",
                 remark: "",
             },

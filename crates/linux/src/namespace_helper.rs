@@ -45,7 +45,7 @@ impl IpcNamespace {
     ///
     /// # Errors
     /// When it may not be entered, and what the work gives.
-    pub fn namespace_helper<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub fn within<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let enter = |namespace: &OwnedFd, kind: i32| {
             // SAFETY: the descriptor is open.
             check(unsafe { libc::setns(namespace.as_raw_fd(), kind) }.into()).map(drop)

@@ -281,8 +281,7 @@ impl<'s> Cluster<'s> {
                 if self.scenario.plant == Some(Plant::WrongCoefficient) {
                     self.miscompute(&mut bytes);
                 }
-                let between = (rank, to);
-                self.agenda.message(between, &mut self.random, Happening::Message(rank, to, bytes));
+                self.agenda.message(rank, to, &mut self.random, Happening::Message(rank, to, bytes));
             }
             Effect::Survey(membership) => self.store(rank, Store::Survey(membership)),
             Effect::Seal(work) => {

@@ -62,9 +62,9 @@ impl<T> Agenda<T> {
     }
 
     /// Puts a message in: mostly soon, now and then late, never before an earlier one between the same two.
-    pub fn message(&mut self, between: (Rank, Rank), random: &mut Rng, what: T) {
+    pub fn message(&mut self, from: Rank, to: Rank, random: &mut Rng, what: T) {
         let delay = if random.u8(..16) == 0 { random.u64(..2000) } else { random.u64(..50) };
-        let last = self.last_between.entry(between).or_default();
+        let last = self.last_between.entry((from, to)).or_default();
         *last = (*last).max(self.now + delay);
         self.order += 1;
         self.due.push(Reverse(Due { at: *last, order: self.order, what }));

@@ -27,7 +27,7 @@ use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
 use standfast_store::{
-    GenerationChoice, JobDirectory, Lease, LeaseRequest, LeaseState, Level, Levels, Pacing, Purpose, Selector,
+    GenerationChoice, JobDirectory, KeptTail, Lease, LeaseRequest, LeaseState, Level, Levels, Pacing, Purpose, Selector,
     StoreError, TAIL_BYTES_MAX,
 };
 use std::cell::{OnceCell, RefCell};
@@ -410,8 +410,8 @@ impl Continuation {
             return Ok(kept);
         }
         let bytes_max = if tail.is_whole { u64::MAX } else { TAIL_BYTES_MAX };
-        let part = (tail.start, tail.bytes, bytes_max);
-        self.directory.keep_tail(&self.lease, number, tail.path, tail.file, part)
+        let kept = KeptTail { start: tail.start, bytes: tail.bytes.min(bytes_max) };
+        self.directory.keep_tail(&self.lease, number, tail.path, tail.file, kept)
     }
 }
 

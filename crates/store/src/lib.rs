@@ -90,5 +90,5 @@ pub use progress::Progress;
 pub use random::random_token;
 pub use rates::Encodings;
 pub use storage_backend::{Directory, FileStatus, LockGuard, StorageBackend, StorageFile};
-pub use tails::TAIL_BYTES_MAX;
+pub use tails::{KeptTail, TAIL_BYTES_MAX};
 pub use trust::{create_directory, open_directory};

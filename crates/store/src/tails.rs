@@ -19,8 +19,17 @@ const TAILS_MAX: u32 = 9999;
 const NAME_BYTES_MAX: usize = 100;
 const COPY_BYTES: usize = 1 << 20;
 
+/// Which part of a file is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptTail {
+    /// Where it begins.
+    pub start: u64,
+    /// How long it is; what the file does not hold is left out.
+    pub bytes: u64,
+}
+
 impl JobDirectory {
-    /// Keeps a copy of what `file` holds from `start` on for `bytes`, `bytes_max` at most, durably; returns where.
+    /// Keeps a copy of the `tail` of `file`, durably; returns where.
     ///
     /// # Errors
     /// When the file cannot be read or the copy not be written.
@@ -30,7 +39,7 @@ impl JobDirectory {
         number: GenerationNumber,
         path: &Path,
         file: &File,
-        (start, bytes, bytes_max): (u64, u64, u64),
+        tail: KeptTail,
     ) -> Result<PathBuf, StoreError> {
         self.level_directory.check_lease(lease.core());
         let name = self.level_directory.name_of_tail(number, path)?;
@@ -39,10 +48,11 @@ impl JobDirectory {
             self.level_directory.storage_backend.create(&name).map_err(|error| StoreError::writing(&full, error))?;
         let mut buffer = vec![0; COPY_BYTES];
         let mut copied = 0;
-        while copied < bytes.min(bytes_max) {
-            let room = usize::try_from(bytes.min(bytes_max) - copied).unwrap_or(COPY_BYTES).min(COPY_BYTES);
-            let got =
-                file.read_at(&mut buffer[..room], start + copied).map_err(|error| StoreError::reading(path, error))?;
+        while copied < tail.bytes {
+            let room = usize::try_from(tail.bytes - copied).unwrap_or(COPY_BYTES).min(COPY_BYTES);
+            let got = file
+                .read_at(&mut buffer[..room], tail.start + copied)
+                .map_err(|error| StoreError::reading(path, error))?;
             if got == 0 {
                 break;
             }
@@ -184,9 +194,9 @@ mod tests {
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(b"kept so far; cut off").unwrap();
         let path = Path::new("/var/my log");
-        let first = directory.keep_tail(&lease, number(7), path, &log, (12, 8, TAIL_BYTES_MAX)).unwrap();
-        let second = directory.keep_tail(&lease, number(7), path, &log, (0, 4, TAIL_BYTES_MAX)).unwrap();
-        directory.keep_tail(&lease, number(8), path, &log, (0, 4, TAIL_BYTES_MAX)).unwrap();
+        let first = directory.keep_tail(&lease, number(7), path, &log, KeptTail { start: 12, bytes: 8 }).unwrap();
+        let second = directory.keep_tail(&lease, number(7), path, &log, KeptTail { start: 0, bytes: 4 }).unwrap();
+        directory.keep_tail(&lease, number(8), path, &log, KeptTail { start: 0, bytes: 4 }).unwrap();
         assert_eq!(std::fs::read(&first).unwrap(), b" cut off");
         assert_eq!(directory.tails(number(7)).unwrap(), [first.clone(), second]);
         assert!(first.ends_with("generation-00000007.tail-01-my_log"), "{first:?}");
@@ -203,7 +213,7 @@ mod tests {
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(b"again").unwrap();
         for _ in 0..TAILS_MAX + 3 {
-            directory.keep_tail(&lease, number(1), Path::new("log"), &log, (0, 5, TAIL_BYTES_MAX)).unwrap();
+            directory.keep_tail(&lease, number(1), Path::new("log"), &log, KeptTail { start: 0, bytes: 5 }).unwrap();
         }
         assert_eq!(directory.tails(number(1)).unwrap().len(), TAILS_MAX as usize);
     }

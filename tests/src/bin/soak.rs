@@ -149,7 +149,7 @@ fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()>
             let mpi = turns.next().expect("they come in turn");
             println!("    with {}", mpi.name());
             let mut random = Rng::with_seed(seed);
-            let here = parallel::survives_kills(mpi, (name, arguments), kills, &mut random)?;
+            let here = parallel::survives_kills(mpi, name, arguments, kills, &mut random)?;
             ensure!(here, "{} with Fortran and ScaLAPACK is not here", mpi.name());
             Ok(())
         })?;

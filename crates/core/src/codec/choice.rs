@@ -202,11 +202,6 @@ impl Choice {
         self.level.add(bytes, time, WEIGHT);
     }
 
-    /// Bytes per second that the level takes.
-    pub fn level_rate(&self) -> Option<f64> {
-        self.level.rate()
-    }
-
     fn earn(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.last);
         self.last = self.last.max(now);

@@ -103,8 +103,7 @@ impl EvenOdd {
 
     /// Two pages out of what they added to both checks, by the zigzag of the paper's section 3: `first` and `second`
     /// are members, `first < second`; their pages take the place of the two sums.
-    pub(super) fn solve_both(self, members: (usize, usize), parity: &mut [u8], diagonals: &mut [u8]) {
-        let (first, second) = members;
+    pub(super) fn solve_both(self, first: usize, second: usize, parity: &mut [u8], diagonals: &mut [u8]) {
         let (p, cell) = (self.prime, self.cell);
         let mut adjuster = [0u8; PAGE_BYTES];
         let adjuster = &mut adjuster[..cell];

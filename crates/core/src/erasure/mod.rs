@@ -322,7 +322,7 @@ impl Repair {
             Solver::EvenOdd(code) => match (self.lost.as_slice(), sums) {
                 ([first, second], [parity, diagonals]) => {
                     let pages = parity.chunks_exact_mut(PAGE_BYTES).zip(diagonals.chunks_exact_mut(PAGE_BYTES));
-                    pages.for_each(|(parity, diagonals)| code.solve_both((*first, *second), parity, diagonals));
+                    pages.for_each(|(parity, diagonals)| code.solve_both(*first, *second, parity, diagonals));
                 }
                 ([only], [sum]) if self.checks[0] == 1 => {
                     sum.chunks_exact_mut(PAGE_BYTES).for_each(|sum| code.solve_from_diagonals(*only, sum));

@@ -25,13 +25,13 @@ pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -
         Status::of(main.stat.parent).and_then(|status| Ok((NamespacesAndCredentials::of(main.stat.parent)?, status)));
     for (place, (member, own)) in living.iter().zip(process_snapshots).enumerate() {
         // The parent may be one that may not be looked at.
-        let norm = match &outside {
+        let (norm, status) = match &outside {
             _ if place > 0 => (&main.namespaces_and_credentials, &main.status),
             Ok((namespaces_and_credentials, status)) => (namespaces_and_credentials, status),
             Err(_) => continue,
         };
         blockers.extend(
-            differences(own, norm, place > 0)
+            differences(own, norm, status, place > 0)
                 .into_iter()
                 .map(|what| of_process(member.pid, RefusalCode::OwnContext, what)),
         );
@@ -174,11 +174,11 @@ fn program(pid: i32) -> Option<FileId> {
 /// What differs from `norm`, which a restart would give a process.
 fn differences(
     own: &ProcessSnapshot,
-    norm: (&NamespacesAndCredentials, &Status),
+    norm: &NamespacesAndCredentials,
+    of_norm: &Status,
     and_capabilities: bool,
 ) -> Vec<String> {
     let ProcessSnapshot { namespaces_and_credentials, status, .. } = own;
-    let (norm, of_norm) = norm;
     let mut differences = Vec::new();
     let namespaces: Vec<&str> = NAMESPACES
         .into_iter()

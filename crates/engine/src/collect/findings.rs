@@ -84,7 +84,7 @@ impl Findings {
         for (place, subject) in subjects.iter().enumerate() {
             let mut blockers = restrictions::of_thread(&subject.process_snapshot.status, &supervisor_baseline.status);
             blockers.extend(restrictions::of_process(&subject.process_snapshot.status));
-            let of_process = OfProcess::of(place, subject, (terms.kept, &mut files), &mut found.objects, &mut blockers);
+            let of_process = OfProcess::of(place, subject, terms.kept, &mut files, &mut found.objects, &mut blockers);
             let scanning = |source| crate::forbidden::forbidden(subject.pid, source);
             found.processes.push(of_process.map_err(scanning)?);
             blockers.extend(surroundings::judge_working_directory(subject.pid).map_err(scanning)?);
@@ -157,11 +157,12 @@ impl OfProcess {
     pub(super) fn of(
         place: usize,
         subject: &Subject<'_>,
-        (kept, files): (&Kept, &mut References),
+        kept: &Kept,
+        files: &mut References,
         objects: &mut MemoryObjects,
         blockers: &mut Vec<Blocker>,
     ) -> std::io::Result<Self> {
-        let mappings = memory::Mappings::of((subject, place), (kept, files), objects, blockers)?;
+        let mappings = memory::Mappings::of(subject, place, kept, files, objects, blockers)?;
         let path = &subject.process_snapshot.executable;
         let executable = files.reference(path).or_else(|why| replaced(subject.pid, path, kept).ok_or(why));
         let executable = executable.unwrap_or_else(|why| {

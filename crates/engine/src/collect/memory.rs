@@ -44,8 +44,10 @@ impl Mappings {
     /// The mappings of the process at `place` in the job. What of them are memory objects goes into `objects`, after those
     /// that descriptors lead to.
     pub(super) fn of(
-        (subject, place): (&Subject<'_>, usize),
-        (kept, files): (&Kept, &mut References),
+        subject: &Subject<'_>,
+        place: usize,
+        kept: &Kept,
+        files: &mut References,
         objects: &mut MemoryObjects,
         blockers: &mut Vec<Blocker>,
     ) -> io::Result<Self> {
@@ -55,7 +57,7 @@ impl Mappings {
             let may_write = subject.attributes.may_be_written(pid, map);
             let mapping =
                 |backing| Mapping { attributes: subject.attributes.of(map), may_write, ..mapping(map, backing) };
-            match kind(map, (kept, files), objects) {
+            match kind(map, kept, files, objects) {
                 Kind::Fixed => {}
                 Kind::Special => found.special.push(SpecialMapping {
                     start: map.start,
@@ -142,7 +144,7 @@ fn mapping(map: &Map, backing: Backing) -> Mapping {
     }
 }
 
-fn kind(map: &Map, (kept, files): (&Kept, &mut References), objects: &MemoryObjects) -> Kind {
+fn kind(map: &Map, kept: &Kept, files: &mut References, objects: &MemoryObjects) -> Kind {
     let refused = |code, why: &str| Kind::Refused(Reason::new(code, why));
     match map.path.as_slice() {
         b"[vsyscall]" => return Kind::Fixed,

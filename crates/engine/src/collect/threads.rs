@@ -108,7 +108,7 @@ impl Inner {
             let of_task = |tid| Status::of_task(pid, tid).map(Cow::Owned).map_err(|_| EngineError::Ended);
             let status = if place == 0 { Cow::Borrowed(&process_snapshot.status) } else { of_task(task.task.tid())? };
             let remote_caller = RemoteCaller::new(&injector, task, extended, &status, &ended)?;
-            inner.ask_task(&remote_caller, process, place, (process_snapshot, &status), also)?;
+            inner.ask_task(&remote_caller, process, place, process_snapshot, &status, also)?;
             remote_caller.remote_task.release().map_err(ended)?;
             if place == 0 && inner.switches.protection_keys != 0 {
                 // Asking for the keys has changed the rights of those that are free.
@@ -141,7 +141,8 @@ impl Inner {
         remote_caller: &RemoteCaller<'_>,
         process: &FrozenProcess,
         place: usize,
-        (process_snapshot, status): (&ProcessSnapshot, &Status),
+        process_snapshot: &ProcessSnapshot,
+        status: &Status,
         also: Also<'_>,
     ) -> Result<(), EngineError> {
         let (pid, task) = (process.pid, &process.tasks[place]);
@@ -175,7 +176,7 @@ impl Inner {
         }
         self.blockers.extend(landlock.blocker(&answers, status));
         let pending = self.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
-        let thread = of_thread.thread((remote_caller, &answers), task, status, also.supervisor_baseline)?;
+        let thread = of_thread.thread(remote_caller, &answers, task, status, also.supervisor_baseline)?;
         self.threads.push(ThreadState { pending, ..thread });
         Ok(())
     }
@@ -335,7 +336,8 @@ impl OfThread {
     /// The record of a thread, without the signals that wait for it.
     fn thread(
         &self,
-        (remote_caller, answers): (&RemoteCaller<'_>, &Answers),
+        remote_caller: &RemoteCaller<'_>,
+        answers: &Answers,
         task: &FrozenTask,
         status: &Status,
         supervisor_baseline: &SupervisorBaseline,

@@ -2,6 +2,7 @@
 
 use crate::files::FileId;
 use standfast_linux::proc::{self, DescriptorInformation, ShownLockKind};
+use standfast_linux::sys::descriptors::HeldDescriptor;
 use standfast_linux::sys::process;
 use std::fs::Metadata;
 use std::io;
@@ -82,8 +83,8 @@ impl Shown {
     }
 
     /// The process that holds it, and its number there.
-    pub(super) fn holding(&self, holders: &[Holder]) -> (i32, i32) {
-        (holders[self.holder].pid, self.number)
+    pub(super) fn holding(&self, holders: &[Holder]) -> HeldDescriptor {
+        HeldDescriptor { pid: holders[self.holder].pid, number: self.number }
     }
 
     /// The same open file as a descriptor of our own.

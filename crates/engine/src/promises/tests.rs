@@ -17,7 +17,8 @@ fn directions(epoch: u64, regions: &[(u64, u64, u64, u64)]) -> Directions {
     Directions { epoch, table, ..Directions::default() }
 }
 
-const PROCESS: (ProgramIdentity, u32) = (ProgramIdentity::with_start(b"first"), 0);
+const PROGRAM: ProgramIdentity = ProgramIdentity::with_start(b"first");
+const OWNER: u32 = 0;
 
 fn changed(ranges: &[PageRange]) -> Pages {
     Pages { changed: ranges.iter().map(|range| (*range, BackingPage::Zeros)).collect(), ..Pages::default() }
@@ -33,7 +34,7 @@ fn dead_pages_are_not_saved_and_count_as_written_once_they_are_alive() {
     // Pages 2 and 3, and a part of 4.
     let mut dead = directions(0, &[(0x2000, 0x2800, 1, 0)]);
     let mut pages = changed(&[run(0, 10)]);
-    let stale = promises.keep(PROCESS, Some(&mut dead), &mut pages).stale;
+    let stale = promises.keep(PROGRAM, OWNER, Some(&mut dead), &mut pages).stale;
     assert_eq!(ranges(&pages), [run(0, 2), run(4, 6)]);
     assert_eq!(stale.ranges(), [run(2, 2)]);
 }
@@ -45,7 +46,7 @@ fn read_only_pages_are_saved_once_and_then_inherited_as_long_as_their_checkpoint
     let scan = |promises: &mut Promises, epoch| {
         let mut pages = changed(&[run(0, 10)]);
         promises.begin();
-        promises.keep(PROCESS, Some(&mut read_only(epoch)), &mut pages);
+        promises.keep(PROGRAM, OWNER, Some(&mut read_only(epoch)), &mut pages);
         (ranges(&pages), pages.unchanged.ranges().to_vec())
     };
     assert_eq!(scan(&mut promises, 0), (vec![run(0, 10)], vec![]), "in the next checkpoint after the call");
@@ -62,31 +63,31 @@ fn read_only_pages_are_saved_once_and_then_inherited_as_long_as_their_checkpoint
 #[test]
 fn what_one_program_has_promised_says_nothing_of_the_next_one_in_its_process() {
     let mut promises = Promises::default();
-    let next = (ProgramIdentity::with_start(b"later"), 0);
+    let next = ProgramIdentity::with_start(b"later");
     let read_only = || directions(1, &[(0x2000, 0x2000, 2, 0)]);
-    promises.keep(PROCESS, Some(&mut read_only()), &mut changed(&[run(0, 10)]));
+    promises.keep(PROGRAM, OWNER, Some(&mut read_only()), &mut changed(&[run(0, 10)]));
     promises.committed();
     promises.begin();
-    assert_eq!((promises.held(PROCESS.0), promises.held(next.0)), (Some(1), None));
+    assert_eq!((promises.held(PROGRAM), promises.held(next)), (Some(1), None));
     let mut pages = changed(&[run(0, 10)]);
-    let honoured = promises.keep(next, Some(&mut read_only()), &mut pages);
+    let honoured = promises.keep(next, OWNER, Some(&mut read_only()), &mut pages);
     assert_eq!((ranges(&pages), pages.unchanged.pages()), (vec![run(0, 10)], 0), "all of it is the next one's");
     assert_eq!((honoured.stale.pages(), honoured.was), (0, Some(0)));
     promises.committed();
     promises.begin();
     let mut pages = changed(&[run(0, 10)]);
-    promises.keep(next, Some(&mut read_only()), &mut pages);
+    promises.keep(next, OWNER, Some(&mut read_only()), &mut pages);
     assert_eq!(pages.unchanged.ranges(), [run(2, 2)], "its own promise counts from then on");
 }
 
 #[test]
 fn what_was_said_after_the_last_checkpoint_is_saved_again() {
     let mut promises = Promises::default();
-    promises.keep(PROCESS, Some(&mut directions(3, &[(0x2000, 0x1000, 2, 3)])), &mut changed(&[run(0, 10)]));
+    promises.keep(PROGRAM, OWNER, Some(&mut directions(3, &[(0x2000, 0x1000, 2, 3)])), &mut changed(&[run(0, 10)]));
     promises.committed();
     promises.begin();
     let mut pages = changed(&[run(0, 10)]);
-    promises.keep(PROCESS, Some(&mut directions(4, &[(0x2000, 0x1000, 2, 4)])), &mut pages);
+    promises.keep(PROGRAM, OWNER, Some(&mut directions(4, &[(0x2000, 0x1000, 2, 4)])), &mut pages);
     assert_eq!(ranges(&pages), [run(0, 10)]);
 }
 
@@ -94,11 +95,11 @@ fn what_was_said_after_the_last_checkpoint_is_saved_again() {
 fn a_page_that_is_not_there_any_more_or_was_not_there_is_not_inherited() {
     let mut promises = Promises::default();
     let mut read_only = directions(0, &[(0x2000, 0x3000, 2, 0)]);
-    promises.keep(PROCESS, Some(&mut read_only), &mut changed(&[run(2, 1), run(4, 1)]));
+    promises.keep(PROGRAM, OWNER, Some(&mut read_only), &mut changed(&[run(2, 1), run(4, 1)]));
     promises.committed();
     promises.begin();
     let mut pages = changed(&[run(2, 1), run(3, 1)]);
-    promises.keep(PROCESS, Some(&mut read_only), &mut pages);
+    promises.keep(PROGRAM, OWNER, Some(&mut read_only), &mut pages);
     assert_eq!((ranges(&pages), pages.unchanged.ranges().to_vec()), (vec![run(3, 1)], vec![run(2, 1)]));
 }
 
@@ -109,7 +110,7 @@ fn pages_that_the_last_checkpoint_lacks_some_of_count_as_changed_though_nobody_h
         let mut pages = Pages { unchanged: PageSet::of([run(0, 10)]), ..Pages::default() };
         promises.begin();
         let mut directions = regions.map(|regions| directions(0, regions));
-        let honoured = promises.keep(PROCESS, directions.as_mut(), &mut pages);
+        let honoured = promises.keep(PROGRAM, OWNER, directions.as_mut(), &mut pages);
         (ranges(&pages), honoured.masked_pages.map_or(0, |masked_pages| masked_pages.all().len()))
     };
     // A part of page 2, all of pages 3 and 4.
@@ -128,11 +129,11 @@ fn pages_that_the_last_checkpoint_lacks_some_of_count_as_changed_though_nobody_h
 fn held_words_are_those_of_pages_that_the_last_checkpoint_holds() {
     let mut promises = Promises::default();
     let mut read_only = directions(0, &[(0x2000, 0x800, 2, 0), (0x3000, 0x800, 2, 0)]);
-    promises.keep(PROCESS, Some(&mut read_only), &mut changed(&[run(2, 1)]));
+    promises.keep(PROGRAM, OWNER, Some(&mut read_only), &mut changed(&[run(2, 1)]));
     promises.committed();
     promises.begin();
     let mut pages = changed(&[run(2, 2)]);
-    let honoured = promises.keep(PROCESS, Some(&mut read_only), &mut pages);
+    let honoured = promises.keep(PROGRAM, OWNER, Some(&mut read_only), &mut pages);
     assert_eq!(ranges(&pages), [run(2, 2)], "the rest of them counts");
     let masked_pages = honoured.masked_pages.unwrap();
     assert_eq!(masked_pages.pages().ranges(), [run(2, 1)]);

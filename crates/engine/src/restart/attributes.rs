@@ -39,7 +39,7 @@ impl Construction {
     pub(super) fn raise_descriptor_limit(&self) -> Result<(), EngineError> {
         let (_, hard) =
             process::limit(self.pid(), libc::RLIMIT_NOFILE).map_err(|source| kernel("asking for limits", source))?;
-        process::set_limit(self.pid(), libc::RLIMIT_NOFILE, (hard, hard))
+        process::set_limit(self.pid(), libc::RLIMIT_NOFILE, hard, hard)
             .map_err(|source| kernel("setting limits", source))
     }
 
@@ -59,7 +59,7 @@ impl Construction {
             let setting = |source| kernel("setting limits", source);
             let (_, hard_here) = process::limit(self.pid(), resource).map_err(setting)?;
             let hard = limit.hard.min(hard_here);
-            process::set_limit(self.pid(), resource, (limit.soft.min(hard), hard)).map_err(setting)?;
+            process::set_limit(self.pid(), resource, limit.soft.min(hard), hard).map_err(setting)?;
         }
         Ok(())
     }

@@ -25,12 +25,13 @@ impl Construction {
     /// memory but the scratch.
     pub(super) fn begin(
         plan: &JobPlan<'_>,
-        policies: (IdPolicy, ClockPolicy),
+        ids: IdPolicy,
+        clocks: ClockPolicy,
         signals: InheritedSignals,
     ) -> Result<Self, EngineError> {
         let main = plan.of(0);
         let program = HeldProgram { path: main.executable, personality: main.process.personality };
-        let (init, held, ids) = hold(plan, policies, program, signals)?;
+        let (init, held, ids) = hold(plan, ids, clocks, program, signals)?;
         let pid = held.pid;
         let begun = Task::seize(pid, pid, BUILDING).map_err(building).and_then(|task| {
             held.let_go().map_err(|source| kernel("starting the new process", source))?;

@@ -42,10 +42,11 @@ impl Family {
     /// Makes the main process; see [`Construction::begin`].
     pub(super) fn begin(
         plan: &JobPlan<'_>,
-        policies: (IdPolicy, ClockPolicy),
+        ids: IdPolicy,
+        clocks: ClockPolicy,
         signals: InheritedSignals,
     ) -> Result<Self, EngineError> {
-        let main = Construction::begin(plan, policies, signals)?;
+        let main = Construction::begin(plan, ids, clocks, signals)?;
         Ok(Self { processes: vec![main], remains: Remains::default(), held: None, sharing: Vec::new() })
     }
 
@@ -166,7 +167,7 @@ impl Family {
             let mappings = &plan.of(place).process.mappings;
             let mapped: Vec<_> = mappings.iter().map(range_of).collect();
             let private: Vec<_> = mappings.iter().filter(|mapping| is_private(mapping)).map(range_of).collect();
-            directions::tell_restarted((process.pid(), &process.memory), [&mapped, &private], news)?;
+            directions::tell_restarted(process.pid(), &process.memory, [&mapped, &private], news)?;
         }
         Ok(())
     }

@@ -133,7 +133,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     let plan = JobPlan::make(source.state(), of_files, options.saved_binary)?;
     stay_in_sight()?;
     // The image holds what differs from the default: nothing that this process ignores may come in between.
-    let mut family = Family::begin(&plan, (options.ids, options.clocks), InheritedSignals::none())?;
+    let mut family = Family::begin(&plan, options.ids, options.clocks, InheritedSignals::none())?;
     let mut files = plan.notes.clone();
     let mut remade = Remade::default();
     let known = KnownNames::new(plan.names_in_doubt(), source.runs());

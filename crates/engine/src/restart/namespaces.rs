@@ -26,7 +26,8 @@ pub enum ClockPolicy {
 /// A child that will execute the program: under its old id in namespaces of its own where that is wanted and allowed.
 pub(super) fn hold(
     plan: &JobPlan<'_>,
-    (policy, clock_policy): (IdPolicy, ClockPolicy),
+    policy: IdPolicy,
+    clock_policy: ClockPolicy,
     program: HeldProgram<'_>,
     signals: InheritedSignals,
 ) -> Result<(Option<NamespaceInit>, HeldChild, JobIds), EngineError> {

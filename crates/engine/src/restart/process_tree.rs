@@ -164,7 +164,7 @@ impl Construction {
             end_processes(&[self.pid()], &[], None);
             return Ok(Some(TaskError::Ended { tid: self.pid(), status: None }));
         }
-        process::set_limit(self.pid(), libc::RLIMIT_CORE, (0, 0)).map_err(ending)?;
+        process::set_limit(self.pid(), libc::RLIMIT_CORE, 0, 0).map_err(ending)?;
         // What it has inherited may be to ignore it.
         let default = self.argument(&[0; 32])?;
         let arguments = [signal as u64, default, 0, SIGNAL_SET_BYTES, 0, 0];

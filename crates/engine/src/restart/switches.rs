@@ -89,7 +89,7 @@ impl Construction {
         }
         let limit = process::limit(self.pid(), libc::RLIMIT_MEMLOCK);
         limit
-            .and_then(|(_, hard)| process::set_limit(self.pid(), libc::RLIMIT_MEMLOCK, (hard, hard)))
+            .and_then(|(_, hard)| process::set_limit(self.pid(), libc::RLIMIT_MEMLOCK, hard, hard))
             .map_err(|source| kernel("setting limits", source))?;
         let mut bytes = 0;
         for mapping in mappings {

@@ -202,7 +202,7 @@ impl Construction {
             task.set_extended_registers(&extended).map_err(building)?;
             let mut registers = Registers(registers(thread));
             if let Some(wait) = &thread.wait {
-                self.waits.resume((self.tasks[0].tid(), task.tid()), &mut registers, wait);
+                self.waits.resume(self.tasks[0].tid(), task.tid(), &mut registers, wait);
             }
             task.set_registers(&registers).map_err(building)?;
             task.set_signal_mask(thread.signal_mask).map_err(building)?;

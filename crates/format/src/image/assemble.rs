@@ -107,12 +107,13 @@ pub fn assemble(identity: ImageIdentity, mut contained: Contained, state: &JobSt
     let bases = bases.iter().map(encode_base);
     let inherited: Vec<u8> = bases.chain(inherited.iter().map(encode_inherited)).flatten().collect();
     let records = minicbor::to_vec(state).expect("a vector takes all bytes");
-    seal(identity, (data_end - HEADER_BYTES as u64, stored_pages), [&table, &runs, &inherited, &records])
+    seal(identity, data_end - HEADER_BYTES as u64, stored_pages, [&table, &runs, &inherited, &records])
 }
 
 fn seal(
     identity: ImageIdentity,
-    (data_bytes, stored_pages): (u64, u64),
+    data_bytes: u64,
+    stored_pages: u64,
     parts: [&[u8]; 4],
 ) -> Result<Assembled, ImageError> {
     let [table, runs, inherited, records] = parts;

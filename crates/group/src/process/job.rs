@@ -89,7 +89,8 @@ impl Job {
     /// A logical rank's part in a new epoch.
     pub(super) fn encode(
         plan: &Arc<Plan>,
-        (shard, base): (ShardId, Option<ShardId>),
+        shard: ShardId,
+        base: Option<ShardId>,
         logical_ranks: &[(LogicalRank, Rank)],
         sending: Sending,
         full: bool,
@@ -345,10 +346,10 @@ impl Job {
             },
         };
         let plan = TransferPlan::new(self.layout(), &task, route).map_err(|error| error.to_string())?;
-        let (name, layout, seating) = ((self.epoch, self.group as u32), self.layout().clone(), self.seating.clone());
+        let (group, layout, seating) = (self.group as u32, self.layout().clone(), self.seating.clone());
         let compress = self.sending.compress && matches!(self.kind, Kind::Encode { full: false, .. });
-        let sending = (compress, self.sending.buffers.clone());
-        self.transfer = Some(Transfer::new(name, plan, layout, seating, sending));
+        let buffers = self.sending.buffers.clone();
+        self.transfer = Some(Transfer::new(self.epoch, group, plan, layout, seating, compress, buffers));
         Ok(())
     }
 

@@ -45,7 +45,8 @@ impl Staging {
     /// # Errors
     /// Where the payload leaves out what must have changed.
     pub(super) fn new(
-        (shard, base): (ShardId, Option<ShardId>),
+        shard: ShardId,
+        base: Option<ShardId>,
         recovery_mode: RecoveryMode,
         payload: &dyn Payload,
         shard_store: &dyn ShardStore,

@@ -64,7 +64,7 @@ impl Protocol {
     pub(super) fn ordered(&mut self, order: Phase, actions: &mut Vec<Action>) {
         match (order.clone(), self.stage.clone()) {
             (Phase::Prepare(epoch, base, costs, full), Stage::Idle) => {
-                self.prepare_encoded(epoch, base, (costs, full), actions);
+                self.prepare_encoded(epoch, base, costs, full, actions);
             }
             (Phase::PrepareLocal(epoch, base), Stage::Idle) => self.prepare_local(epoch, base, actions),
             (Phase::Prepare(..) | Phase::PrepareLocal(..), Stage::Keeping(_)) => self.prepare = Some(order),
@@ -96,7 +96,8 @@ impl Protocol {
         &mut self,
         epoch: EpochId,
         base: Option<EpochId>,
-        (costs, full): (Costs, bool),
+        costs: Costs,
+        full: bool,
         actions: &mut Vec<Action>,
     ) {
         if self.begins(epoch, EpochLevel::Encoded, base, actions) {

@@ -18,7 +18,7 @@ use standfast_core::erasure::Combiner;
 use standfast_core::{PAGE_BYTES, Syndrome};
 
 /// Pages of a share that are added at once: what a processor's first cache holds.
-pub(super) type ChecksumBlock = [Page; 4];
+pub(super) type PageBlock = [Page; 4];
 
 /// Partial sums in the making.
 #[derive(Debug, Default)]
@@ -288,7 +288,7 @@ pub(super) fn add_share(
     layout: &Layout,
     accumulator: &mut Accumulator,
     pages: &mut dyn Pages,
-    checksum_block: &mut ChecksumBlock,
+    block: &mut PageBlock,
 ) -> Result<(), Damaged> {
     let contributor = &sum.contributors[index];
     let stripes = sum.piece_stripes(piece);
@@ -313,17 +313,15 @@ pub(super) fn add_share(
             start = first + 1;
             continue;
         }
-        let most = stripes.len().min(first + checksum_block.len());
+        let most = stripes.len().min(first + block.len());
         let end = (first..most).find(|at| !own(at)).unwrap_or(most);
-        for (at, page) in (first..end).zip(checksum_block.iter_mut()) {
+        for (at, page) in (first..end).zip(block.iter_mut()) {
             read(at, page)?;
         }
         match contributor.share {
-            Share::Column(column) => {
-                accumulator.add_column(&sum.combiner, column, first, &checksum_block[..end - first])
-            }
+            Share::Column(column) => accumulator.add_column(&sum.combiner, column, first, &block[..end - first]),
             Share::Check { sum, .. } => {
-                (first..end).zip(checksum_block.iter()).for_each(|(stripe, page)| {
+                (first..end).zip(block.iter()).for_each(|(stripe, page)| {
                     accumulator.add(sum, stripe, page, Syndrome::of(page));
                 });
             }

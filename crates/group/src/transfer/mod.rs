@@ -44,7 +44,7 @@ use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
 use crate::shard::{AHEAD, Damaged, Place};
-use accumulator::{Accumulator, ChecksumBlock, Kept, add_share};
+use accumulator::{Accumulator, Kept, PageBlock, add_share};
 use plan::{Replacement, Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
@@ -129,7 +129,7 @@ pub struct Transfer {
     waiting: BTreeMap<Rank, Vec<(u32, Part)>>,
     out: Vec<(Rank, Data)>,
     buffers: Buffers,
-    checksum_block: Box<ChecksumBlock>,
+    block: Box<PageBlock>,
 }
 
 /// A piece, a sum, and where in its tree.
@@ -147,11 +147,13 @@ struct Onward {
 impl Transfer {
     /// This process's part in a plan of a group. With `compress`, differences travel in word form where that pays.
     pub fn new(
-        (epoch, group): (EpochId, u32),
+        epoch: EpochId,
+        group: u32,
         plan: TransferPlan,
         layout: Layout,
         seating: Seating,
-        (compress, buffers): (bool, Buffers),
+        compress: bool,
+        buffers: Buffers,
     ) -> Self {
         let everybody = seating.sources.iter().chain(&seating.sinks).flatten().copied();
         let low_water_marks = everybody.filter(|rank| *rank != seating.me).map(|rank| (rank, 0)).collect();
@@ -173,7 +175,7 @@ impl Transfer {
             waiting: BTreeMap::new(),
             out: Vec::new(),
             buffers,
-            checksum_block: Box::new([[0; PAGE_BYTES]; _]),
+            block: Box::new([[0; PAGE_BYTES]; _]),
         };
         transfer.senders = transfer.plan.sums.iter().flat_map(|sum| transfer.senders_of(sum)).collect();
         transfer
@@ -285,7 +287,7 @@ impl Transfer {
             let tasks = self.tasks.get_mut(&number).expect("it was found there");
             let accumulator = tasks.get_mut(&(sum_index, node)).expect("it was found there");
             accumulator.make_room(sum.width, &self.buffers);
-            add_share(sum, piece, index as usize, &self.layout, accumulator, pages, &mut self.checksum_block)?;
+            add_share(sum, piece, index as usize, &self.layout, accumulator, pages, &mut self.block)?;
             accumulator.owes = false;
             if accumulator.missing == 0 {
                 let accumulator = tasks.remove(&(sum_index, node)).expect("it was found there");
@@ -381,13 +383,13 @@ impl Transfer {
             let it = left.as_ref().expect("only the last takes it");
             let each: Vec<&[u8]> = sums.iter().map(|index| it.sum(*index)).collect();
             let syndromes = sums.iter().flat_map(|index| it.syndromes_in(*stripes, *index)).collect();
-            let in_words = if self.compress { part::packed(&each, (had, *stripes)) } else { None };
+            let in_words = if self.compress { part::packed(&each, had, *stripes) } else { None };
             let words = in_words.is_some();
             let takes_all = index + 1 == onward.len() && *stripes == had && sums.iter().copied().eq(0..width);
             let bytes = match in_words {
                 Some(bytes) => bytes,
                 None if takes_all => left.take().expect("it was there a moment ago").into_bytes(),
-                None => part::raw(&each, (had, *stripes), &self.buffers),
+                None => part::raw(&each, had, *stripes, &self.buffers),
             };
             let (epoch, group, sums) = (self.epoch, self.group, sums.len() as u32);
             let (sum, piece, stripes) = (sum_index, number, *stripes);

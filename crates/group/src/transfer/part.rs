@@ -22,22 +22,22 @@ const WORDS: u8 = 1;
 pub struct PartError(String);
 
 /// The pages of some stripes, of those that the sums have, sum by sum, as they are.
-pub(super) fn raw(sums: &[&[u8]], (had, stripes): (u64, u64), buffers: &Buffers) -> Vec<u8> {
+pub(super) fn raw(sums: &[&[u8]], had: u64, stripes: u64, buffers: &Buffers) -> Vec<u8> {
     let mut bytes = buffers.empty(sums.len() * stripes.count_ones() as usize * PAGE_BYTES);
-    pages(sums, (had, stripes)).for_each(|page| bytes.extend_from_slice(page));
+    pages(sums, had, stripes).for_each(|page| bytes.extend_from_slice(page));
     bytes
 }
 
 /// The same in word form; `None` where that does not pay.
-pub(super) fn packed(sums: &[&[u8]], (had, stripes): (u64, u64)) -> Option<Vec<u8>> {
+pub(super) fn packed(sums: &[&[u8]], had: u64, stripes: u64) -> Option<Vec<u8>> {
     let pays = |bytes: usize, pages: usize| bytes * WORTH.1 <= pages * PAGE_BYTES * WORTH.0;
-    let first = || pages(sums, (had, stripes)).take(TRIED);
+    let first = || pages(sums, had, stripes).take(TRIED);
     if !pays(first().map(|page| words::packed_bytes(page).unwrap_or(PAGE_BYTES)).sum(), first().count()) {
         return None;
     }
     // Not one of the buffers that are used again: these are far longer.
     let mut bytes = Vec::with_capacity(TRIED * PAGE_BYTES);
-    for (count, page) in (1..).zip(pages(sums, (had, stripes))) {
+    for (count, page) in (1..).zip(pages(sums, had, stripes)) {
         let start = bytes.len();
         bytes.push(WORDS);
         if !words::pack(page, &mut bytes) {
@@ -90,7 +90,7 @@ pub(super) fn unpack(
     if rest.is_empty() { Ok(()) } else { Err(PartError("more follows after its end".into())) }
 }
 
-fn pages<'s>(sums: &'s [&'s [u8]], (had, stripes): (u64, u64)) -> impl Iterator<Item = &'s Page> {
+fn pages<'s>(sums: &'s [&'s [u8]], had: u64, stripes: u64) -> impl Iterator<Item = &'s Page> {
     sums.iter().flat_map(move |sum| {
         let pages = ones(had).zip(sum.as_chunks::<PAGE_BYTES>().0);
         pages.filter(move |(stripe, _)| stripes >> stripe & 1 == 1).map(|(_, page)| page)
@@ -112,9 +112,9 @@ mod tests {
                 }
             }
             let sums = [&sum[..], &sum[..]];
-            let in_words = if compress { packed(&sums, (u64::MAX, stripes)) } else { None };
+            let in_words = if compress { packed(&sums, u64::MAX, stripes) } else { None };
             let words = in_words.is_some();
-            let bytes = in_words.unwrap_or_else(|| raw(&sums, (u64::MAX, stripes), &Buffers::default()));
+            let bytes = in_words.unwrap_or_else(|| raw(&sums, u64::MAX, stripes, &Buffers::default()));
             let mut found = vec![vec![0; 64 * PAGE_BYTES]; 2];
             unpack(&bytes, 2, stripes, words, |sum, stripe, page| {
                 found[sum][stripe * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(page);

@@ -93,7 +93,7 @@ fn run_and(
     let compress = random.below(2) == 0;
     let transfer = |at: usize| {
         let seating = Seating { me: Rank(at as u32), ..seating.clone() };
-        Transfer::new((EPOCH, 0), plan.clone(), layout.clone(), seating, (compress, Buffers::default()))
+        Transfer::new(EPOCH, 0, plan.clone(), layout.clone(), seating, compress, Buffers::default())
     };
     let mut transfers: Vec<Transfer> = (0..stores.len()).map(transfer).collect();
     let mut links: BTreeMap<(usize, usize), std::collections::VecDeque<Data>> = BTreeMap::new();
@@ -386,7 +386,7 @@ fn parts_that_nobody_waits_for_are_refused() {
         let (bytes, syndromes) = (vec![0; pages * PAGE_BYTES], vec![Syndrome::default(); pages]);
         Part { epoch: EPOCH, group: 0, sum, piece, to, stripes, sums, words: false, syndromes, bytes }
     };
-    let mut parity_node = Transfer::new((EPOCH, 0), plan, layout, seating, (false, Buffers::default()));
+    let mut parity_node = Transfer::new(EPOCH, 0, plan, layout, seating, false, Buffers::default());
     let mut store = Store::default();
     let wrong = [
         part(1, 0, Node::Target(0), 1, 1),

@@ -62,11 +62,20 @@ pub fn signal_number(file: BorrowedFd<'_>) -> io::Result<i32> {
     check(unsafe { libc::fcntl(file.as_raw_fd(), F_GETSIG) }.into()).map(|signal| signal as i32)
 }
 
+/// A descriptor of some process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldDescriptor {
+    /// The process that holds it.
+    pub pid: i32,
+    /// Its number there.
+    pub number: i32,
+}
+
 /// One entry of an epoll instance, as kcmp(2) wants it named.
 #[derive(Debug, Clone, Copy)]
 pub struct EpollEntry {
-    /// The process that holds the instance, and its number there.
-    pub instance: (i32, i32),
+    /// The instance.
+    pub instance: HeldDescriptor,
     /// The number under which the entry was added.
     pub added_as: i32,
     /// Which of the entries of that number.
@@ -74,14 +83,14 @@ pub struct EpollEntry {
 }
 
 /// kcmp(2) with `KCMP_EPOLL_TFD`: whether an entry of an epoll instance watches this descriptor's open file.
-pub fn is_watched((pid, descriptor): (i32, i32), entry: EpollEntry) -> io::Result<bool> {
+pub fn is_watched(descriptor: HeldDescriptor, entry: EpollEntry) -> io::Result<bool> {
     const KCMP_EPOLL_TFD: i32 = 7;
-    let (holder, instance) = entry.instance;
     // struct kcmp_epoll_slot: instance, number, place.
-    let slot = [instance as u32, entry.added_as as u32, entry.place];
+    let slot = [entry.instance.number as u32, entry.added_as as u32, entry.place];
     let order = unsafe {
         // SAFETY: `slot` is live and has the three words that the call reads.
-        libc::syscall(libc::SYS_kcmp, pid, holder, KCMP_EPOLL_TFD, descriptor as libc::c_long, slot.as_ptr())
+        let (number, slot) = (descriptor.number as libc::c_long, slot.as_ptr());
+        libc::syscall(libc::SYS_kcmp, descriptor.pid, entry.instance.pid, KCMP_EPOLL_TFD, number, slot)
     };
     check(order).map(|order| order == 0)
 }

@@ -4,6 +4,7 @@
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
 
 use super::check;
+use super::descriptors::HeldDescriptor;
 use std::cmp::Ordering;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -113,10 +114,11 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
 }
 
 /// kcmp(2) with `KCMP_FILE`: whether two descriptors, each given as process and number, share an open file description.
-pub fn same_open_file(one: (i32, i32), other: (i32, i32)) -> io::Result<bool> {
+pub fn same_open_file(one: HeldDescriptor, other: HeldDescriptor) -> io::Result<bool> {
     const KCMP_FILE: i32 = 0;
     // SAFETY: plain numbers.
-    check(unsafe { libc::syscall(libc::SYS_kcmp, one.0, other.0, KCMP_FILE, one.1, other.1) }).map(|order| order == 0)
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one.pid, other.pid, KCMP_FILE, one.number, other.number) };
+    check(order).map(|order| order == 0)
 }
 
 /// What two processes may share, beside open files; kcmp(2).
@@ -158,7 +160,7 @@ pub fn limit(pid: i32, resource: u32) -> io::Result<(u64, u64)> {
 }
 
 /// prlimit(2): sets soft and hard limit of a resource.
-pub fn set_limit(pid: i32, resource: u32, (soft, hard): (u64, u64)) -> io::Result<()> {
+pub fn set_limit(pid: i32, resource: u32, soft: u64, hard: u64) -> io::Result<()> {
     let new = libc::rlimit { rlim_cur: soft, rlim_max: hard };
     // SAFETY: `new` is live; the old limit is not asked for.
     check(unsafe { libc::prlimit(pid, resource, &raw const new, std::ptr::null_mut()) }.into()).map(drop)

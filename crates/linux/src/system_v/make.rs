@@ -91,7 +91,7 @@ impl Made {
     ///
     /// # Errors
     /// When the owner is not known here, or a limit forbids it.
-    pub fn finish(&self, mode: u32, (user, group): (u32, u32), queue_bytes_max: Option<u64>) -> io::Result<()> {
+    pub fn finish(&self, mode: u32, user: u32, group: u32, queue_bytes_max: Option<u64>) -> io::Result<()> {
         let set = |permissions: &mut libc::ipc_perm| {
             permissions.mode = (mode & PERMISSIONS) as _;
             (permissions.uid, permissions.gid) = (user, group);
@@ -196,7 +196,7 @@ mod tests {
         let queue = new(SystemVKind::Messages, 0);
         let messages = [(3, b"three".to_vec()), (1, Vec::new()), (3, vec![7; 100])];
         messages.iter().for_each(|(kind, text)| queue.send(*kind, text).unwrap());
-        queue.finish(0o640, (found(queue).user, found(queue).group), Some(5000)).unwrap();
+        queue.finish(0o640, found(queue).user, found(queue).group, Some(5000)).unwrap();
         let looks = [(); 2].map(|()| queue_contents(&found(queue)));
         let told = found(queue);
         queue.remove().unwrap();

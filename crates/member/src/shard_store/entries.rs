@@ -1,32 +1,32 @@
 //! Which page of a shard stands in which frame, at hand. Millions of them are looked up in each epoch, here and there, so they
 //! lie by number and not in a tree: those of a shard that has most of them one behind the other, where one is found by one look
-//! at memory; those of a shard that has few in checksum blocks of a few, which take little.
+//! at memory; those of a shard that has few in chunks of a few, which take little.
 
 use super::Entry;
 use standfast_group::Place;
 
 /// Numbers that lie together.
-const CHECKSUM_BLOCK: usize = 4;
-/// In place of a checksum block's number where there is none.
+const CHUNK: usize = 4;
+/// In place of a chunk's number where there is none.
 const NONE: u32 = u32::MAX;
-/// All lie one behind the other as soon as one checksum block in so many is there: that takes hardly more then.
-const OF_CHECKSUM_BLOCKS: usize = 4;
-/// Of fewer checksum blocks it does not matter.
-const CHECKSUM_BLOCKS_MIN: usize = 64;
+/// All lie one behind the other as soon as one chunk in so many is there: that takes hardly more then.
+const OF_CHUNKS: usize = 4;
+/// Of fewer chunks it does not matter.
+const CHUNKS_MIN: usize = 64;
 
-type ChecksumBlock = [Option<Entry>; CHECKSUM_BLOCK];
+type Chunk = [Option<Entry>; CHUNK];
 
 /// Entries of a shard by their places.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
-    slots: Stripe,
+    slots: Numbered,
     /// By check.
-    checks: Vec<Stripe>,
+    checks: Vec<Numbered>,
 }
 
 /// Entries by number.
 #[derive(Clone, Debug)]
-struct Stripe {
+struct Numbered {
     form: Form,
     entries: usize,
 }
@@ -35,10 +35,10 @@ struct Stripe {
 enum Form {
     /// Few of them.
     Sparse {
-        /// For each checksum block of numbers which of the checksum blocks below it is.
+        /// For each chunk of numbers which of the chunks below it is.
         index: Vec<u32>,
         /// In the order in which they came.
-        checksum_blocks: Vec<ChecksumBlock>,
+        chunks: Vec<Chunk>,
     },
     /// One behind the other.
     Dense(Vec<Option<Entry>>),
@@ -58,7 +58,7 @@ impl Entries {
             Place::Slot(slot) => self.slots.insert(slot, entry),
             Place::Check { check, stripe } => {
                 let checks = self.checks.len().max(check as usize + 1);
-                self.checks.resize_with(checks, Stripe::default);
+                self.checks.resize_with(checks, Numbered::default);
                 self.checks[check as usize].insert(stripe, entry)
             }
         }
@@ -108,20 +108,18 @@ impl FromIterator<(Place, Entry)> for Entries {
     }
 }
 
-impl Default for Stripe {
+impl Default for Numbered {
     fn default() -> Self {
-        Self { form: Form::Sparse { index: Vec::new(), checksum_blocks: Vec::new() }, entries: 0 }
+        Self { form: Form::Sparse { index: Vec::new(), chunks: Vec::new() }, entries: 0 }
     }
 }
 
-impl Stripe {
+impl Numbered {
     fn get(&self, number: u32) -> Option<Entry> {
         let number = number as usize;
         match &self.form {
             Form::Dense(all) => all.get(number).copied().flatten(),
-            Form::Sparse { index, checksum_blocks } => {
-                checksum_blocks.get(*index.get(number / CHECKSUM_BLOCK)? as usize)?[number % CHECKSUM_BLOCK]
-            }
+            Form::Sparse { index, chunks } => chunks.get(*index.get(number / CHUNK)? as usize)?[number % CHUNK],
         }
     }
 
@@ -141,48 +139,47 @@ impl Stripe {
                 }
                 &mut all[number]
             }
-            Form::Sparse { index, checksum_blocks } => {
-                let at = number / CHECKSUM_BLOCK;
+            Form::Sparse { index, chunks } => {
+                let at = number / CHUNK;
                 if index.len() <= at {
                     index.resize(at + 1, NONE);
                 }
                 if index[at] == NONE {
-                    index[at] = checksum_blocks.len() as u32;
-                    checksum_blocks.push([None; CHECKSUM_BLOCK]);
+                    index[at] = chunks.len() as u32;
+                    chunks.push([None; CHUNK]);
                 }
-                &mut checksum_blocks[index[at] as usize][number % CHECKSUM_BLOCK]
+                &mut chunks[index[at] as usize][number % CHUNK]
             }
         }
     }
 
     /// Lays all one behind the other, if there are many by now.
     fn gather(&mut self) {
-        let Form::Sparse { index, checksum_blocks } = &self.form else { return };
-        if checksum_blocks.len() < CHECKSUM_BLOCKS_MIN || checksum_blocks.len() * OF_CHECKSUM_BLOCKS < index.len() {
+        let Form::Sparse { index, chunks } = &self.form else { return };
+        if chunks.len() < CHUNKS_MIN || chunks.len() * OF_CHUNKS < index.len() {
             return;
         }
-        let mut all = vec![None; index.len() * CHECKSUM_BLOCK];
-        present(index)
-            .for_each(|(first, at)| all[first as usize..][..CHECKSUM_BLOCK].copy_from_slice(&checksum_blocks[at]));
+        let mut all = vec![None; index.len() * CHUNK];
+        present(index).for_each(|(first, at)| all[first as usize..][..CHUNK].copy_from_slice(&chunks[at]));
         self.form = Form::Dense(all);
     }
 
-    /// Lays them in checksum blocks again, if this number is so far away that all between would take more.
+    /// Lays them in chunks again, if this number is so far away that all between would take more.
     fn scatter(&mut self, number: usize) {
         let Form::Dense(all) = &self.form else { return };
-        if number < all.len().max(self.entries * CHECKSUM_BLOCK * OF_CHECKSUM_BLOCKS) {
+        if number < all.len().max(self.entries * CHUNK * OF_CHUNKS) {
             return;
         }
-        let (mut index, mut checksum_blocks) = (vec![NONE; all.len().div_ceil(CHECKSUM_BLOCK)], Vec::new());
-        for (at, entries) in index.iter_mut().zip(all.chunks(CHECKSUM_BLOCK)) {
+        let (mut index, mut chunks) = (vec![NONE; all.len().div_ceil(CHUNK)], Vec::new());
+        for (at, entries) in index.iter_mut().zip(all.chunks(CHUNK)) {
             if entries.iter().any(Option::is_some) {
-                let mut checksum_block = [None; CHECKSUM_BLOCK];
-                checksum_block[..entries.len()].copy_from_slice(entries);
-                *at = checksum_blocks.len() as u32;
-                checksum_blocks.push(checksum_block);
+                let mut chunk = [None; CHUNK];
+                chunk[..entries.len()].copy_from_slice(entries);
+                *at = chunks.len() as u32;
+                chunks.push(chunk);
             }
         }
-        self.form = Form::Sparse { index, checksum_blocks };
+        self.form = Form::Sparse { index, chunks };
     }
 
     fn retain(&mut self, is_kept: impl Fn(u32, Entry) -> bool) {
@@ -194,18 +191,18 @@ impl Stripe {
         };
         match &mut self.form {
             Form::Dense(all) => retain(0, all),
-            Form::Sparse { index, checksum_blocks } => {
-                present(index).for_each(|(first, at)| retain(first, &mut checksum_blocks[at]));
+            Form::Sparse { index, chunks } => {
+                present(index).for_each(|(first, at)| retain(first, &mut chunks[at]));
             }
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = (u32, Entry)> + '_ {
-        let (dense, index, checksum_blocks) = match &self.form {
+        let (dense, index, chunks) = match &self.form {
             Form::Dense(all) => (&all[..], &[][..], &[][..]),
-            Form::Sparse { index, checksum_blocks } => (&[][..], &index[..], &checksum_blocks[..]),
+            Form::Sparse { index, chunks } => (&[][..], &index[..], &chunks[..]),
         };
-        numbered(0, dense).chain(present(index).flat_map(|(first, at)| numbered(first, &checksum_blocks[at])))
+        numbered(0, dense).chain(present(index).flat_map(|(first, at)| numbered(first, &chunks[at])))
     }
 }
 
@@ -214,9 +211,9 @@ fn numbered(first: u32, entries: &[Option<Entry>]) -> impl Iterator<Item = (u32,
     (first..).zip(entries).filter_map(|(number, entry)| Some((number, (*entry)?)))
 }
 
-/// The first number of each checksum block that there is, and where that lies.
+/// The first number of each chunk that there is, and where that lies.
 fn present(index: &[u32]) -> impl Iterator<Item = (u32, usize)> + '_ {
-    let firsts = (0..).step_by(CHECKSUM_BLOCK);
+    let firsts = (0..).step_by(CHUNK);
     firsts.zip(index).filter(|(_, at)| **at != NONE).map(|(first, at)| (first, *at as usize))
 }
 

@@ -227,7 +227,7 @@ impl FileShardStore {
 
     /// What is sealed, the oldest first, verified or not.
     pub(crate) fn sealed(&self) -> Vec<Holding> {
-        self.shards.iter().filter(|(_, shard)| shard.sealed).map(holding).collect()
+        self.shards.iter().filter(|(_, shard)| shard.sealed).map(|(id, shard)| holding(id, shard)).collect()
     }
 
     /// What is there. What is still open goes.
@@ -237,7 +237,7 @@ impl FileShardStore {
         self.frames.begin_verifying();
         let whole = self.shards.iter().filter(|(id, _)| self.is_whole(**id));
         let unpromised = self.state.life != Life::default() && !self.state.promised;
-        Survey { life: self.state.life, holdings: whole.map(holding).collect(), unpromised }
+        Survey { life: self.state.life, holdings: whole.map(|(id, shard)| holding(id, shard)).collect(), unpromised }
     }
 
     /// Whether there is such a sealed shard, and every page of it is what was written.
@@ -475,7 +475,7 @@ impl FileShardStore {
     }
 }
 
-fn holding((id, shard): (&ShardId, &Shard)) -> Holding {
+fn holding(id: &ShardId, shard: &Shard) -> Holding {
     let base = shard.base.map(|base| base.epoch);
     let level = if shard.is_local { EpochLevel::Local(base) } else { EpochLevel::Encoded };
     Holding { epoch: id.epoch, logical_rank: id.logical_rank, acknowledged: shard.acknowledged, level }

@@ -11,7 +11,7 @@ use standfast_core::codec::{Decompressor, Encoding};
 use standfast_core::delta::Page;
 use standfast_core::{Address, PAGE_BYTES};
 use standfast_format::Run;
-use standfast_format::image::{Block, PageDifferences};
+use standfast_format::image::PageDifferences;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -66,19 +66,20 @@ impl Chain {
     /// Puts the differences of a block upon what the parent held: of the pages that are wanted, a bit for each.
     pub(crate) fn put_differences(
         &self,
-        (link, at): Key,
+        key: Key,
         stored: &[u8],
         wanted: u64,
         pages: &mut [u8],
         loaded: &mut Loaded,
     ) -> Result<(), StoreError> {
+        let (link, at) = key;
         let file = &self.links[link];
         let block = &file.image.index.blocks()[at];
         let differences = block.differences(stored).map_err(|error| self.of_link(link, file.bad(error)))?;
         let keys = pages_of(file.image.index.runs_of(at..at + 1));
         for (at, ((owner, address), page)) in keys.zip(pages.as_chunks_mut().0).enumerate() {
             if wanted >> at & 1 != 0 {
-                self.put((link, block), (stored, &differences), (at, owner, address), page, loaded)?;
+                self.put(Place { key, at, owner, address }, stored, &differences, page, loaded)?;
             }
         }
         Ok(())
@@ -87,34 +88,31 @@ impl Chain {
     /// One page of a block of differences.
     fn put(
         &self,
-        (link, block): (usize, &Block),
-        (stored, differences): (&[u8], &PageDifferences),
-        (at, owner, address): (usize, u32, Address),
+        place: Place,
+        stored: &[u8],
+        differences: &PageDifferences,
         page: &mut Page,
         loaded: &mut Loaded,
     ) -> Result<(), StoreError> {
-        if !differences.is_whole(at) {
-            let was = self.links[link].image.index.base_of(owner);
-            match was.and_then(|was| self.find(link + 1, was, address)) {
+        let (link, number) = place.key;
+        let index = &self.links[link].image.index;
+        if !differences.is_whole(place.at) {
+            let was = index.base_of(place.owner);
+            match was.and_then(|was| self.find(link + 1, was, place.address)) {
                 Some(place) => self.page(place, page, loaded)?,
                 None => page.fill(0),
             }
         }
-        let applied = block.apply(stored, differences, at, page);
+        let applied = index.blocks()[number].apply(stored, differences, place.at, page);
         applied.map_err(|error| self.of_link(link, self.links[link].bad(error)))
     }
 
     /// What a page holds, verified.
     fn page(&self, place: Place, page: &mut Page, loaded: &mut Loaded) -> Result<(), StoreError> {
         let load = self.load(place.key, loaded)?;
-        let (link, at) = place.key;
         match &load.differences {
             None => *page = load.bytes.as_chunks().0[place.at],
-            Some(differences) => {
-                let block = &self.links[link].image.index.blocks()[at];
-                let which = (place.at, place.owner, place.address);
-                self.put((link, block), (&load.bytes, differences), which, page, loaded)?;
-            }
+            Some(differences) => self.put(place, &load.bytes, differences, page, loaded)?,
         }
         Ok(())
     }

@@ -56,6 +56,13 @@ pub struct Verified {
     pub bytes: u64,
 }
 
+/// Blocks of one link that are read at once.
+#[derive(Debug)]
+pub(crate) struct Portion {
+    link: usize,
+    blocks: Range<usize>,
+}
+
 impl Chain {
     /// Opens the chain of a generation that stands in the manifest.
     pub(crate) fn open(
@@ -117,7 +124,10 @@ impl Chain {
     /// # Errors
     /// The first block that is not what was written or cannot be read.
     pub fn verify(&self) -> Result<Verified, StoreError> {
-        let own = portions(&self.newest().image.index, |_| true).into_iter().map(|blocks| (0, blocks)).collect();
+        let own = portions(&self.newest().image.index, |_| true)
+            .into_iter()
+            .map(|blocks| Portion { link: 0, blocks })
+            .collect();
         self.in_turn(own, &|_, _| Ok(())).map_err(|failure| match failure {
             Failure::Store(error) => error,
             Failure::Placing(_) => unreachable!("nothing is placed"),
@@ -136,21 +146,23 @@ impl Chain {
     }
 
     /// What is to be read, in the order in which it lies on the disk: link and blocks.
-    pub(crate) fn portions(&self) -> Vec<(usize, Range<usize>)> {
-        let mut all: Vec<_> =
-            portions(&self.newest().image.index, |_| true).into_iter().map(|blocks| (0, blocks)).collect();
+    pub(crate) fn portions(&self) -> Vec<Portion> {
+        let mut all: Vec<_> = portions(&self.newest().image.index, |_| true)
+            .into_iter()
+            .map(|blocks| Portion { link: 0, blocks })
+            .collect();
         for (link, takes) in (1..).zip(&self.resolved.takes) {
             let index = &self.links[link].image.index;
             let is_wanted = |block| takes_of(takes, &(block..block + 1)).next().is_some();
-            all.extend(portions(index, is_wanted).into_iter().map(|blocks| (link, blocks)));
+            all.extend(portions(index, is_wanted).into_iter().map(|blocks| Portion { link, blocks }));
         }
         all
     }
 
-    fn in_turn(&self, portions: Vec<(usize, Range<usize>)>, place: Place<'_>) -> Result<(), Failure> {
+    fn in_turn(&self, portions: Vec<Portion>, place: Place<'_>) -> Result<(), Failure> {
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
-        self.progress.expect(portions.iter().map(|(link, blocks)| self.page_bytes(*link, blocks)).sum());
+        self.progress.expect(portions.iter().map(|portion| self.page_bytes(portion)).sum());
         let read = || {
             let mut buffers = Buffers::default();
             while let Some(portion) = portions.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -163,7 +175,7 @@ impl Chain {
                     }
                 };
                 let placed = place(runs, bytes);
-                self.progress.add(self.page_bytes(portion.0, &portion.1));
+                self.progress.add(self.page_bytes(portion));
                 if let Err(error) = placed {
                     // The others find nothing left to do.
                     next.store(portions.len(), Ordering::Relaxed);
@@ -181,16 +193,20 @@ impl Chain {
         failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 
-    fn page_bytes(&self, link: usize, blocks: &Range<usize>) -> u64 {
-        self.links[link].image.index.blocks()[blocks.clone()].iter().map(|block| block.page_bytes() as u64).sum()
+    fn page_bytes(&self, portion: &Portion) -> u64 {
+        self.links[portion.link].image.index.blocks()[portion.blocks.clone()]
+            .iter()
+            .map(|block| block.page_bytes() as u64)
+            .sum()
     }
 
     /// Reads and verifies a portion: which pages of it are taken, and what they hold.
     pub(crate) fn read<'a>(
         &'a self,
-        (link, blocks): &(usize, Range<usize>),
+        portion: &Portion,
         buffers: &'a mut Buffers,
     ) -> Result<(&'a [Run], &'a [u8]), StoreError> {
+        let Portion { link, blocks } = portion;
         let index = &self.links[*link].image.index;
         let takes = if *link == 0 { &[][..] } else { &self.resolved.takes[link - 1][..] };
         let wanted = |block| if *link == 0 { !0 } else { mask(takes_of(takes, &(block..block + 1))) };

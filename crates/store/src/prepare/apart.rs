@@ -4,7 +4,7 @@
 use standfast_core::delta::Page;
 use standfast_core::directions::MaskedPage;
 use standfast_core::{Mask, PAGE_BYTES, PageRange, is_zero};
-use standfast_format::{BackingPage, Contents, PageBatch, Run};
+use standfast_format::{BackingPage, BatchRange, Contents, PageBatch, Run};
 
 /// Some pages, and where they belong, in the order of the bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,18 +47,19 @@ impl Apart {
 pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
     apart.clear();
     let Some(masked_pages) = batch.masked_pages.take() else { return };
-    apart.is_all_held = batch.ranges.iter().all(|(_, range, _)| {
+    apart.is_all_held = batch.ranges.iter().all(|BatchRange { range, .. }| {
         let within = masked_pages.within(*range);
         within.len() as u64 == range.pages() && within.iter().all(MaskedPage::is_held)
     });
-    let (mut from, mut to) = (0, 0);
-    for (owner, range, backing_page) in std::mem::take(&mut batch.ranges) {
+    let mut moved = Moved::default();
+    for BatchRange { owner, range, backing_page } in std::mem::take(&mut batch.ranges) {
         let mut rest = range;
         for masked_page in masked_pages.within(range) {
             let (others, behind) = rest.split_at(PageRange::between(rest.start(), masked_page.page).pages());
-            keep(batch, (owner, others, backing_page), (&mut from, &mut to));
+            moved.keep(batch, BatchRange { owner, range: others, backing_page });
             let (own, behind) = behind.split_at(1);
-            let page: &mut Page = batch.bytes[from..].first_chunk_mut().expect("a batch has all pages of its ranges");
+            let page: &mut Page =
+                batch.bytes[moved.from..].first_chunk_mut().expect("a batch has all pages of its ranges");
             masked_page.dead.blank(page);
             let run = Run { owner, range: own, contents: Contents::Stored };
             if masked_page.is_held() {
@@ -69,24 +70,33 @@ pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
             } else if backing_page == BackingPage::File {
                 apart.zeros.push(Run { contents: Contents::Zero, ..run });
             }
-            from += PAGE_BYTES;
+            moved.from += PAGE_BYTES;
             rest = behind;
         }
-        keep(batch, (owner, rest, backing_page), (&mut from, &mut to));
+        moved.keep(batch, BatchRange { owner, range: rest, backing_page });
     }
     if !apart.is_all_held {
-        batch.bytes.truncate(to);
+        batch.bytes.truncate(moved.to);
     }
 }
 
-/// Moves pages to the end of those that stay.
-fn keep(batch: &mut PageBatch, stays: (u32, PageRange, BackingPage), (from, to): (&mut usize, &mut usize)) {
-    let bytes = stays.1.bytes() as usize;
-    if bytes > 0 {
-        batch.bytes.copy_within(*from..*from + bytes, *to);
-        batch.ranges.push(stays);
-        *from += bytes;
-        *to += bytes;
+/// How far the bytes of a batch have been gone through, and where those end that stay in it.
+#[derive(Default)]
+struct Moved {
+    from: usize,
+    to: usize,
+}
+
+impl Moved {
+    /// Moves the next pages to the end of those that stay.
+    fn keep(&mut self, batch: &mut PageBatch, stays: BatchRange) {
+        let bytes = stays.range.bytes() as usize;
+        if bytes > 0 {
+            batch.bytes.copy_within(self.from..self.from + bytes, self.to);
+            batch.ranges.push(stays);
+            self.from += bytes;
+            self.to += bytes;
+        }
     }
 }
 
@@ -143,14 +153,15 @@ mod tests {
         let masked_pages = Some(Arc::new(regions.masked_pages(Some(0))).where_held(&held));
         let bytes = [1, 2, 3, 4, 5].iter().flat_map(|fill| [*fill; PAGE_BYTES]);
         let bytes = bytes.chain([7; PAGE_BYTES - 4]).chain([0; 4]).collect();
-        let ranges = vec![(3, pages(1, 5), BackingPage::Zeros), (3, pages(6, 1), BackingPage::File)];
+        let of = |range, backing_page| BatchRange { owner: 3, range, backing_page };
+        let ranges = vec![of(pages(1, 5), BackingPage::Zeros), of(pages(6, 1), BackingPage::File)];
         let mut batch = PageBatch { ranges, bytes, masked_pages };
         let mut apart = Apart::default();
         // What lay there before means nothing.
         apart.zeros.push(stored(9, 9));
         set_apart(&mut batch, &mut apart);
         let Apart { dead, held, masks, zeros, .. } = apart;
-        assert_eq!(batch.ranges, [(3, pages(1, 1), BackingPage::Zeros), (3, pages(4, 2), BackingPage::Zeros)]);
+        assert_eq!(batch.ranges, [pages(1, 1), pages(4, 2)].map(|range| of(range, BackingPage::Zeros)));
         assert_eq!(batch.bytes.chunks(PAGE_BYTES).map(|page| page[0]).collect::<Vec<_>>(), [1, 4, 5]);
         assert_eq!((dead.runs, held.runs), (vec![stored(2, 1)], vec![stored(3, 1)]));
         assert_eq!(dead.bytes, [[2; 16].as_slice(), &[0; PAGE_BYTES - 16]].concat());
@@ -163,8 +174,9 @@ mod tests {
         let table = [region(0x3000, 8, READ_ONLY), region(0x4000, 8, READ_ONLY), region(0x4008, 8, DEAD)];
         let regions = Regions::decode([&table.concat()[..]]).unwrap();
         let bytes = vec![5; 2 * PAGE_BYTES];
+        let ranges = vec![BatchRange { owner: 3, range: pages(3, 2), backing_page: BackingPage::Zeros }];
         let masked_pages = Some(Arc::new(regions.masked_pages(Some(0))));
-        let mut batch = PageBatch { ranges: vec![(3, pages(3, 2), BackingPage::Zeros)], bytes, masked_pages };
+        let mut batch = PageBatch { ranges, bytes, masked_pages };
         let mut apart = Apart::default();
         set_apart(&mut batch, &mut apart);
         let wanted = [[5; PAGE_BYTES + 8].as_slice(), &[0; 8], &[5; PAGE_BYTES - 16]].concat();

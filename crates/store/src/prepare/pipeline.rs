@@ -157,7 +157,7 @@ impl Pipeline {
             self.spare.push(emptied(batch));
             return !self.target.failed.load(Ordering::Acquire);
         }
-        let pages: u64 = batch.ranges.iter().map(|(_, range, _)| range.pages()).sum();
+        let pages: u64 = batch.ranges.iter().map(|it| it.range.pages()).sum();
         assert_eq!(pages * PAGE_BYTES as u64, batch.bytes.len() as u64, "ranges and bytes of a batch agree");
         self.used += 1;
         let taken = match &mut self.held {

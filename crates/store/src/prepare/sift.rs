@@ -3,7 +3,7 @@
 
 use standfast_core::{PAGE_BYTES, PageRange, is_zero};
 use standfast_format::image::BLOCK_PAGES_MAX;
-use standfast_format::{BackingPage, Contents, PageBatch, Run};
+use standfast_format::{BackingPage, BatchRange, Contents, PageBatch, Run};
 
 /// What was found in a batch whose bytes now are the stored pages and nothing else.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) struct Sifted {
 pub(super) fn sift(batch: &mut PageBatch) -> Sifted {
     let mut sifted = Sifted::default();
     let (mut from, mut to) = (0, 0);
-    for &(owner, range, backing_page) in &batch.ranges {
+    for &BatchRange { owner, range, backing_page } in &batch.ranges {
         let mut rest = range;
         while rest.pages() > 0 {
             let (zero, pages) = stretch(&batch.bytes[from..], rest.pages());
@@ -94,7 +94,7 @@ mod tests {
     fn sift_naive(batch: &PageBatch) -> (Vec<PageAt>, Vec<Vec<u8>>, Vec<PageAt>) {
         let (mut stored, mut contents, mut zeros) = (Vec::new(), Vec::new(), Vec::new());
         let mut pages = batch.bytes.chunks(PAGE_BYTES);
-        for &(owner, range, backing_page) in &batch.ranges {
+        for &BatchRange { owner, range, backing_page } in &batch.ranges {
             for page in 0..range.pages() {
                 let bytes = pages.next().unwrap();
                 let key = (owner, range.start().get() / 4096 + page);
@@ -123,7 +123,8 @@ mod tests {
             let mut next = 16;
             for (owner, gap, pages, file) in ranges {
                 let backing_page = if file { BackingPage::File } else { BackingPage::Zeros };
-                batch.ranges.push((owner, PageRange::new(Address::new((next + gap) * 4096), pages), backing_page));
+                let range = PageRange::new(Address::new((next + gap) * 4096), pages);
+                batch.ranges.push(BatchRange { owner, range, backing_page });
                 next += gap + pages;
                 for page in 0..pages {
                     let zero = (seed >> (page % 61)) & 1 == 0;

@@ -4,7 +4,7 @@ use super::{LIVE, Pages, begin, checkpoint, fill, lend_empty, newest, page, page
 use crate::{JobDirectory, Lease, Selector, StoreError};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::manifest::{GenerationNumber, Outcome};
-use standfast_format::{BackingPage, Contents, ImageSink, ImageSource, Run};
+use standfast_format::{BackingPage, BatchRange, Contents, ImageSink, ImageSource, Run};
 use std::fs;
 use std::num::NonZeroU32;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -59,7 +59,9 @@ fn zero_pages_are_left_out_or_remembered_by_what_lies_beneath() {
     let mut prepared = job.directory.prepare(&job.lease).unwrap();
     let mut batch = lend_empty(&mut prepared).unwrap();
     let range = |at: u64| PageRange::new(Address::new(at * 4096), 3);
-    batch.ranges = vec![(0, range(10), BackingPage::Zeros), (0, range(20), BackingPage::File)];
+    batch.ranges = [(10, BackingPage::Zeros), (20, BackingPage::File)]
+        .map(|(at, backing_page)| BatchRange { owner: 0, range: range(at), backing_page })
+        .to_vec();
     let zero = vec![0; PAGE_BYTES];
     batch.bytes.extend([page(1), zero.clone(), page(2), zero.clone(), page(3), zero].concat());
     prepared.submit(batch).unwrap();

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use standfast_core::directions::{MaskedPages, Regions};
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::manifest::Generation;
-use standfast_format::{BackingPage, ImageSink};
+use standfast_format::{BackingPage, BatchRange, ImageSink};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -102,7 +102,7 @@ impl Story {
                     Some(fresh[at])
                 };
             }
-            batch.ranges.push((0, page, BackingPage::Zeros));
+            batch.ranges.push(BatchRange { owner: 0, range: page, backing_page: BackingPage::Zeros });
             batch.bytes.extend_from_slice(&self.now[own]);
         }
         batch.masked_pages = Some(masked_pages);

@@ -17,7 +17,7 @@ use crate::{
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::manifest::{Generation, JobDescription, RunOptions};
 use standfast_format::records::{JobState, ProcessState};
-use standfast_format::{BackingPage, BoxError, ImageSink, ImageSource, PageBatch};
+use standfast_format::{BackingPage, BatchRange, BoxError, ImageSink, ImageSource, PageBatch};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -112,7 +112,8 @@ fn submit_all(prepared: &mut Prepared, pages: &Pages) -> Result<(), BoxError> {
             prepared.submit(batch)?;
             batch = lend_empty(prepared)?;
         }
-        batch.ranges.push((*owner, PageRange::new(Address::new(*address), 1), BackingPage::Zeros));
+        let range = PageRange::new(Address::new(*address), 1);
+        batch.ranges.push(BatchRange { owner: *owner, range, backing_page: BackingPage::Zeros });
         batch.bytes.extend_from_slice(bytes);
     }
     prepared.submit(batch)

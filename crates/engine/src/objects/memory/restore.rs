@@ -4,7 +4,7 @@
 //! make      an empty file in memory, with a descriptor in the main process, which the others inherit, and one of ours
 //! private   mappings of it that copy on write, before the pages come, since some pages are theirs
 //! fill      pages that the image has; all others are holes
-//! seal      against writing: before shared mappings, which the seal would not tolerate
+//! seal      against writing: before shared mappings, which the seal would forbid
 //! shared    mappings of it
 //! seal      against later mappings that write, and against more seals
 //! ```

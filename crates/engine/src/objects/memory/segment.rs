@@ -14,11 +14,11 @@ const COPIED_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Unattached {
     /// Which of it is there, ascending.
     pub(super) ranges: Vec<PageRange>,
-    held: HeldChild,
+    contents: Contents,
 }
 
 #[derive(Debug)]
-enum HeldChild {
+enum Contents {
     Copy(Vec<u8>),
     /// Attached by us, until the checkpoint has been taken.
     Attached(AttachedSegment),
@@ -30,21 +30,21 @@ impl Unattached {
         let segment = AttachedSegment::attach(object.id, object.size, false)?;
         let ranges = present(&segment)?;
         if object.size > COPIED_BYTES_MAX {
-            return Ok(Self { ranges, held: HeldChild::Attached(segment) });
+            return Ok(Self { ranges, contents: Contents::Attached(segment) });
         }
         let mut copy = vec![0; object.size.next_multiple_of(PAGE_BYTES as u64) as usize];
         for range in &ranges {
             let start = range.start().get() as usize;
             segment.read(start as u64, &mut copy[start..start + range.bytes() as usize]);
         }
-        Ok(Self { ranges, held: HeldChild::Copy(copy) })
+        Ok(Self { ranges, contents: Contents::Copy(copy) })
     }
 
     /// Fills `into` with what lies at `offset`; what is behind the end is zeros.
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
-        match &self.held {
-            HeldChild::Attached(segment) => segment.read(offset, into),
-            HeldChild::Copy(copy) => {
+        match &self.contents {
+            Contents::Attached(segment) => segment.read(offset, into),
+            Contents::Copy(copy) => {
                 let from = copy.get(offset as usize..).unwrap_or_default();
                 let length = from.len().min(into.len());
                 into[..length].copy_from_slice(&from[..length]);

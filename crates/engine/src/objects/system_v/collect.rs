@@ -32,8 +32,16 @@ pub(crate) struct SystemV {
     all: Vec<SystemVObject>,
     /// How often the job has attached each segment, by id.
     attached: HashMap<i32, u64>,
-    /// The job's, in the order of `all`; whether a living process of it has used them.
-    carried: Vec<(SystemVObject, bool)>,
+    /// The job's, in the order of `all`.
+    carried: Vec<CarriedObject>,
+}
+
+/// An object that goes with the job.
+#[derive(Debug)]
+struct CarriedObject {
+    object: SystemVObject,
+    /// Whether a living process of the job has used it.
+    of_job: bool,
 }
 
 /// What the records have.
@@ -61,7 +69,7 @@ impl SystemV {
     /// How a segment of the job is known.
     pub(crate) fn name_of_segment(&self, id: i32) -> Option<SystemVName> {
         let is_it = |object: &SystemVObject| (object.kind, object.id) == (SystemVKind::Segment, id);
-        self.carried.iter().find(|(object, _)| is_it(object)).map(name)
+        self.carried.iter().find(|carried| is_it(&carried.object)).map(name)
     }
 
     /// Finds out which are the job's, of which these are the processes, once all segments that it has attached are known.
@@ -79,7 +87,7 @@ impl SystemV {
             let verdict = if self.place.is_some() { Verdict::Carried { of_job: true } } else { judge.verdict(object) };
             match verdict {
                 Verdict::Foreign => {}
-                Verdict::Carried { of_job } => self.carried.push((object.clone(), of_job)),
+                Verdict::Carried { of_job } => self.carried.push(CarriedObject { object: object.clone(), of_job }),
                 Verdict::Shared { why } => blockers.push(
                     Blocker::new(RefusalCode::SystemVShared, object.to_string(), why)
                         .with_hint("start all that use it under one standfast run"),
@@ -94,8 +102,8 @@ impl SystemV {
         let is_it =
             |object: &SystemVObject| object.kind == SystemVKind::Segment && !self.attached.contains_key(&object.id);
         let mut unattached = Vec::new();
-        for carried in self.carried.iter().filter(|(object, _)| is_it(object)) {
-            unattached.extend(self.list(carried, Unattached::scan)?.map(|segment| (&carried.0, segment)));
+        for carried in self.carried.iter().filter(|carried| is_it(&carried.object)) {
+            unattached.extend(self.list(carried, Unattached::scan)?.map(|segment| (&carried.object, segment)));
         }
         Ok(unattached)
     }
@@ -108,9 +116,10 @@ impl SystemV {
     /// What one of them holds; `None` where it is gone by now. That can only be one that another program has made.
     fn list<T>(
         &self,
-        (object, of_job): &(SystemVObject, bool),
+        carried: &CarriedObject,
         scan: impl FnOnce(&SystemVObject) -> io::Result<T>,
     ) -> Result<Option<T>, EngineError> {
+        let CarriedObject { object, of_job } = carried;
         match within(self.place.as_ref(), || scan(object)) {
             Ok(held) => Ok(Some(held)),
             Err(error) if !of_job && is_gone(&error) => Ok(None),
@@ -118,8 +127,8 @@ impl SystemV {
         }
     }
 
-    fn of_kind(&self, kind: SystemVKind) -> impl Iterator<Item = &(SystemVObject, bool)> {
-        self.carried.iter().filter(move |(object, _)| object.kind == kind)
+    fn of_kind(&self, kind: SystemVKind) -> impl Iterator<Item = &CarriedObject> {
+        self.carried.iter().filter(move |carried| carried.object.kind == kind)
     }
 
     /// What semaphores and queues of the job hold, while it stands still.
@@ -157,12 +166,13 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 
 fn within<T>(place: Option<&IpcNamespace>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     match place {
-        Some(place) => place.namespace_helper(work),
+        Some(place) => place.within(work),
         None => work(),
     }
 }
 
-fn name((object, of_job): &(SystemVObject, bool)) -> SystemVName {
+fn name(carried: &CarriedObject) -> SystemVName {
+    let CarriedObject { object, of_job } = carried;
     let SystemVObject { id, key, user, group, .. } = *object;
     SystemVName { id, key, mode: object.permissions(), user, group, of_job: *of_job }
 }
@@ -384,7 +394,7 @@ mod tests {
     fn what_others_have_removed_meanwhile_is_passed_over_and_the_jobs_own_is_not() {
         let gone = SystemVObject { id: i32::MAX, ..object(SystemVKind::Semaphores, &[]) };
         let contents = |of_job| {
-            let all = SystemV { carried: vec![(gone.clone(), of_job)], ..SystemV::default() };
+            let all = SystemV { carried: vec![CarriedObject { object: gone.clone(), of_job }], ..SystemV::default() };
             all.contents(&[]).map(|it| it.semaphores.len())
         };
         assert_eq!(contents(false).ok(), Some(0));

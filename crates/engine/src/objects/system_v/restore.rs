@@ -97,12 +97,11 @@ impl MadeSystemV {
             made.semaphores.push(semaphores.map_err(|error| cannot_be_made("semaphores", &set.name, &error))?);
         }
         for queue in &job.message_queues {
-            let (new, owner) =
-                (made.described(SystemVKind::Messages, &queue.name, 0), (queue.name.user, queue.name.group));
+            let (new, name) = (made.described(SystemVKind::Messages, &queue.name, 0), &queue.name);
             let bytes = queue.messages.iter().map(|message| message.text.0.len() as u64).sum::<u64>();
             let filled = made.within(|| {
                 let made = new.make()?;
-                made.finish(OWNER_ONLY, owner, Some(queue.bytes_max.max(bytes)))?;
+                made.finish(OWNER_ONLY, name.user, name.group, Some(queue.bytes_max.max(bytes)))?;
                 queue.messages.iter().try_for_each(|message| made.send(message.kind, &message.text.0))?;
                 Ok(made)
             });
@@ -139,7 +138,7 @@ impl MadeSystemV {
 
     fn within<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match &self.place {
-            Some(place) => place.namespace_helper(work),
+            Some(place) => place.within(work),
             None => work(),
         }
     }
@@ -161,21 +160,23 @@ impl MadeSystemV {
     /// Gives all of them their permissions and owners; what had been locked is locked, or noted as what the job goes on
     /// without.
     pub(crate) fn finish(self, job: &JobState, notes: &mut Vec<String>) -> Result<(), EngineError> {
-        let owner = |name: &SystemVName| (name.user, name.group);
+        let finish = |made: &Made, name: &SystemVName, queue_bytes_max| {
+            self.within(|| made.finish(name.mode, name.user, name.group, queue_bytes_max))
+        };
         for (place, (made, _)) in &self.segments {
             let ObjectKind::Segment { name, locked, .. } = &job.objects[*place].kind else { continue };
-            let finished = self.within(|| made.finish(name.mode, owner(name), None));
+            let finished = finish(made, name, None);
             finished.map_err(|error| cannot_be_made("segment", name, &error))?;
             if *locked && let Err(error) = self.within(|| made.lock()) {
                 notes.push(format!("System V segment {} is not kept in memory any more ({error})", name.id));
             }
         }
         for (made, set) in self.semaphores.iter().zip(&job.semaphores) {
-            let finished = self.within(|| made.finish(set.name.mode, owner(&set.name), None));
+            let finished = finish(made, &set.name, None);
             finished.map_err(|error| cannot_be_made("semaphores", &set.name, &error))?;
         }
         for (made, queue) in self.queues.iter().zip(&job.message_queues) {
-            let finished = self.within(|| made.finish(queue.name.mode, owner(&queue.name), Some(queue.bytes_max)));
+            let finished = finish(made, &queue.name, Some(queue.bytes_max));
             finished.map_err(|error| cannot_be_made("message queue", &queue.name, &error))?;
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::terminals::{InFlight, Sides, Unreported};
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
 use standfast_linux::proc::{Stat, Status};
-use standfast_linux::sys::descriptors::ready_events;
+use standfast_linux::sys::descriptors::{HeldDescriptor, ready_events};
 use standfast_linux::sys::process;
 use standfast_linux::sys::terminal::{self, Termios};
 use std::cell::Cell;
@@ -320,7 +320,7 @@ impl Walk<'_> {
                         return false;
                     }
                     let holding = self.shown[found.place].holding(&self.holders);
-                    process::same_open_file(holding, (pid, number)).unwrap_or(false)
+                    process::same_open_file(holding, HeldDescriptor { pid, number }).unwrap_or(false)
                 }
                 _ => false,
             };

@@ -263,7 +263,7 @@ pub(super) fn set_options(
     class: Class,
     usual: &mut Usual,
 ) -> Result<Vec<SocketOption>, Unsupported> {
-    refuse_hidden(own, (class.family, class.kind))?;
+    refuse_hidden(own, class.family, class.kind)?;
     let locked = value(own, libc::SOL_SOCKET, SO_BUF_LOCK, WORD)?;
     let mut options = Vec::new();
     for ((level, name, bytes), usual) in options_of(class).zip(usual.of(class)?) {
@@ -323,7 +323,7 @@ fn levels(family: i32, kind: i32, is_alone: bool) -> Vec<(i32, &'static [(i32, u
 }
 
 /// What options show to be there, and do not give back.
-fn refuse_hidden(own: BorrowedFd<'_>, (family, kind): (i32, i32)) -> Result<(), Unsupported> {
+fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsupported> {
     let filter = socket::option(own, libc::SOL_SOCKET, libc::SO_GET_FILTER, FILTER_MAX * FILTER_BYTES);
     let is_filtered = match filter {
         Ok(instructions) => !instructions.is_empty(),

@@ -1,0 +1,129 @@
+//! A tuple among the parameters of a function hides some of them: from the reader, who sees no names where it is called, and
+//! from the limit on how many there may be. Each is a parameter of its own, or they are fields of a type with a name.
+
+use crate::code::{is_word_letter, without_tests};
+use crate::finding::Finding;
+
+/// Parameters that are tuples; `code` has no comments.
+pub(crate) fn check(path: &str, code: &str) -> Vec<Finding> {
+    let is_test_file = path.ends_with("tests.rs") || path.contains("/tests/");
+    if !path.contains("/src/") || is_test_file {
+        return Vec::new();
+    }
+    let code = without_tests(code);
+    let mut findings = Vec::new();
+    for (at, word) in code.match_indices("fn ") {
+        if code[..at].ends_with(is_word_letter) {
+            continue;
+        }
+        let Some(list) = parameters(&code[at + word.len()..]) else { continue };
+        for parameter in top_level(list).into_iter().filter(|parameter| is_tuple(parameter)) {
+            let line = code[..at].matches('\n').count() + 1;
+            let what =
+                format!("a tuple as a parameter: {}", parameter.split_whitespace().collect::<Vec<_>>().join(" "));
+            findings.push(Finding::new(path, line, what, "make each a parameter, or all of them a type with a name"));
+        }
+    }
+    findings
+}
+
+/// What stands between the parentheses of a function, of which this is the text from its name on.
+fn parameters(function: &str) -> Option<&str> {
+    let name = function.find(|letter| !is_word_letter(letter))?;
+    let start = match function[name..].chars().next()? {
+        '(' => name,
+        '<' => name + closing(&function[name..])? + 1,
+        _ => return None,
+    };
+    let list = &function[start..];
+    list.starts_with('(').then(|| closing(list).map(|end| &list[1..end]))?
+}
+
+/// Where the bracket is closed that `text` begins with.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    let mut before = ' ';
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '(' | '[' | '{' | '<' => depth += 1,
+            '>' if matches!(before, '-' | '=') => {}
+            ')' | ']' | '}' | '>' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+        before = letter;
+    }
+    None
+}
+
+/// The parts between commas that stand in no bracket.
+fn top_level(list: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut depth, mut before) = (0, 0_usize, ' ');
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '(' | '[' | '{' | '<' => depth += 1,
+            '>' if matches!(before, '-' | '=') => {}
+            ')' | ']' | '}' | '>' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+        before = letter;
+    }
+    parts.push(&list[start..]);
+    parts
+}
+
+/// Whether the type of a parameter is a tuple of several, or a reference to one.
+fn is_tuple(parameter: &str) -> bool {
+    let mut depth = 0_usize;
+    let colon = parameter.char_indices().find(|(at, letter)| {
+        match letter {
+            '(' | '[' | '{' | '<' => depth += 1,
+            ')' | ']' | '}' | '>' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        *letter == ':' && depth == 0 && !parameter[at + 1..].starts_with(':')
+    });
+    let Some((at, _)) = colon else { return false };
+    let kind = parameter[at + 1..].trim_start().trim_start_matches('&').trim_start_matches("mut ").trim_start();
+    let inside = closing(kind).filter(|_| kind.starts_with('(')).map(|end| &kind[1..end]);
+    inside.is_some_and(|inside| top_level(inside).len() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuples(code: &str) -> usize {
+        check("crates/engine/src/read.rs", code).len()
+    }
+
+    #[test]
+    fn tuples_are_found_wherever_they_stand() {
+        assert_eq!(tuples("fn f(a: u32, (b, c): (u32, &str)) {}"), 1);
+        assert_eq!(tuples("fn f<T: Fn(u8) -> u8>(\n    &self,\n    pair: &mut (T, T),\n) -> T {}"), 1);
+        assert_eq!(tuples("fn f(a: (u8, u8), b: (u8, u8)) {}"), 2);
+    }
+
+    #[test]
+    fn what_only_looks_like_one_passes() {
+        for code in [
+            "fn f(a: u32, b: &[(u32, u32)]) -> (u8, u8) {}",
+            "fn f(work: impl Fn((u8, u8)) -> u8, unit: ()) {}",
+            "fn f(a: Option<(u8, u8)>, b: std::fmt::Arguments<'_>) {}",
+            "fn f([one, other]: [u8; 2], each: &(dyn Fn(u8, u8) + Sync)) {}",
+            "#[cfg(test)]\nmod tests {\n    fn f(a: (u8, u8)) {}\n}",
+        ] {
+            assert_eq!(tuples(code), 0, "{code}");
+        }
+        assert!(check("crates/engine/src/tests.rs", "fn f(a: (u8, u8)) {}").is_empty());
+    }
+}
