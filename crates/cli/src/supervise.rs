@@ -8,7 +8,7 @@ use crate::reporter::{Reporter, say};
 use anyhow::{Context, bail};
 use standfast::{
     Assistance, AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, ForegroundConnection,
-    JobContext, JobEvent, Left, Memory, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
+    Hooks, JobContext, Left, Memory, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -45,6 +45,7 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
             detached: run.detach,
             streams: streams(run.redirect),
             shared_binaries: shared_binaries(),
+            hooks: HOOKS,
         },
         program,
         arguments: words.collect(),
@@ -54,7 +55,7 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
         terminal: run.terminal.unwrap_or_default(),
         assistance: Assistance { check_exclusions: run.check_exclusions, free_memory: run.free_memory },
     };
-    behind_front(&attach, |front| standfast::run(&request(front), &mut |event| hear(event, reporter)))
+    behind_front(&attach, |front| standfast::run(&request(front), &mut |event| reporter.event(event)))
 }
 
 pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<ExitCode> {
@@ -73,24 +74,35 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
     let request = |front| {
         let (front, shared_binaries) = (Some(front), shared_binaries());
         RestartRequest {
-            context: JobContext { directory, options, memory, force, wait, front, detached, streams, shared_binaries },
+            context: JobContext {
+                directory,
+                options,
+                memory,
+                force,
+                wait,
+                front,
+                detached,
+                streams,
+                shared_binaries,
+                hooks: HOOKS,
+            },
             at,
             clocks,
         }
     };
-    behind_front(&attach, |front| standfast::restart(&request(front), &mut |event| hear(event, reporter)))
+    behind_front(&attach, |front| standfast::restart(&request(front), &mut |event| reporter.event(event)))
 }
 
 pub(crate) fn attach(attach: Attach) -> anyhow::Result<ExitCode> {
     let request = AttachRequest { directory: attach.directory, detach_key: attach.detach_key.unwrap_or_default() };
     match standfast::attach(&request)? {
-        Departure::Detached => tell_recovery_mode(&request.directory),
+        Departure::Detached => tell_how_to_reattach(&request.directory),
         Departure::Ended => say("the program has ended"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_recovery_mode(directory: &Path) {
+fn tell_how_to_reattach(directory: &Path) {
     say(&format!("detached; the program continues. Reattach with: standfast attach {}", ForShell(directory)));
 }
 
@@ -105,7 +117,7 @@ fn behind_front(
             match front.serve(attach)? {
                 Left::Ended(ending) => leave(ending),
                 Left::Detached => {
-                    tell_recovery_mode(&attach.directory);
+                    tell_how_to_reattach(&attach.directory);
                     Ok(ExitCode::SUCCESS)
                 }
             }
@@ -126,14 +138,8 @@ fn from_here(memory: Memory) -> anyhow::Result<Memory> {
     })
 }
 
-fn hear(event: &JobEvent, reporter: Reporter) {
-    reporter.event(event);
-    match event {
-        JobEvent::Running { .. } => let_go_of_streams(),
-        JobEvent::Alone { directory } => speak_into(directory),
-        _ => {}
-    }
-}
+/// What the process that supervises does with its own streams.
+const HOOKS: Hooks = Hooks { running: let_go_of_streams, alone: speak_into };
 
 /// What there is to say goes to a file from now on: whoever reads our standard error is not to wait for us.
 fn speak_into(directory: &Path) {

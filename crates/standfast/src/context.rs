@@ -1,10 +1,9 @@
 //! What each life of a job is given, whether it begins or is continued.
 
-use crate::foreground_proxy::ForegroundConnection;
-use crate::levels::Memory;
-use crate::options::OptionChoices;
+use crate::settings::{Memory, OptionChoices};
+use crate::terminal::ForegroundConnection;
 use standfast_engine::Streams;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where a life of a job has its checkpoints, how it is protected, and who waits for it.
 #[derive(Debug, Clone)]
@@ -28,6 +27,23 @@ pub struct JobContext {
     pub streams: Streams,
     /// Where jobs of this user share the binaries that they save, if they do.
     pub shared_binaries: Option<PathBuf>,
+    /// What the caller does at some moments of the life.
+    pub hooks: Hooks,
+}
+
+/// What a caller does in its own process at some moments of a life. Events are for people to read; nothing hangs on them.
+#[derive(Debug, Clone, Copy)]
+pub struct Hooks {
+    /// The program runs, and has standard streams of its own.
+    pub running: fn(),
+    /// Nobody waits for this process any more; with the job's directory.
+    pub alone: fn(&Path),
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self { running: || {}, alone: |_| {} }
+    }
 }
 
 impl JobContext {
@@ -43,6 +59,7 @@ impl JobContext {
             detached: false,
             streams: Streams::default(),
             shared_binaries: None,
+            hooks: Hooks::default(),
         }
     }
 }

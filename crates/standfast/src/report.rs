@@ -1,9 +1,7 @@
 //! Facts about a job and its checkpoints, for people and programs to read. Plain data; what a field means and its unit
 //! stand in its name, since these names are also those of the command's JSON.
 
-use crate::flush_mode::FlushReport;
-use crate::options::JobOptions;
-use crate::snapshot_method::{Method, Why};
+use crate::settings::{FlushReport, JobOptions, Method, Why};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -1,14 +1,13 @@
 //! `checkpoint`: one checkpoint now, by the supervisor, or right here where the supervisor has died.
 
 use crate::Error;
-use crate::checkpoint::{Checkpointing, Destination, Failure, Order, Purpose};
+use crate::checkpoint::{Checkpointing, Destination, Failure, Order, Past, Purpose};
 use crate::control::{ControlError, Reply, Request, ask};
 use crate::event::Listener;
 use crate::identity::in_engine;
 use crate::job_folders::save_folders;
-use crate::options::JobOptions;
 use crate::report::CheckpointReport;
-use crate::snapshots::Past;
+use crate::settings::JobOptions;
 use crate::takeover::await_exit;
 use standfast_engine::{Advised, Job, Vitality};
 use standfast_format::manifest::Outcome;

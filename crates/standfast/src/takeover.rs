@@ -6,8 +6,8 @@
 
 use crate::Error;
 use crate::event::{JobEvent, Listener};
-use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_engine;
+use crate::terminal::ForegroundConnection;
 use standfast_engine::{ProcessIdentity, Vitality, exiting_since, group_vitality};
 use standfast_store::{Holder, JobDirectory, Lease, LeaseRequest, LeaseState, Pulse, Purpose, StoreError};
 use std::path::Path;

@@ -1,15 +1,14 @@
 //! Where the checkpoints of a job go, and what kind of generation comes next.
 
+use super::job::Figures;
+use super::snapshots::{Choice, Past};
 use super::{Failure, Purpose};
-use crate::chains::{Incremental, Keep, MaxFiles, tracking};
-use crate::encodings::encodings;
 use crate::event::{JobEvent, LongWork};
-use crate::free_space::{self, Reserve};
-use crate::options::JobOptions;
-use crate::saved_files::{ExternalSockets, SaveFiles};
-use crate::snapshot_method::{Method, Snapshot};
-use crate::snapshots::{Choice, Past};
-use standfast_engine::{Asking, CaptureOptions, Freezer, Reading, StackPart, Tracking};
+use crate::free_space;
+use crate::settings::{
+    ExternalSockets, Incremental, JobOptions, Keep, MaxFiles, Method, Reserve, SaveFiles, Snapshot, encodings, tracking,
+};
+use standfast_engine::{Asking, CaptureOptions, Reading, StackPart, Tracking};
 use standfast_format::manifest::GenerationNumber;
 use standfast_linux::proc::Room;
 use standfast_store::{JobDirectory, Lease, Level, Levels, PreparePlan, Prepared, Progress, StoreError};
@@ -88,19 +87,19 @@ impl Destination {
     /// What kind of generation comes next, and how it is to be taken.
     pub(super) fn plan(
         &self,
-        freezer: &Freezer,
+        figures: &Figures,
         purpose: Purpose,
         past: &Past,
     ) -> Result<(PreparePlan, Choice), StoreError> {
-        let builds = self.tracking != Tracking::Off || freezer.has_promises();
-        let parent = freezer.last_committed().filter(|_| builds).and_then(GenerationNumber::new);
+        let builds = self.tracking != Tracking::Off || figures.has_promises;
+        let parent = figures.last_committed.filter(|_| builds).and_then(GenerationNumber::new);
         let choice = match purpose {
             Purpose::Protect => {
-                let room = Room::of(freezer.main_process().pid);
-                let expected = freezer.expected_bytes().filter(|_| parent.is_some());
-                let is_tracked = parent.is_some() && freezer.is_tracked(self.tracking);
-                let size = freezer.size();
-                self.snapshot.choose(&past.situation(parent.is_some(), is_tracked, expected, size, room))
+                let room = Room::of(figures.pid);
+                let expected = figures.expected_bytes.filter(|_| parent.is_some());
+                let is_tracked = parent.is_some() && figures.is_tracked;
+                let (processes, resident) = (figures.processes, figures.resident_bytes);
+                self.snapshot.choose(&past.situation(parent.is_some(), is_tracked, expected, processes, resident, room))
             }
             Purpose::Stop => Choice::stop(),
         };
@@ -113,10 +112,10 @@ impl Destination {
     }
 
     /// Refuses a checkpoint on disk that may leave too little free space. What an incremental one takes is an estimate.
-    pub(super) fn check_reserve(&self, freezer: &Freezer, plan: &PreparePlan) -> Result<(), Failure> {
+    pub(super) fn check_reserve(&self, figures: &Figures, plan: &PreparePlan) -> Result<(), Failure> {
         let directory = self.levels.directory.path();
-        let expected = freezer.expected_bytes().filter(|_| plan.parent.is_some());
-        let image_bytes = expected.unwrap_or_else(|| freezer.size().1);
+        let expected = figures.expected_bytes.filter(|_| plan.parent.is_some());
+        let image_bytes = expected.unwrap_or(figures.resident_bytes);
         if self.reserve.is_left(image_bytes, free_space::bytes_left_at(directory)) {
             return Ok(());
         }
@@ -124,12 +123,13 @@ impl Destination {
     }
 
     /// The level in memory, where it has room for two generations of the program; else why not.
-    pub(super) fn memory_with_room(&self, freezer: &Freezer) -> Option<Result<&JobDirectory, String>> {
+    pub(super) fn memory_with_room(&self, figures: impl FnOnce() -> Figures) -> Option<Result<&JobDirectory, String>> {
         let memory = self.levels.memory.as_ref()?;
+        let figures = figures();
         let bytes = memory.manifest().map_or(0, |it| it.generations.iter().map(|it| it.file_bytes).sum());
-        let room = Room::of(freezer.main_process().pid).spare_bytes.min(Room::of(own_pid()).spare_bytes);
+        let room = Room::of(figures.pid).spare_bytes.min(Room::of(own_pid()).spare_bytes);
         let tightest = room.min(free_space::bytes_left_at(memory.path()));
-        if free_space::fits_twice(freezer.size().1, bytes, tightest) {
+        if free_space::fits_twice(figures.resident_bytes, bytes, tightest) {
             return Some(Ok(memory));
         }
         Some(Err("two checkpoints of the program do not fit in half of the available memory".to_owned()))

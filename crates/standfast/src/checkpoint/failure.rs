@@ -1,6 +1,6 @@
 //! Why there is no checkpoint.
 
-use crate::free_space::Reserve;
+use crate::settings::Reserve;
 use bytesize::ByteSize;
 use standfast_engine::EngineError;
 use standfast_format::BoxError;

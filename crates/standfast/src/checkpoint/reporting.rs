@@ -1,38 +1,38 @@
 //! What is reported of a checkpoint.
 
+use super::job::CaptureNews;
 use super::phases::Moments;
 use crate::report::CheckpointReport;
-use crate::snapshot_method::{Method, Why};
-use standfast_engine::Captured;
+use crate::settings::{Method, Why};
 use standfast_format::manifest::{Generation, GenerationNumber};
 use standfast_store::Level;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-impl Moments<'_> {
+impl<F> Moments<'_, F> {
     /// What is reported of a checkpoint that is durable now.
-    pub(super) fn report(&self, captured: &Captured, generation: &Generation, pause: Duration) -> CheckpointReport {
+    pub(super) fn report(&self, news: &CaptureNews, generation: &Generation, pause: Duration) -> CheckpointReport {
         let durable = self.started.elapsed();
-        let (method, why) = match &captured.uncloned {
+        let (method, why) = match &news.uncloned {
             Some(_) => (Method::Copy, Why::NoClone),
             None if self.choice.method == Method::Precopy && self.is_untracked => (Method::Copy, Why::Untracked),
             None => (self.choice.method, self.choice.why),
         };
         CheckpointReport {
             generation: generation.number.get(),
-            tasks: captured.tasks as u64,
-            processes: captured.processes as u64,
+            tasks: news.tasks as u64,
+            processes: news.processes as u64,
             parent: generation.parent.map(GenerationNumber::get),
-            pages_scanned: captured.pages + captured.unchanged,
-            pages_read: captured.pages,
+            pages_scanned: news.pages + news.unchanged,
+            pages_read: news.pages,
             pages_stored: generation.stored_pages,
-            huge_pages_split: captured.huge_pages_split,
-            first_writes: captured.first_writes,
-            first_writes_nanoseconds: captured.first_writes.saturating_mul(first_write_nanoseconds()),
+            huge_pages_split: news.huge_pages_split,
+            first_writes: news.first_writes,
+            first_writes_nanoseconds: news.first_writes.saturating_mul(first_write_nanoseconds()),
             file_bytes: generation.file_bytes,
             taken_nanoseconds: generation.taken_nanoseconds,
             pause_nanoseconds: nanoseconds(pause),
-            scanning_nanoseconds: nanoseconds(captured.scanning),
+            scanning_nanoseconds: nanoseconds(news.scanning),
             durable_nanoseconds: nanoseconds(durable),
             method,
             why,

@@ -116,8 +116,8 @@ pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flush_mode::{FlushMode, FlushReport};
-    use crate::snapshot_method::{Method, Why};
+    use crate::settings::{FlushMode, FlushReport};
+    use crate::settings::{Method, Why};
 
     fn report() -> CheckpointReport {
         CheckpointReport {

@@ -7,7 +7,7 @@ use crate::coalesce::Coalescing;
 use crate::control::ControlSocket;
 use crate::event::JobEvent;
 use crate::identity::in_lease;
-use crate::options::KeepFinished;
+use crate::settings::KeepFinished;
 use crate::takeover::EXIT_MAX;
 use crate::{Ending, Error};
 use standfast_engine::{ProcessIdentity, Vitality};

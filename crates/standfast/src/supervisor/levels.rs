@@ -2,11 +2,11 @@
 //! is in memory only when the job has ended is brought there or named.
 
 use super::Supervisor;
+use super::flushing::{Beginning, Ended, Flushing, Measured, sync_paths};
 use super::machine::{Event, FlushOrder, FlushOutcome};
 use crate::event::JobEvent;
-use crate::flush_mode::FlushMode;
-use crate::flushing::{Beginning, Ended, Flushing, Measured, sync_paths};
 use crate::quoting::{InWords, without_numbers};
+use crate::settings::FlushMode;
 use crate::{Ending, GenerationNumber};
 use standfast_engine::hold_child_signal;
 use standfast_format::manifest::Manifest;

@@ -2,8 +2,8 @@
 
 use super::Supervisor;
 use super::machine::Event;
-use crate::foreground_proxy::ForegroundConnection;
 use crate::signals::{Reaction, Sender, react};
+use crate::terminal::ForegroundConnection;
 
 impl Supervisor<'_, '_> {
     pub(super) fn handle_signals(&mut self) {

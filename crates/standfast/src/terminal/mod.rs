@@ -11,8 +11,11 @@
 //! The holder is neither of the job nor does it end with the supervisor: should that be killed, the program keeps its
 //! terminal. Should the holder be killed, the program is told as of any terminal that is lost.
 
+mod attach;
 mod attachment;
 mod detach_key;
+mod foreground;
+mod foreground_proxy;
 mod frames;
 mod held;
 mod holder;
@@ -20,13 +23,16 @@ mod modes;
 mod raw;
 mod shells;
 
+pub use attach::{AttachRequest, Departure, attach};
 pub(crate) use attachment::{Attachment, Progress};
 pub use detach_key::DetachKey;
+pub(crate) use foreground::Foreground;
+pub use foreground_proxy::{ForegroundConnection, ForegroundProxy, Left, Side, split};
 pub(crate) use held::HeldTerminal;
 pub(crate) use raw::open_own;
 
 use crate::Error;
-use crate::option_kinds::words;
+use crate::settings::words;
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{isatty, tcgetattr, tcgetwinsize};
 use standfast_engine::LaunchTerminal;

@@ -16,18 +16,13 @@ mod storm;
 mod told;
 
 use crate::GenerationNumber;
-use crate::chains::{Incremental, tracking};
-use crate::checkpoint::{Order, Purpose};
+use crate::checkpoint::{Order, Past, Purpose};
 use crate::control::{ClientId, Reply};
 use crate::event::JobEvent;
-use crate::flush_mode::{Flush, FlushCosts, FlushMode};
-use crate::flushing::FlushSchedule;
-use crate::interval::Interval;
-use crate::options::JobOptions;
 use crate::report::{CheckpointReport, CoalescingReport, LiveReport};
-use crate::requested_checkpoints::MinInterval;
-use crate::schedule::{Outcome as Attempt, Schedule};
-use crate::snapshots::Past;
+use crate::settings::{Flush, FlushCosts, FlushMode, Incremental, Interval, JobOptions, MinInterval, tracking};
+use crate::supervisor::flushing::FlushSchedule;
+use crate::supervisor::schedule::{AttemptEnd, Schedule};
 pub(super) use outcomes::{Failed, FlushOutcome, TakenFacts};
 use standfast_engine::Tracking;
 use standfast_store::Level;
@@ -311,8 +306,8 @@ impl Machine {
         effects.push(Effect::BeginCheckpoint(Order {
             purpose,
             past: self.past,
-            behind_success: self.schedule.advised(Attempt::Taken, now),
-            behind_failure: self.schedule.advised(Attempt::Failed, now),
+            behind_success: self.schedule.advised(AttemptEnd::Taken, now),
+            behind_failure: self.schedule.advised(AttemptEnd::Failed, now),
         }));
     }
 

@@ -6,14 +6,16 @@ use crate::GenerationNumber;
 use crate::checkpoint::{Failure, Purpose};
 use crate::control::{ClientId, Reply};
 use crate::event::JobEvent;
-use crate::flushing::{End, Measured};
 use crate::quoting::without_numbers;
 use crate::report::{CheckpointReport, CoalescingReport};
-use crate::requested_checkpoints::DISABLED_MAX;
-use crate::schedule::Outcome as Attempt;
+use crate::supervisor::flushing::{End, Measured};
+use crate::supervisor::schedule::AttemptEnd;
 use standfast_engine::{BrokenPromise, ListingNews};
 use standfast_store::Level;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// For how long a program may disable checkpoints before it is told to the user as a failure.
+const DISABLED_MAX: Duration = Duration::from_secs(30);
 
 /// A checkpoint that counts.
 #[derive(Debug)]
@@ -44,7 +46,7 @@ pub(in crate::supervisor) struct TakenFacts {
 pub(in crate::supervisor) struct Failed {
     pub(in crate::supervisor) reason: String,
     /// What it means for the next one.
-    pub(in crate::supervisor) attempt: Attempt,
+    pub(in crate::supervisor) attempt: AttemptEnd,
     /// Whether the program has disabled checkpoints for the time being.
     pub(in crate::supervisor) is_disabled: bool,
     /// Whether there is no program left.
@@ -56,9 +58,9 @@ impl Failed {
         Self {
             reason: without_numbers(&failure.to_string()),
             attempt: match failure.stood_still() {
-                Some(stood_still) => Attempt::StoodStill(stood_still),
-                None if failure.is_passing() => Attempt::FailedInPassing,
-                None => Attempt::Failed,
+                Some(stood_still) => AttemptEnd::StoodStill(stood_still),
+                None if failure.is_passing() => AttemptEnd::FailedInPassing,
+                None => AttemptEnd::Failed,
             },
             is_disabled: matches!(failure, Failure::Disabled),
             is_end: failure.is_end(),
@@ -93,7 +95,7 @@ impl Machine {
         self.disabled_since = None;
         self.has_promises = taken.has_promises;
         self.note_level(level, taken.degraded, generation, now, effects);
-        self.schedule.arm(now, Attempt::Taken);
+        self.schedule.arm(now, AttemptEnd::Taken);
         self.last_checkpoint = Some(report);
         self.past.note(&report, self.settings.is_tracking);
         let mut say = |event| effects.push(Effect::Say(event));

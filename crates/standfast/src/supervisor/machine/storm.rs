@@ -2,8 +2,8 @@
 //! is nothing new to save, everybody who asks is answered once, and what was asked for is done in the end.
 
 use super::*;
-use crate::flush_mode::Beside;
-use crate::flushing::{End, Measured};
+use crate::settings::Beside;
+use crate::supervisor::flushing::{End, Measured};
 use fastrand::Rng;
 use std::collections::BTreeSet;
 
@@ -129,8 +129,8 @@ impl World {
     }
 
     fn failed(&mut self) -> Failed {
-        let stood_still = Attempt::StoodStill(Duration::from_millis(self.random.u64(..100)));
-        let attempts = [Attempt::Failed, Attempt::FailedInPassing, stood_still];
+        let stood_still = AttemptEnd::StoodStill(Duration::from_millis(self.random.u64(..100)));
+        let attempts = [AttemptEnd::Failed, AttemptEnd::FailedInPassing, stood_still];
         Failed {
             reason: "it is not to be".to_owned(),
             attempt: self.random.choice(attempts).expect("three"),

@@ -1,7 +1,7 @@
 //! The options about how pages are kept in an image: as differences against those of the checkpoint before, compressed, or
 //! as they are.
 
-use crate::option_kinds::words;
+use super::option_kinds::words;
 use standfast_core::codec::Encoding;
 use standfast_core::codec::choice::Allowed;
 use standfast_store::Encodings;

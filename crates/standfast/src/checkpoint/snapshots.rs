@@ -2,7 +2,7 @@
 //! function of what earlier checkpoints took and of the memory that there is.
 
 use crate::report::CheckpointReport;
-use crate::snapshot_method::{Method, Snapshot, Why};
+use crate::settings::{Method, Snapshot, Why};
 use standfast_core::PAGE_BYTES;
 use standfast_linux::proc::Room;
 use standfast_store::Writing;
@@ -176,7 +176,8 @@ impl Past {
         builds: bool,
         is_tracked: bool,
         expected: Option<u64>,
-        (processes, resident): (usize, u64),
+        processes: usize,
+        resident: u64,
         room: Room,
     ) -> Situation {
         let (read, held, rewriting) = match self.last {

@@ -1,13 +1,12 @@
-//! Flushing: checkpoints in memory go on to the disk. When is decided by a pure schedule, and by [`crate::flush_mode`]
-//! whether the program stands still meanwhile; the copying has a thread of its own, beside the program with the lowest
-//! priority (H6, H7), and there is one of them at a time.
+//! Flushing: checkpoints in memory go on to the disk. When is decided by a pure schedule, and by
+//! [`FlushMode`](crate::settings::FlushMode) whether the program stands still meanwhile; the copying has a thread of its own,
+//! beside the program with the lowest priority (H6, H7), and there is one of them at a time.
 
 use crate::background::Background;
 use crate::checkpoint::{Destination, FREEZE_MAX, Failure, STOPPABLE_MAX, sync_outputs};
 use crate::event::{JobEvent, Listener, LongWork};
-use crate::flush_mode::{Beside, FlushCosts, FlushMode};
-use crate::levels::{DurableEvery, FlushEvery};
 use crate::progress::Reports;
+use crate::settings::{Beside, DurableEvery, FlushCosts, FlushEvery, FlushMode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::setpriority_process;
 use standfast_engine::{Delays, Freezer, Output, own_delay};

@@ -3,7 +3,7 @@
 //! the front, so that the shell sees what it expects; when the shell wakes it, we hand them on again. Without a front we
 //! take its part ourselves.
 
-use crate::foreground_proxy::ForegroundConnection;
+use super::foreground_proxy::ForegroundConnection;
 
 use rustix::process::Pid;
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};

@@ -1,6 +1,6 @@
 //! How the memory of a job is taken at a checkpoint, and why in that way: the words of the option, of reports and of JSON.
 
-use crate::option_kinds::words;
+use super::option_kinds::words;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

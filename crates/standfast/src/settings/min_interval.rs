@@ -1,19 +1,12 @@
-//! Checkpoints that a program asks for itself (L13, M7): the least time between them, and for how long a program may put off
-//! others.
+//! The least time between checkpoints that a program asks for itself (L13, M7).
 
-use crate::interval::INTERVAL_MAX;
-use crate::option_kinds::{Kept, OptionError, milliseconds};
+use super::interval::INTERVAL_MAX;
+use super::option_kinds::{Kept, OptionError, milliseconds};
 use serde::{Serialize, Serializer};
 use standfast_format::manifest;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-
-/// For how long a program may disable checkpoints before it is told to the user as a failure.
-pub(crate) const DISABLED_MAX: Duration = Duration::from_secs(30);
-
-/// How soon a program that has disabled checkpoints is looked at again, should it not tell when it has enabled them.
-pub(crate) const DISABLED_LOOKS: Duration = Duration::from_secs(1);
 
 /// Minimum interval between program-requested checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! On a machine with a processor to spare nobody waits, and the flush runs beside the program. Where all are taken it takes
 //! its time from the program either way, and beside it the two are in each other's way.
 
-use crate::option_kinds::words;
+use super::option_kinds::words;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

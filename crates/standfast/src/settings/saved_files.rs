@@ -1,6 +1,6 @@
 //! The options that say what of the outside goes with a checkpoint: contents of files, connections to others.
 
-use crate::option_kinds::{Kept, OptionError, parse_bytes, words, write_bytes};
+use super::option_kinds::{Kept, OptionError, parse_bytes, words, write_bytes};
 use serde::Serialize;
 use standfast_engine::{ExternalSockets as OfEngine, SavedFiles};
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! The options about levels: whether checkpoints go to memory first, which of them go on to the disk, and by when.
 
-use crate::option_kinds::{number, time};
+use super::option_kinds::{number, time};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -9,7 +9,7 @@
 //! The supervisor leads a process group of its own: what is sent to the group that the shell knows reaches the front
 //! alone, and is handed on once.
 
-use crate::attach::AttachRequest;
+use super::attach::AttachRequest;
 use crate::signals::{Sender, SignalInbox};
 use crate::terminal::{Attachment, Progress};
 use crate::{Ending, Error};

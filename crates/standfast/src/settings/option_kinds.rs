@@ -49,11 +49,11 @@ macro_rules! words {
         $(#[$meaning:meta])*
         kept $name:ident, $wrong:literal, $($(#[$about:meta])* $value:ident = $word:literal $(| $other:literal)*),+ $(,)?
     ) => {
-        $crate::option_kinds::words! {
+        $crate::settings::option_kinds::words! {
             $(#[$meaning])* $name, $wrong, $($(#[$about])* $value = $word $(| $other)*),+
         }
 
-        impl $crate::option_kinds::Kept for $name {
+        impl $crate::settings::option_kinds::Kept for $name {
             type Record = standfast_format::manifest::$name;
 
             fn to_record(self) -> Option<Self::Record> {
@@ -77,7 +77,7 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::option_kinds::OptionError;
+            type Err = $crate::settings::option_kinds::OptionError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 match text {
@@ -123,7 +123,7 @@ macro_rules! number {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::option_kinds::OptionError;
+            type Err = $crate::settings::option_kinds::OptionError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 text.parse().map(Self).map_err(|_| Self::Err::new(text, concat!($wrong, ": write 1 or more")))
@@ -136,7 +136,7 @@ macro_rules! number {
             }
         }
 
-        impl $crate::option_kinds::Kept for $name {
+        impl $crate::settings::option_kinds::Kept for $name {
             type Record = u32;
 
             fn to_record(self) -> Option<u32> {
@@ -173,11 +173,11 @@ macro_rules! time {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::option_kinds::OptionError;
+            type Err = $crate::settings::option_kinds::OptionError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let hint = concat!($wrong, ": write a time of at most a day with its unit (90s, 10m)");
-                let time = $crate::option_kinds::day_at_most(humantime::parse_duration(text).ok());
+                let time = $crate::settings::option_kinds::day_at_most(humantime::parse_duration(text).ok());
                 time.map(Self).ok_or_else(|| Self::Err::new(text, hint))
             }
         }
@@ -194,15 +194,15 @@ macro_rules! time {
             }
         }
 
-        impl $crate::option_kinds::Kept for $name {
+        impl $crate::settings::option_kinds::Kept for $name {
             type Record = u64;
 
             fn to_record(self) -> Option<u64> {
-                Some($crate::option_kinds::milliseconds(self.0))
+                Some($crate::settings::option_kinds::milliseconds(self.0))
             }
 
             fn from_record(record: u64) -> Option<Self> {
-                $crate::option_kinds::day_at_most(Some(std::time::Duration::from_millis(record))).map(Self)
+                $crate::settings::option_kinds::day_at_most(Some(std::time::Duration::from_millis(record))).map(Self)
             }
         }
     };

@@ -2,9 +2,9 @@
 
 use crate::Error;
 use crate::control::{Reply, Request, ask};
-use crate::options::JobOptions;
 use crate::quoting::without_numbers;
 use crate::report::{DurableReport, GenerationReport, JobStatus, MemoryLevelReport, StatusReport};
+use crate::settings::JobOptions;
 use standfast_format::manifest::{Generation, GenerationNumber, Outcome};
 use standfast_store::{JobDirectory, LeaseState, Level, Levels, StoreError};
 use std::collections::BTreeMap;

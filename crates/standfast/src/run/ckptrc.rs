@@ -4,13 +4,11 @@
 //! It is not Standfast's own configuration: it knows the seven keys of that paper and no others. What they ask for and
 //! this version does not do is kept and named ([`Ckptrc::unmet`]), never dropped.
 
-use crate::chains::{Incremental, Keep, MaxFiles};
-use crate::default_directory::default_directory;
-use crate::interval::{INTERVAL_MAX, Interval};
-use crate::options::{JobOptions, OptionChoices};
+use super::default_directory::default_directory;
 use crate::quoting::{ForShell, InWords};
-use crate::requested_checkpoints::MinInterval;
-use crate::snapshot_method::Snapshot;
+use crate::settings::{
+    INTERVAL_MAX, Incremental, Interval, JobOptions, Keep, MaxFiles, MinInterval, OptionChoices, Snapshot,
+};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};

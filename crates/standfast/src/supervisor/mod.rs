@@ -6,13 +6,18 @@ mod checkpoints;
 mod clients;
 mod coalescing;
 mod end;
+mod flushing;
 mod levels;
 mod machine;
+mod preflight;
+mod schedule;
 mod signals;
 
 use end::Leftovers;
 pub(crate) use end::newest;
+pub(crate) use flushing::sync_paths;
 use machine::{Effect, Event, Machine, Settings};
+pub(crate) use schedule::{AttemptEnd, Schedule};
 
 use crate::background::Background;
 use crate::checkpoint::{Checkpointing, Destination};
@@ -20,17 +25,15 @@ use crate::coalesce::Coalescing;
 use crate::context::JobContext;
 use crate::control::ControlSocket;
 use crate::event::{JobEvent, Listener};
-use crate::flushing::{FlushSchedule, Flushing};
-use crate::foreground::Foreground;
-use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_lease;
-use crate::options::JobOptions;
-use crate::preflight::{Preflight, look};
 use crate::progress::Reports;
 use crate::quoting::without_numbers;
+use crate::settings::JobOptions;
 use crate::signals::SignalInbox;
-use crate::terminal::HeldTerminal;
+use crate::terminal::{Foreground, ForegroundConnection, HeldTerminal};
 use crate::{Ending, Error};
+use flushing::{FlushSchedule, Flushing};
+use preflight::{Preflight, look};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use standfast_engine::{Job, News, Output, TerminalHolder, hold_child_signal};
 use standfast_linux::hold_output_signal;
@@ -66,6 +69,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
     job.keep_strays();
     hold_output_signal();
     listener(&JobEvent::Running { pid });
+    (post.context.hooks.running)();
     let now = Instant::now();
     let options = &post.options;
     let has_memory = post.destination.levels.memory.is_some();
@@ -273,6 +277,7 @@ impl Supervisor<'_, '_> {
         (self.post.context.front, self.foreground.front) = (None, None);
         let directory = self.post.context.directory.clone();
         self.say(&JobEvent::Alone { directory });
+        (self.post.context.hooks.alone)(&self.post.context.directory);
     }
 
     /// Has the front attach to the job's own terminal, or go.

@@ -3,16 +3,16 @@
 //!
 //! A new option is a line in the table, with its type, and a field of [`manifest::RunOptions`].
 
-use crate::chains::{Incremental, Keep, MaxFiles, Track};
-use crate::encodings::{Compress, DeltaMode};
-use crate::flush_mode::Flush;
-use crate::free_space::Reserve;
-use crate::interval::Interval;
-use crate::levels::{DurableEvery, FlushEvery, Grace};
-use crate::option_kinds::{Kept, words};
-use crate::requested_checkpoints::MinInterval;
-use crate::saved_files::{ExternalSockets, SaveFiles};
-use crate::snapshot_method::Snapshot;
+use super::chains::{Incremental, Keep, MaxFiles, Track};
+use super::encodings::{Compress, DeltaMode};
+use super::flush_mode::Flush;
+use super::interval::Interval;
+use super::levels::{DurableEvery, FlushEvery, Grace};
+use super::min_interval::MinInterval;
+use super::option_kinds::{Kept, words};
+use super::reserve::Reserve;
+use super::saved_files::{ExternalSockets, SaveFiles};
+use super::snapshot_method::Snapshot;
 use serde::Serialize;
 use standfast_engine::{FilePolicy, IdPolicy, StackPart};
 use standfast_format::manifest;
@@ -217,8 +217,8 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
+    use super::super::interval::{INTERVAL_MAX, INTERVAL_MIN};
     use super::*;
-    use crate::interval::{INTERVAL_MAX, INTERVAL_MIN};
 
     #[test]
     fn options_survive_the_manifest() {

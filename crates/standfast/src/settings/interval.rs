@@ -1,6 +1,6 @@
 //! The option that says when checkpoints are taken by themselves.
 
-use crate::option_kinds::{Kept, OptionError, milliseconds};
+use super::option_kinds::{Kept, OptionError, milliseconds};
 use serde::Serialize;
 use standfast_format::manifest;
 use std::fmt;

@@ -7,18 +7,14 @@ use crate::checkpoint::Destination;
 use crate::context::JobContext;
 use crate::control::bind_control;
 use crate::event::{JobEvent, Listener};
-use crate::flushing::sync_paths;
-use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_lease;
 use crate::job_folders::{save_folders, started};
-use crate::levels::Memory;
-use crate::options::{Files, JobOptions, OptionChoices};
 use crate::quoting::without_numbers;
-use crate::schedule::{self, Schedule};
+use crate::settings::{Files, JobOptions, Memory, OptionChoices};
 use crate::signals::SignalInbox;
-use crate::supervisor::{Post, foreground_of, newest, supervise};
+use crate::supervisor::{AttemptEnd, Post, Schedule, foreground_of, newest, supervise, sync_paths};
 use crate::takeover::take_lease;
-use crate::terminal::HeldTerminal;
+use crate::terminal::{ForegroundConnection, HeldTerminal};
 use crate::{Ending, Error};
 use standfast_engine::{
     self as engine, ClockPolicy, EngineError, FileOptions, RestartNews, RestartOptions, Restarted, Tail,
@@ -27,8 +23,8 @@ use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
 use standfast_store::{
-    GenerationChoice, JobDirectory, KeptTail, Lease, LeaseRequest, LeaseState, Level, Levels, Pacing, Purpose, Selector,
-    StoreError, TAIL_BYTES_MAX,
+    GenerationChoice, JobDirectory, KeptTail, Lease, LeaseRequest, LeaseState, Level, Levels, Pacing, Purpose,
+    Selector, StoreError, TAIL_BYTES_MAX,
 };
 use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
@@ -132,7 +128,7 @@ pub(crate) fn continue_job(
         for skipped in &choice.skipped {
             listener(&skipped_event(skipped.number, &skipped.reason));
         }
-        match revive(&job, &mut life, (options, files), &choice, listener) {
+        match revive(&job, &mut life, options, files, &choice, listener) {
             Ok((Restarted { job: revived, ids, notes, files: touched }, Supervision { signals, terminal })) => {
                 let generation = choice.number.get();
                 let taken = choice.image.state().clocks.realtime_nanoseconds;
@@ -283,7 +279,8 @@ struct Supervision {
 fn revive(
     job: &Continuation,
     life: &mut Life,
-    (options, files): (JobOptions, Files),
+    options: JobOptions,
+    files: Files,
     choice: &GenerationChoice,
     listener: &mut Listener<'_>,
 ) -> Result<(Restarted, Supervision), Unrevived> {
@@ -338,7 +335,7 @@ fn revive(
                 generation: choice.number.get(),
                 directory: &std::path::absolute(&job.context.directory).unwrap_or_default(),
                 advised: Schedule::new(options.interval, options.min_interval, Instant::now())
-                    .advised(schedule::Outcome::Taken, Instant::now()),
+                    .advised(AttemptEnd::Taken, Instant::now()),
             },
             on_wait: &on_wait,
             hold_terminal: &mut hold_terminal,

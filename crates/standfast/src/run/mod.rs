@@ -1,23 +1,29 @@
 //! `run`: a program is started under a supervisor, or its unfinished job is continued.
 
+mod ckptrc;
+mod decision;
+mod default_directory;
+mod restart;
+
+pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault, read_settings};
+pub use decision::Unfinished;
+pub use default_directory::{default_directory, find_directories};
+pub use restart::{RestartRequest, restart};
+
 use crate::checkpoint::Destination;
-use crate::ckptrc::Ckptrc;
 use crate::context::JobContext;
 use crate::control::bind_control;
-use crate::decision::{RunPlan, Unfinished, plan_run};
 use crate::event::{JobEvent, Listener};
-use crate::foreground_proxy::ForegroundConnection;
 use crate::job_folders::save_folders;
-use crate::levels::Memory;
-use crate::options::{JobOptions, OptionChoices};
 use crate::quoting::without_numbers;
-use crate::restart::{Continuation, continue_job, is_hopeless};
-use crate::saved_files::SaveFolder;
+use crate::settings::{JobOptions, Memory, OptionChoices, SaveFolder};
 use crate::signals::SignalInbox;
 use crate::supervisor::{Post, supervise};
 use crate::takeover::take_lease;
-use crate::terminal::{self, HeldTerminal, TerminalKind};
+use crate::terminal::{self, ForegroundConnection, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
+use decision::{RunPlan, plan_run};
+use restart::{Continuation, continue_job, is_hopeless};
 use standfast_engine::{Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_format::records::Bytes;
@@ -222,8 +228,8 @@ fn command_line(description: &JobDescription) -> String {
 mod tests {
     use super::*;
     use crate::MinInterval;
-    use crate::chains::Keep;
-    use crate::interval::Interval;
+    use crate::settings::Interval;
+    use crate::settings::Keep;
     use std::time::Duration;
 
     fn request(options: OptionChoices, ckptrc: Option<&str>) -> RunRequest {

@@ -13,15 +13,20 @@
 
 mod destination;
 mod failure;
+mod job;
 mod phases;
 mod reporting;
+mod snapshots;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use destination::Destination;
 pub(crate) use failure::Failure;
+pub(crate) use snapshots::Past;
 
 use crate::background::Background;
 use crate::report::CheckpointReport;
-use crate::snapshots::Past;
+use job::{FrozenJob, JobFreezer};
 use phases::Site;
 use standfast_engine::{Advised, Asking, BrokenPromise, Freezer, Output};
 use standfast_format::records::{Coverage, FileReference};
@@ -137,10 +142,10 @@ impl AsFd for Checkpointing {
 }
 
 /// Takes it in memory, if there is a level there and it has room; in the directory otherwise, and where memory fails.
-fn take(destination: &Destination, freezer: &Freezer, order: &Order) -> Attempt {
+fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) -> Attempt {
     let to = |level, level_directory| Site { destination, level, level_directory, freezer, order };
     let disk = to(Level::Directory, &destination.levels.directory);
-    let reason = match destination.memory_with_room(freezer) {
+    let reason = match destination.memory_with_room(|| freezer.figures(destination.tracking)) {
         None => return take_at(disk),
         Some(Err(reason)) => reason,
         Some(Ok(memory)) => match take_at(to(Level::Memory, memory)) {
@@ -151,7 +156,7 @@ fn take(destination: &Destination, freezer: &Freezer, order: &Order) -> Attempt 
     take_at(disk).map(|taken| Taken { degraded: Some(reason), ..taken })
 }
 
-fn take_at(site: Site<'_>) -> Attempt {
+fn take_at<F: JobFreezer>(site: Site<'_, F>) -> Attempt {
     let attempts = match site.order.purpose {
         Purpose::Protect => &ATTEMPTS[..],
         // It does not run again.
@@ -168,7 +173,7 @@ fn take_at(site: Site<'_>) -> Attempt {
 }
 
 /// One attempt, phase by phase.
-fn attempt(site: Site<'_>, asking: Asking) -> Attempt {
+fn attempt<F: JobFreezer>(site: Site<'_, F>, asking: Asking) -> Attempt {
     let captured = site.plan()?.prepare()?.read_ahead(asking)?.stop()?.capture()?;
     let committed = match site.order.purpose {
         Purpose::Protect => captured.resume().seal()?.commit()?,
@@ -178,24 +183,24 @@ fn attempt(site: Site<'_>, asking: Asking) -> Attempt {
 }
 
 /// Tells programs that wait for a checkpoint that there is none. Where that fails, they ask again.
-fn tell_failure(freezer: &Freezer, advised: Advised) {
-    if let Ok(frozen) = freezer.freeze(FREEZE_MAX) {
+fn tell_failure(freezer: &impl JobFreezer, advised: Advised) {
+    if let Ok(frozen) = freezer.freeze() {
         let _ = frozen.tell(None, advised).and_then(|()| frozen.thaw());
     }
 }
 
 /// Keeps copies of the executable and the libraries, so that the job does not depend on the system staying as it is. Only
-/// files that were read whole: others could not be told from what they were.
+/// files that were read whole: others could not be told from what they were. `has_copy_of` is told of each.
 pub(crate) fn keep_code<'a>(
     destination: &Destination,
-    freezer: &Freezer,
+    has_copy_of: impl Fn(&FileReference),
     files: impl IntoIterator<Item = &'a FileReference>,
 ) -> Result<(), StoreError> {
     for file in files {
         let Some(digest) = file.digest.filter(|digest| digest.coverage == Coverage::Whole) else { continue };
         let path = Path::new(OsStr::from_bytes(&file.path.0));
         destination.levels.directory.keep(&destination.lease, digest.checksum, path)?;
-        freezer.has_copy_of(file);
+        has_copy_of(file);
     }
     Ok(())
 }

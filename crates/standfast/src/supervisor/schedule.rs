@@ -1,9 +1,11 @@
 //! When the next checkpoint is due. Pure: the present moment comes in as an argument.
 
-use crate::interval::Interval;
-use crate::requested_checkpoints::{DISABLED_LOOKS, MinInterval};
+use crate::settings::{Interval, MinInterval};
 use standfast_engine::Advised;
 use std::time::{Duration, Instant};
+
+/// How soon a program that has disabled checkpoints is looked at again, should it not tell when it has enabled them.
+const DISABLED_LOOKS: Duration = Duration::from_secs(1);
 
 /// How soon a checkpoint that failed for a passing reason is tried again; doubled at each further failure.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -26,7 +28,7 @@ pub(crate) struct Schedule {
 
 /// How a checkpoint ended, as far as the timer cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum AttemptEnd {
     /// It is durable.
     Taken,
     /// It failed for a reason that may be gone in a moment.
@@ -41,7 +43,7 @@ impl Schedule {
     /// Armed at `now`.
     pub(crate) fn new(interval: Interval, min_interval: MinInterval, now: Instant) -> Self {
         let mut schedule = Self { interval, min_interval, due: None, honoured: None, retry: RETRY_FIRST };
-        schedule.arm(now, Outcome::Taken);
+        schedule.arm(now, AttemptEnd::Taken);
         schedule
     }
 
@@ -56,7 +58,7 @@ impl Schedule {
     }
 
     /// What programs are told of the time after a checkpoint that is about to end like this.
-    pub(crate) fn advised(&self, outcome: Outcome, now: Instant) -> Advised {
+    pub(crate) fn advised(&self, outcome: AttemptEnd, now: Instant) -> Advised {
         let mut behind = self.clone();
         behind.arm(now, outcome);
         let wait = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
@@ -74,12 +76,12 @@ impl Schedule {
     }
 
     /// Armed again at `now`, when a checkpoint has ended, whoever had asked for it.
-    pub(crate) fn arm(&mut self, now: Instant, outcome: Outcome) {
+    pub(crate) fn arm(&mut self, now: Instant, outcome: AttemptEnd) {
         let pause = match outcome {
-            Outcome::Taken => Duration::ZERO,
+            AttemptEnd::Taken => Duration::ZERO,
             // A program that asks in a loop shall not fail in a loop.
-            Outcome::FailedInPassing | Outcome::Failed => RETRY_FIRST,
-            Outcome::StoodStill(stood_still) => RETRY_FIRST.max(stood_still.saturating_mul(RUNS_BETWEEN)),
+            AttemptEnd::FailedInPassing | AttemptEnd::Failed => RETRY_FIRST,
+            AttemptEnd::StoodStill(stood_still) => RETRY_FIRST.max(stood_still.saturating_mul(RUNS_BETWEEN)),
         };
         self.honoured = match self.min_interval {
             MinInterval::Never => None,
@@ -89,15 +91,17 @@ impl Schedule {
         self.due = None;
         let Interval::Every(interval) = self.interval else { return };
         let wait = match outcome {
-            Outcome::FailedInPassing => self.retry.min(interval),
-            Outcome::StoodStill(stood_still) => self.retry.min(interval).max(stood_still.saturating_mul(RUNS_BETWEEN)),
-            Outcome::Taken | Outcome::Failed => interval,
+            AttemptEnd::FailedInPassing => self.retry.min(interval),
+            AttemptEnd::StoodStill(stood_still) => {
+                self.retry.min(interval).max(stood_still.saturating_mul(RUNS_BETWEEN))
+            }
+            AttemptEnd::Taken | AttemptEnd::Failed => interval,
         };
         self.retry = match outcome {
-            Outcome::FailedInPassing | Outcome::StoodStill(_) => {
+            AttemptEnd::FailedInPassing | AttemptEnd::StoodStill(_) => {
                 self.retry.saturating_mul(2).min(interval.max(RETRY_FIRST))
             }
-            Outcome::Taken | Outcome::Failed => RETRY_FIRST,
+            AttemptEnd::Taken | AttemptEnd::Failed => RETRY_FIRST,
         };
         self.due = Some(now + wait);
     }
@@ -107,7 +111,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn waits(interval: Duration, outcomes: &[Outcome]) -> Vec<u64> {
+    fn waits(interval: Duration, outcomes: &[AttemptEnd]) -> Vec<u64> {
         let now = Instant::now();
         let mut schedule = Schedule::new(Interval::Every(interval), MinInterval::default(), now);
         outcomes
@@ -122,7 +126,7 @@ mod tests {
     #[test]
     fn a_passing_blocker_is_tried_again_after_1_2_4_seconds_up_to_the_interval() {
         let interval = Duration::from_secs(10);
-        assert_eq!(waits(interval, &[Outcome::FailedInPassing; 6]), [1, 2, 4, 8, 10, 10]);
+        assert_eq!(waits(interval, &[AttemptEnd::FailedInPassing; 6]), [1, 2, 4, 8, 10, 10]);
     }
 
     #[test]
@@ -137,7 +141,7 @@ mod tests {
                 for _ in 0..20 {
                     now = schedule.due().expect("an interval was given") + stood_still;
                     stopped += stood_still;
-                    schedule.arm(now, Outcome::StoodStill(stood_still));
+                    schedule.arm(now, AttemptEnd::StoodStill(stood_still));
                     assert!(schedule.honoured_in(now) >= Some(stood_still * 200));
                 }
                 let all = schedule.due().expect("an interval was given") - begun;
@@ -148,20 +152,20 @@ mod tests {
 
     #[test]
     fn after_success_retries_begin_again() {
-        use Outcome::{FailedInPassing as Passing, Taken};
+        use AttemptEnd::{FailedInPassing as Passing, Taken};
         assert_eq!(waits(Duration::from_secs(60), &[Passing, Passing, Taken, Passing]), [1, 2, 60, 1]);
     }
 
     #[test]
     fn a_lasting_failure_waits_for_the_interval() {
-        assert_eq!(waits(Duration::from_secs(60), &[Outcome::Failed]), [60]);
+        assert_eq!(waits(Duration::from_secs(60), &[AttemptEnd::Failed]), [60]);
     }
 
     #[test]
     fn a_retry_never_waits_longer_than_the_interval() {
         let now = Instant::now();
         let mut schedule = Schedule::new(Interval::Every(Duration::from_millis(200)), MinInterval::default(), now);
-        schedule.arm(now, Outcome::FailedInPassing);
+        schedule.arm(now, AttemptEnd::FailedInPassing);
         assert_eq!(schedule.due(), Some(now + Duration::from_millis(200)));
     }
 
@@ -170,7 +174,7 @@ mod tests {
         let now = Instant::now();
         let mut schedule = Schedule::new(Interval::Off, MinInterval::default(), now);
         assert_eq!(schedule.due(), None);
-        schedule.arm(now, Outcome::FailedInPassing);
+        schedule.arm(now, AttemptEnd::FailedInPassing);
         assert_eq!(schedule.due(), None);
     }
     #[test]
@@ -182,10 +186,10 @@ mod tests {
             schedule.arm(now, outcome);
             schedule.honoured_in(now).map(|wait| wait.as_secs())
         };
-        assert_eq!(after(least(5), Outcome::Taken), Some(5));
-        assert_eq!(after(least(0), Outcome::Taken), Some(0));
-        assert_eq!(after(least(0), Outcome::Failed), Some(1), "not in a loop");
-        assert_eq!(after(MinInterval::Never, Outcome::Taken), None);
+        assert_eq!(after(least(5), AttemptEnd::Taken), Some(5));
+        assert_eq!(after(least(0), AttemptEnd::Taken), Some(0));
+        assert_eq!(after(least(0), AttemptEnd::Failed), Some(1), "not in a loop");
+        assert_eq!(after(MinInterval::Never, AttemptEnd::Taken), None);
         assert_eq!(Schedule::new(Interval::Off, least(5), now).honoured_in(now), Some(Duration::from_secs(5)));
     }
 
@@ -194,7 +198,7 @@ mod tests {
         let minute = Duration::from_secs(60);
         let now = Instant::now();
         let schedule = Schedule::new(Interval::Every(minute), MinInterval::Never, now);
-        let advised = schedule.advised(Outcome::Taken, now);
+        let advised = schedule.advised(AttemptEnd::Taken, now);
         assert_eq!(advised, Advised { due_in: None, next_in: Some(minute) });
     }
 }

@@ -1,7 +1,7 @@
 //! The options about what a checkpoint saves: incremental checkpoints, how changes are found, how many images build upon each
 //! other.
 
-use crate::option_kinds::{number, words};
+use super::option_kinds::{number, words};
 use standfast_engine::Tracking;
 use standfast_store::CoalesceRule;
 

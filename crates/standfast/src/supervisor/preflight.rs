@@ -4,7 +4,7 @@
 
 use crate::background::Background;
 use crate::checkpoint::{Destination, keep_code};
-use crate::interval::Interval;
+use crate::settings::Interval;
 use standfast_engine::{EngineError, Freezer, rehearse};
 use std::io;
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ impl Preflight {
 pub(crate) fn look(destination: &Destination, freezer: &Freezer) -> Result<(), EngineError> {
     rehearse()?;
     // What the disk refuses the first checkpoint will tell.
-    let _ = keep_code(destination, freezer, &freezer.code_files());
+    let _ = keep_code(destination, |file| freezer.has_copy_of(file), &freezer.code_files());
     let blockers = freezer.examine(destination.external_sockets.policy())?;
     if blockers.is_empty() { Ok(()) } else { Err(EngineError::Refused(blockers)) }
 }

@@ -1,0 +1,317 @@
+//! The phases of a checkpoint, taken of a job that notes what is done to it and fails where it is told to. The store is real.
+
+use super::job::{CaptureNews, CapturedJob, Figures, FrozenJob, JobFreezer, PrecopiedPages};
+use super::*;
+use crate::settings::{JobOptions, Snapshot};
+use standfast_engine::{CaptureOptions, EngineError, Readiness, Tracking};
+use standfast_format::ImageSink;
+use standfast_format::manifest::{JobDescription, RunOptions};
+use standfast_format::records::{JobState, ProcessState};
+use standfast_store::{JobDirectory, LeaseRequest, Levels};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, Default)]
+struct Script {
+    /// A thread does not stop.
+    is_unstoppable: bool,
+    has_disabled_checkpoints: bool,
+    /// How often one of its threads talks with the supervisor when it is stopped.
+    asks: usize,
+    is_refused: bool,
+    ends_when_told: bool,
+    /// How often it has said something else about its memory than what was asked ahead.
+    outdated: usize,
+    clone_is_killed: bool,
+    ends_before_it_is_killed: bool,
+}
+
+/// A job of which nothing is there but what was done to it.
+#[derive(Debug, Clone)]
+struct FakeJob {
+    script: Script,
+    done: Arc<Mutex<Vec<String>>>,
+    directory: PathBuf,
+}
+
+impl FakeJob {
+    fn note(&self, what: impl Into<String>) {
+        self.done.lock().unwrap().push(what.into());
+    }
+
+    fn times(&self, what: &str) -> usize {
+        self.done.lock().unwrap().iter().filter(|it| *it == what).count()
+    }
+
+    /// How many checkpoints count.
+    fn generations(&self) -> usize {
+        JobDirectory::open(&self.directory).unwrap().manifest().unwrap().generations.len()
+    }
+}
+
+/// What was captured of it.
+struct FakeCapture {
+    job: FakeJob,
+    outputs: Vec<Output>,
+}
+
+impl JobFreezer for FakeJob {
+    type Frozen = Self;
+    type Precopied = Vec<u64>;
+    type Captured = FakeCapture;
+
+    fn figures(&self, _: Tracking) -> Figures {
+        Figures { pid: std::process::id() as i32, processes: 1, ..Figures::default() }
+    }
+
+    fn prefetch(&self) {
+        self.note("prefetch");
+    }
+
+    fn await_stoppable(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn freeze(&self) -> Result<Self, EngineError> {
+        if self.script.is_unstoppable {
+            return Err(EngineError::Unstoppable { tid: 1, stood_still: Duration::from_millis(200) });
+        }
+        self.note("freeze");
+        Ok(self.clone())
+    }
+
+    fn may_ask_for_free_memory(&self) -> bool {
+        false
+    }
+
+    fn changed_files(&self) -> Vec<Output> {
+        Vec::new()
+    }
+
+    fn judge_unsaved(&self) {
+        self.note("judge");
+    }
+
+    fn has_copy_of(&self, _: &FileReference) {}
+}
+
+impl FrozenJob for FakeJob {
+    type Precopied = Vec<u64>;
+    type Captured = FakeCapture;
+
+    fn since(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn readiness(&self) -> Result<Readiness, EngineError> {
+        Ok(match self.script {
+            Script { has_disabled_checkpoints: true, .. } => Readiness::Disabled,
+            Script { asks, .. } if self.times("freeze") <= asks => Readiness::Asking,
+            _ => Readiness::Ready,
+        })
+    }
+
+    fn foresee(&mut self, _: CaptureOptions) -> Result<Vec<u64>, EngineError> {
+        self.note("foresee");
+        Ok(vec![0x1000])
+    }
+
+    fn capture(
+        &mut self,
+        ahead: Vec<u64>,
+        _: &mut dyn ImageSink,
+        how: CaptureOptions,
+    ) -> Result<FakeCapture, EngineError> {
+        self.note(format!("capture {:?}, {} read ahead", how.asking, ahead.len()));
+        if self.script.is_refused {
+            return Err(EngineError::Refused(Vec::new()));
+        }
+        Ok(FakeCapture { job: self.clone(), outputs: Vec::new() })
+    }
+
+    fn tell(&self, taken: Option<u64>, _: Advised) -> Result<(), EngineError> {
+        self.note(if taken.is_some() { "tell success" } else { "tell failure" });
+        if self.script.ends_when_told { Err(EngineError::Ended) } else { Ok(()) }
+    }
+
+    fn thaw(self) -> Result<(), EngineError> {
+        self.note("thaw");
+        Ok(())
+    }
+
+    fn thaw_and_give_back(self) {
+        self.note("thaw");
+    }
+
+    fn kill(self) -> Result<(), EngineError> {
+        self.note(format!("kill with {} checkpoints", self.generations()));
+        if self.script.ends_before_it_is_killed { Err(EngineError::Ended) } else { Ok(()) }
+    }
+}
+
+impl PrecopiedPages for Vec<u64> {
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn read(&mut self, _: &mut dyn ImageSink, _: u64) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+impl CapturedJob for FakeCapture {
+    fn state(&self) -> &JobState {
+        static STATE: OnceLock<JobState> = OnceLock::new();
+        STATE.get_or_init(|| JobState { processes: vec![ProcessState::default()], ..JobState::default() })
+    }
+
+    fn outputs(&mut self) -> &mut Vec<Output> {
+        &mut self.outputs
+    }
+
+    fn take_confirmation(&mut self) -> Box<dyn FnOnce() -> bool + Send> {
+        self.job.note("confirm");
+        let holds = self.job.times("confirm") > self.job.script.outdated;
+        Box::new(move || holds)
+    }
+
+    fn has_clones(&self) -> bool {
+        false
+    }
+
+    fn read_on(&mut self, _: &mut dyn ImageSink) -> Result<(), EngineError> {
+        self.job.note("read on");
+        if self.job.script.clone_is_killed { Err(EngineError::Refused(Vec::new())) } else { Ok(()) }
+    }
+
+    fn committed(&self, generation: u64) {
+        self.job.note(format!("committed {generation}"));
+    }
+
+    fn into_news(self) -> CaptureNews {
+        CaptureNews { pages: 7, ..CaptureNews::default() }
+    }
+}
+
+/// What became of one checkpoint.
+struct Outcome {
+    attempt: Attempt,
+    done: Vec<String>,
+    generations: usize,
+}
+
+fn checkpoint(purpose: Purpose, snapshot: Snapshot, script: Script) -> Outcome {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("job");
+    let directory = JobDirectory::create(&path).unwrap();
+    let lease = directory.take_lease(LeaseRequest { purpose: standfast_store::Purpose::Live, force: false }).unwrap();
+    directory.begin(&lease, JobDescription::default(), RunOptions::default()).unwrap();
+    let options = JobOptions { snapshot, ..JobOptions::default() };
+    let destination = Destination::new(Levels::new(directory, None), Arc::new(lease), &options);
+    let advised = Advised { due_in: None, next_in: None };
+    let order = Order { purpose, past: Past::default(), behind_success: advised, behind_failure: advised };
+    let job = FakeJob { script, done: Arc::default(), directory: path };
+    let attempt = take(&destination, &job, &order);
+    let done = job.done.lock().unwrap().clone();
+    Outcome { attempt, done, generations: job.generations() }
+}
+
+/// With the program running on.
+fn protect(script: Script) -> Outcome {
+    checkpoint(Purpose::Protect, Snapshot::Copy, script)
+}
+
+#[test]
+fn a_program_runs_on_before_its_checkpoint_is_durable() {
+    let outcome = protect(Script::default());
+    let wanted = [
+        "prefetch",
+        "freeze",
+        "capture Ahead, 0 read ahead",
+        "tell success",
+        "thaw",
+        "confirm",
+        "read on",
+        "committed 1",
+    ];
+    assert_eq!(outcome.done, [&wanted[..], &["judge"]].concat());
+    let taken = outcome.attempt.ok().unwrap();
+    assert_eq!((taken.report.generation, taken.report.pages_read, outcome.generations), (1, 7, 1));
+}
+
+#[test]
+fn pages_are_read_ahead_between_two_stops() {
+    let done = checkpoint(Purpose::Protect, Snapshot::Precopy, Script::default()).done;
+    let wanted = ["prefetch", "freeze", "foresee", "thaw", "freeze", "capture Ahead, 1 read ahead", "tell success"];
+    assert_eq!(done[..7], wanted);
+}
+
+#[test]
+fn a_program_that_is_to_stop_ends_when_its_checkpoint_counts() {
+    for ends_before_it_is_killed in [false, true] {
+        let script = Script { ends_before_it_is_killed, ..Script::default() };
+        let outcome = checkpoint(Purpose::Stop, Snapshot::Sequential, script);
+        let wanted =
+            ["prefetch", "freeze", "capture Stopped, 0 read ahead", "tell success", "kill with 1 checkpoints", "judge"];
+        assert_eq!((outcome.done, outcome.attempt.is_ok()), (wanted.map(str::to_owned).to_vec(), true));
+    }
+}
+
+#[test]
+fn a_program_that_does_not_stop_is_not_stopped_once_more_to_be_told() {
+    let outcome = protect(Script { is_unstoppable: true, ..Script::default() });
+    let given_up = outcome.attempt.err().unwrap();
+    assert_eq!(given_up.failure.stood_still(), Some(Duration::from_millis(200)));
+    assert!(given_up.is_told && given_up.failure.is_passing());
+    assert_eq!((outcome.done, outcome.generations), (vec!["prefetch".to_owned()], 0));
+}
+
+#[test]
+fn a_program_that_has_disabled_checkpoints_runs_on_at_once() {
+    let outcome = protect(Script { has_disabled_checkpoints: true, ..Script::default() });
+    assert!(matches!(outcome.attempt, Err(given_up) if matches!(given_up.failure, Failure::Disabled)));
+    assert_eq!((outcome.done, outcome.generations), (["prefetch", "freeze", "thaw"].map(str::to_owned).to_vec(), 0));
+}
+
+#[test]
+fn a_program_that_asks_is_let_go_until_it_has_been_answered_and_not_for_ever() {
+    let outcome = protect(Script { asks: 3, ..Script::default() });
+    let count = |what: &str| outcome.done.iter().filter(|it| *it == what).count();
+    assert_eq!((count("freeze"), count("thaw"), outcome.generations), (4, 4, 1));
+    assert_eq!(protect(Script { asks: usize::MAX, ..Script::default() }).generations, 1);
+}
+
+#[test]
+fn a_program_that_is_refused_is_told_while_it_is_stopped_and_runs_on() {
+    let outcome = protect(Script { is_refused: true, ..Script::default() });
+    assert!(outcome.attempt.is_err_and(|given_up| given_up.is_told));
+    assert_eq!(outcome.done[3..], ["tell failure", "thaw"]);
+    assert_eq!(outcome.generations, 0);
+}
+
+#[test]
+fn a_program_that_ends_when_it_is_told_leaves_no_checkpoint_of_that_moment() {
+    let outcome = protect(Script { ends_when_told: true, ..Script::default() });
+    assert!(outcome.attempt.is_err_and(|given_up| given_up.failure.is_end()));
+    assert_eq!(outcome.generations, 0);
+}
+
+#[test]
+fn what_a_program_says_about_its_memory_meanwhile_makes_another_attempt_and_at_last_it_is_asked_while_it_is_stopped() {
+    let outcome = protect(Script { outdated: 2, ..Script::default() });
+    let captures: Vec<_> = outcome.done.iter().filter(|it| it.starts_with("capture")).collect();
+    let wanted = ["Ahead", "Ahead", "Stopped"].map(|asking| format!("capture {asking}, 0 read ahead"));
+    assert_eq!(captures, wanted.iter().collect::<Vec<_>>());
+    assert_eq!((outcome.attempt.is_ok(), outcome.generations), (true, 1));
+    let outcome = protect(Script { outdated: 3, ..Script::default() });
+    assert!(matches!(outcome.attempt, Err(given_up) if matches!(given_up.failure, Failure::Outdated)));
+    assert_eq!(outcome.generations, 0);
+}
+
+#[test]
+fn a_clone_that_is_killed_takes_the_checkpoint_with_it_and_not_the_program() {
+    let outcome = protect(Script { clone_is_killed: true, ..Script::default() });
+    assert!(outcome.attempt.is_err_and(|given_up| given_up.is_told));
+    assert_eq!((outcome.done.last().map(String::as_str), outcome.generations), (Some("read on"), 0));
+}

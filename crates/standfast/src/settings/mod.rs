@@ -1,0 +1,31 @@
+//! The options of a run: what each may be, how it is read and shown, and what is kept of it in a job's manifest.
+//!
+//! [`options`] has the table of all; the other files have the values, several of one subject in each.
+
+mod chains;
+mod encodings;
+mod flush_mode;
+mod interval;
+mod levels;
+mod min_interval;
+pub(crate) mod option_kinds;
+mod options;
+mod reserve;
+mod saved_files;
+mod snapshot_method;
+
+pub(crate) use chains::tracking;
+pub use chains::{Incremental, Keep, MaxFiles, Track};
+pub(crate) use encodings::encodings;
+pub use encodings::{Compress, DeltaMode};
+pub(crate) use flush_mode::{Beside, FlushCosts};
+pub use flush_mode::{Flush, FlushMode, FlushReport};
+pub use interval::{INTERVAL_MAX, INTERVAL_MIN, Interval};
+pub use levels::{DurableEvery, FlushEvery, Grace, Memory};
+pub use min_interval::MinInterval;
+pub use option_kinds::OptionError;
+pub(crate) use option_kinds::words;
+pub use options::{Files, Ids, JobOptions, KeepFinished, OptionChoices, Stack};
+pub use reserve::Reserve;
+pub use saved_files::{ExternalSockets, SaveFiles, SaveFolder};
+pub use snapshot_method::{Method, Snapshot, Why};
