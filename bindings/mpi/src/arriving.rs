@@ -1,30 +1,33 @@
-//! Messages that are asked for before they come: what comes finds its place, and is copied once less.
+//! Receives that are posted before their messages arrive: a message then lands in its final place, and is copied once
+//! less.
 //!
-//! A few receives of anybody's next message are under way while a call of the library waits. They are matched in the order in
-//! which they began, so one process's messages lie in them in their order. What does not fit in one is announced in its place,
-//! and its body is received on a channel of its own, from just that process. A message waits for those of its sender before
-//! it, and for whatever is before it and nobody's yet.
+//! While a call of the library waits, a few receives for messages from any process are posted. They are matched in the
+//! order in which they were posted, so they hold the messages of each process in order. A message that is too long for
+//! one is announced there, and its body is received on a separate channel, from that process only. A message waits for
+//! earlier messages of its sender, and for earlier receives that are not matched yet.
 
 use crate::table::{Calls, Channel, Ended, Request};
 use standfast_group::Buffers;
 use standfast_member::TransportError;
 use std::collections::VecDeque;
 
-/// A message up to so long goes as it is, a byte of kind behind it: a piece of a transfer does. MPI over TCP sends at once what
-/// is shorter than 64 KiB.
+/// Longest message that is sent directly, with its kind in the last byte: a piece of a transfer is. MPI over TCP sends at
+/// once what is shorter than 64 KiB.
 const WHOLE_BYTES_MAX: usize = 61 << 10;
-/// What is no longer than this is not worth the buffer that it came in.
+/// Longest message that is copied, so that the buffer in which it arrived is free.
 const SHORT_BYTES_MAX: usize = 4 << 10;
-/// So many receives are under way at first, for messages of the protocol; of a transfer there are more, and twice as many with
-/// each that comes, up to the most.
+/// Number of receives posted at first, for messages of the protocol. For a transfer there are more: the number doubles
+/// with each message that arrives, up to the maximum.
 const ASKED_FIRST: usize = 4;
 const ASKED_MAX: usize = 8;
 
-/// The last byte of a message: it is all of it, or it tells the length of the body that follows. No version before had these.
+/// Last byte of a message: the message is complete, or it states the length of the body that follows. No earlier version
+/// had these.
 const WHOLE: u8 = 2;
 const ANNOUNCED: u8 = 3;
 
-/// Makes a message of some bytes; where they are too many for one, what announces them, and they stay as they are.
+/// Makes a message of some bytes. If they are too many for one, returns the announcement instead and leaves them as they
+/// are.
 pub(crate) fn announcement(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
     if bytes.len() < WHOLE_BYTES_MAX {
         bytes.push(WHOLE);
@@ -35,26 +38,26 @@ pub(crate) fn announcement(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
     Some(words)
 }
 
-/// A receive that has begun.
+/// A posted receive.
 #[derive(Debug)]
 struct Asked {
-    /// Nobody's, until a message has come.
+    /// The sender; `None` until a message has been matched.
     from: Option<u32>,
     request: Request,
-    /// Room for it; so many of them are what has come.
+    /// Buffer for the message; its first `length` bytes have been received.
     bytes: Vec<u8>,
     length: usize,
-    /// It has been announced.
+    /// Whether it receives a body that was announced.
     is_body: bool,
-    /// The request is gone then.
+    /// Whether it has ended; its request is then invalid.
     is_done: bool,
 }
 
-/// All of them, in the order in which they began.
+/// All receives, in the order in which they were posted.
 #[derive(Debug)]
 pub(crate) struct Arriving {
     asked: VecDeque<Asked>,
-    /// So many are to be under way for anybody's messages: the more come, the more.
+    /// Number of receives to be posted for messages from any process. It grows as messages arrive.
     wanted: usize,
     buffers: Buffers,
 }
@@ -64,7 +67,7 @@ impl Arriving {
         Self { asked: VecDeque::new(), wanted: ASKED_FIRST, buffers }
     }
 
-    /// Asks for messages.
+    /// Posts receives for messages.
     pub(crate) fn ask(&mut self, calls: &Calls) -> Result<(), TransportError> {
         let here = self.asked.iter().filter(|it| it.from.is_none()).count();
         for _ in here..self.wanted {
@@ -75,12 +78,12 @@ impl Arriving {
         Ok(())
     }
 
-    /// Those that have not ended.
+    /// Returns the requests that have not ended.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = Request> {
         self.asked.iter().filter(|it| !it.is_done).map(|it| it.request)
     }
 
-    /// Notes what has become of them, in their order; says whether something has come.
+    /// Records the results of the requests, in their order. Reports whether a message has arrived.
     pub(crate) fn note(&mut self, ended: &[Ended]) -> bool {
         let mut ended = ended.iter();
         let mut has_come = false;
@@ -101,7 +104,7 @@ impl Arriving {
         has_come
     }
 
-    /// The next message that is there, with its sender.
+    /// Returns the next message that is complete, with its sender.
     pub(crate) fn next(&mut self, calls: &Calls) -> Result<Option<(u32, Vec<u8>)>, TransportError> {
         let mut waited_for = Vec::new();
         for at in 0..self.asked.len() {
@@ -127,7 +130,7 @@ impl Arriving {
         Ok(None)
     }
 
-    /// Receives a body in the place of what announced it.
+    /// Posts the receive of a body in the place of its announcement.
     fn ask_for_body(&mut self, at: usize, from: u32, length: u64, calls: &Calls) -> Result<(), TransportError> {
         let (mut bytes, length) = (self.buffers.take(length as usize), length as usize);
         let request = calls.receive(Some(from), Channel::Bodies, &mut bytes)?;
@@ -136,7 +139,8 @@ impl Arriving {
         Ok(())
     }
 
-    /// What has come, without so many bytes at its end; in room of its own where that is little.
+    /// Removes a message and returns its bytes, except the last `without` ones; a short message is copied to a buffer of
+    /// its own.
     fn take(&mut self, at: usize, without: usize) -> Vec<u8> {
         self.wanted = ASKED_MAX.min(2 * self.wanted);
         let Asked { mut bytes, length, .. } = self.asked.remove(at).expect("it has just been looked at");
@@ -146,26 +150,26 @@ impl Arriving {
             return bytes;
         }
         let short = bytes[..length].to_vec();
-        // As long as it is: what is longer than before would have to be filled.
+        // Put it back with its full length: a buffer that must become longer has to be filled.
         self.buffers.put(bytes);
         short
     }
 
-    /// Gives up what has been asked for and has not come. What has come meanwhile is there for the next time.
+    /// Cancels the receives that are not matched. Messages that arrive meanwhile are kept for the next call.
     pub(crate) fn give_up(&mut self, calls: &Calls) -> Result<(), TransportError> {
         self.wanted = ASKED_FIRST;
         let nobodys = self.asked.iter().filter(|it| it.from.is_none());
         nobodys.map(|it| it.request).try_for_each(|request| calls.cancel(request))
     }
 
-    /// Whether somebody's next message is asked for.
+    /// Reports whether a receive for a message from any process is posted.
     pub(crate) fn asks(&self) -> bool {
         self.asked.iter().any(|it| it.from.is_none())
     }
 }
 
 impl Drop for Arriving {
-    /// What may still be written to is not given back.
+    /// Does not free buffers to which data may still be written.
     fn drop(&mut self) {
         self.asked.drain(..).filter(|it| !it.is_done).for_each(|it| std::mem::forget(it.bytes));
     }

@@ -1,10 +1,10 @@
-//! libstandfast_group: the C interface of a member, and nothing of MPI. `include/standfast_group.h` says what each function
-//! does; here is only the border.
+//! libstandfast_group: the C interface of a member, without any MPI. `include/standfast_group.h` documents the functions;
+//! this module is only the boundary.
 //!
 //! # Safety
-//! What C hands over is believed as the header asks for it: pointers are null or valid, strings end, a group is one that
-//! [`standfast_group_join`] gave and that has not been finished, and one thread uses it at a time. No panic crosses the
-//! border: it is caught and becomes an error.
+//! The library trusts C to keep the header's rules: pointers are null or valid, strings are terminated, a group comes
+//! from [`standfast_group_join`] and has not been finished, and one thread uses it at a time. No panic crosses the
+//! boundary: it is caught and becomes an error.
 
 mod arriving;
 mod line;
@@ -32,14 +32,14 @@ use watchdog::Pulse;
 /// What a failed call returns.
 const FAILED: c_int = -1;
 
-/// Where who has launched the program hears of errors; that of the first group.
+/// File in which the launching process reads errors; that of the first group.
 static MILESTONES: OnceLock<PathBuf> = OnceLock::new();
 
 thread_local! {
     static ERROR: RefCell<CString> = RefCell::new(CString::default());
 }
 
-/// A group, as C holds it.
+/// A group, as C sees it.
 #[derive(Debug)]
 pub struct GroupHandle {
     member: Member<Line>,
@@ -55,13 +55,13 @@ fn note_error(reason: &str) {
     ERROR.with(|error| *error.borrow_mut() = reason);
 }
 
-/// Runs one call; an error or a panic becomes `FAILED` and words.
+/// Runs one call. An error or a panic becomes `FAILED` and a message.
 fn call(work: impl FnOnce() -> Result<c_int, String>) -> c_int {
     let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("a defect of libstandfast_group".into()));
     ended.unwrap_or_else(|reason| {
         note_error(&reason);
         if let Some(path) = MILESTONES.get() {
-            // The program hears of it in any case.
+            // The program gets the error in any case.
             let _ = report_error(path, &reason);
         }
         FAILED
@@ -72,12 +72,12 @@ fn said<T>(result: Result<T, MemberError>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
-/// The group behind a pointer.
+/// Returns the group of a pointer.
 ///
 /// # Safety
 /// As the module says.
 unsafe fn group<'g>(group: *mut GroupHandle) -> Result<&'g mut GroupHandle, String> {
-    // SAFETY: null, or one that join gave and that is used by one thread.
+    // SAFETY: null, or from join and used by one thread.
     let group = unsafe { group.as_mut() }.ok_or("the group is NULL")?;
     group.pulse.beat();
     Ok(group)
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn standfast_group_join(
         if let Some(patience) = hang {
             pulse.watch(patience)?;
         }
-        // Where they are to be counted and the program does not, this is refused.
+        // If the program's messages must be counted and the program does not count them, this is refused.
         table.under_way()?;
         let member = said(Member::join(line, &settings))?;
         let (joined, epoch) = match member.joined() {
@@ -125,13 +125,13 @@ pub unsafe extern "C" fn standfast_group_join(
         };
         let (table, warnings, packed) = (*table, CString::default(), PackedRegions::default());
         let group = GroupHandle { member, table, epoch, pulse, warnings, packed };
-        // SAFETY: not null, so it is a place for a pointer.
+        // SAFETY: not null, so it can hold a pointer.
         unsafe { *into = Box::into_raw(Box::new(group)) };
         Ok(joined)
     })
 }
 
-/// The epoch that counts.
+/// Returns the number of the current epoch.
 ///
 /// # Safety
 /// As the module says.
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn standfast_group_epoch(group: *const GroupHandle) -> u64
 /// Registers memory.
 ///
 /// # Safety
-/// As the module says; and the memory is mapped for as long as it is registered.
+/// As the module says. The memory must stay mapped as long as it is registered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standfast_group_protect(
     of: *mut GroupHandle,
@@ -171,10 +171,10 @@ pub unsafe extern "C" fn standfast_group_protect(
     })
 }
 
-/// Registers what a program packs itself.
+/// Registers a region that the program packs itself.
 ///
 /// # Safety
-/// As the module says; and the functions do what the header says for as long as they are registered.
+/// As the module says. The functions must follow the header as long as they are registered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standfast_group_protect_packed(
     of: *mut GroupHandle,
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn standfast_group_protect_packed(
     })
 }
 
-/// Leaves a part of a region out.
+/// Excludes a part of a region.
 ///
 /// # Safety
 /// As the module says.
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn standfast_group_exclude(of: *mut GroupHandle, id: i64, 
     call(|| said(unsafe { group(of) }?.member.exclude(region(id)?, offset, bytes)).map(|()| 0))
 }
 
-/// Takes it in again.
+/// Includes such a part again.
 ///
 /// # Safety
 /// As the module says.
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn standfast_group_include(of: *mut GroupHandle, id: i64, 
     call(|| said(unsafe { group(of) }?.member.include(region(id)?, offset, bytes)).map(|()| 0))
 }
 
-/// Forgets memory.
+/// Removes a region.
 ///
 /// # Safety
 /// As the module says.
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn standfast_group_unprotect(of: *mut GroupHandle, id: i64
     })
 }
 
-/// The recorded length.
+/// Returns the recorded length of a region.
 ///
 /// # Safety
 /// As the module says.
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn standfast_group_recorded(of: *const GroupHandle, id: i6
     recorded.and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(-1)
 }
 
-/// Goes back.
+/// Restores the registered memory.
 ///
 /// # Safety
 /// As the module says.
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn standfast_group_checkpoint(of: *mut GroupHandle) -> c_i
     })
 }
 
-/// Whether one is due.
+/// Reports whether a checkpoint is due.
 ///
 /// # Safety
 /// As the module says.
@@ -297,7 +297,7 @@ pub unsafe extern "C" fn standfast_group_due(of: *mut GroupHandle, seconds: f64)
     })
 }
 
-/// How many seconds lie between checkpoints.
+/// Returns the seconds between checkpoints.
 #[unsafe(no_mangle)]
 pub extern "C" fn standfast_group_interval() -> f64 {
     let mut seconds = f64::from(FAILED);
@@ -308,22 +308,22 @@ pub extern "C" fn standfast_group_interval() -> f64 {
     seconds
 }
 
-/// Leaves.
+/// Leaves the group.
 ///
 /// # Safety
-/// As the module says; the group is gone afterwards, whatever is returned.
+/// As the module says. The group is gone afterwards, whatever is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standfast_group_finish(of: *mut GroupHandle) -> c_int {
     call(|| {
         if of.is_null() {
             return Err("the group is NULL".into());
         }
-        // SAFETY: join made it by Box::into_raw, and it is not used any more.
+        // SAFETY: join created it by Box::into_raw, and it is not used any more.
         said(unsafe { Box::from_raw(of) }.member.finish()).map(|()| 0)
     })
 }
 
-/// What is not as one would wish.
+/// Returns the warnings of the group.
 ///
 /// # Safety
 /// As the module says.
@@ -336,7 +336,7 @@ pub unsafe extern "C" fn standfast_group_warnings(of: *mut GroupHandle) -> *cons
     group.warnings.as_ptr()
 }
 
-/// The last error in words.
+/// Returns the text of the last error.
 #[unsafe(no_mangle)]
 pub extern "C" fn standfast_group_error() -> *const c_char {
     ERROR.with(|error| {

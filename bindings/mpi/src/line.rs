@@ -1,8 +1,7 @@
-//! The transport behind a table of C functions.
+//! The transport over a table of C functions.
 //!
 //! # Safety
-//! Bytes that are on their way stay where they are until their request has ended; where that is never known they are not
-//! given back.
+//! Bytes in flight stay in place until their request has ended. If the end cannot be determined, they are never freed.
 
 use crate::arriving::{Arriving, announcement};
 use crate::table::{CallTable, Calls, Channel, Ended, LOOKED_AT_MAX, Request};
@@ -13,20 +12,19 @@ use standfast_member::{Patience, Transport, TransportError};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Looks in vain after which the processor is left to others for longer: who waits for a process on the same processor takes
-/// its time.
+/// Polls without result before the process rests longer: a process on the same processor needs time to answer.
 const LOOKS: u32 = 3;
-/// Hardly longer than going to sleep and coming back takes: of 20 us an epoch of which one page in a hundred has changed takes a
-/// sixth longer.
+/// Hardly longer than going to sleep and waking up takes. With 20 us, an epoch in which one page in a hundred has changed
+/// takes a sixth longer.
 const REST: Duration = Duration::from_micros(6);
-/// The same while much is on its way: a look takes from the time of those who have work.
+/// The same while much data is on its way: a poll takes time from the processes that work.
 const REST_IN_BULK: Duration = Duration::from_micros(120);
-/// A rest becomes as long as this part of all before it, up to the longest: who waits for long, for a process that computes
-/// still, takes hardly any processor time, and what comes at last is late by no more than that part.
+/// A rest grows to this fraction of the time rested so far, up to the maximum. So a long wait for a process that still
+/// computes takes hardly any processor time, and delays the message by no more than that fraction.
 const REST_PART: u32 = 16;
 const REST_MAX: Duration = Duration::from_millis(20);
 
-/// So many looks for what has been given up. A message that is under way just then may take longer: it stays asked for.
+/// Polls for cancelled receives. A message that arrives just then may take longer: its receive stays posted.
 const LAST_LOOKS: usize = 8;
 
 /// A message on its way to a process.
@@ -34,11 +32,11 @@ const LAST_LOOKS: usize = 8;
 struct Sending {
     request: Request,
     bytes: Vec<u8>,
-    /// The request is gone then.
+    /// Whether it has ended; its request is then invalid.
     is_done: bool,
 }
 
-/// One process's end of the program's messages.
+/// One process's end of the program's message passing.
 #[derive(Debug)]
 pub(crate) struct Line {
     rank: u32,
@@ -46,17 +44,17 @@ pub(crate) struct Line {
     calls: Calls,
     sending: VecDeque<Sending>,
     arriving: Arriving,
-    /// Looked at once; kept for its room.
+    /// Requests that are polled together; kept for its capacity.
     requests: Vec<Request>,
     buffers: Buffers,
     looks: u32,
-    /// Since the last message that came.
+    /// Time rested since the last message arrived.
     rested: Duration,
     pulse: Pulse,
 }
 
 impl Line {
-    /// Checks the table.
+    /// Checks the table and creates the line.
     pub(crate) fn new(table: &CallTable, pulse: Pulse) -> Result<Self, String> {
         let (calls, buffers) = (table.calls()?, Buffers::default());
         let (sending, arriving) = (VecDeque::new(), Arriving::new(buffers.clone()));
@@ -70,8 +68,8 @@ impl Line {
         Ok(())
     }
 
-    /// Sees what has become of all that is on its way, and forgets what has been sent; says whether something has come. The
-    /// oldest are done first, mostly.
+    /// Polls the requests in flight, mostly the oldest first, and forgets messages that have been sent. Reports whether a
+    /// message has arrived.
     fn look(&mut self) -> Result<bool, TransportError> {
         let Self { requests, arriving, sending, .. } = self;
         requests.clear();
@@ -112,7 +110,7 @@ impl Transport for Line {
         let mut arrived = self.arriving.next(&self.calls)?;
         if arrived.is_none() {
             self.arriving.ask(&self.calls)?;
-            // What one look brings is mostly seen by the next.
+            // The next poll mostly finds what the first has brought in.
             let _ = self.look()? || self.look()?;
             arrived = self.arriving.next(&self.calls)?;
         }
@@ -148,7 +146,7 @@ impl Transport for Line {
 }
 
 impl Drop for Line {
-    /// Waits for what is still on its way; what cannot be waited for keeps its bytes for good.
+    /// Waits for the requests in flight. If that is impossible, their bytes are never freed.
     fn drop(&mut self) {
         let is_under_way =
             |line: &Self| line.arriving.under_way().next().is_some() || line.sending.iter().any(|it| !it.is_done);

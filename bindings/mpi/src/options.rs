@@ -1,4 +1,5 @@
-//! The configuration of a process: the options that C gives, completed by the environment that `standfast group run` sets.
+//! The configuration of a process: the options from C, completed by the environment variables that `standfast group run`
+//! sets.
 
 use standfast_core::erasure::Scheme;
 use standfast_member::{RegionTracking, Settings};
@@ -17,7 +18,7 @@ const HANG: &str = "STANDFAST_GROUP_HANG";
 const MILESTONES: &str = "STANDFAST_GROUP_MILESTONES";
 const INTERVAL: &str = "STANDFAST_GROUP_INTERVAL";
 
-/// Seconds between checkpoints where nobody says how many.
+/// Default seconds between checkpoints.
 const INTERVAL_SECONDS: f64 = 60.0;
 
 /// `standfast_group_options`.
@@ -38,19 +39,19 @@ pub struct Options {
     milestones: *const c_char,
 }
 
-/// What a process is to do.
+/// The configuration of a process.
 #[derive(Debug)]
 pub(crate) struct Configuration {
     pub(crate) settings: Settings,
-    /// How long the process may hang; `None` for as long as it likes.
+    /// How long the process may hang; `None` for no limit.
     pub(crate) hang: Option<Duration>,
 }
 
-/// The configuration that options stand for. What they leave out `environment` says, as `standfast group run` sets it, or else
-/// the defaults of the header.
+/// Returns the configuration of these options. Missing options come from `environment`, as `standfast group run` sets it,
+/// or else from the defaults of the header.
 ///
 /// # Safety
-/// Their strings are null or end with a zero.
+/// The strings of the options must be null or end with a zero.
 pub(crate) unsafe fn configuration(
     options: Option<&Options>,
     environment: impl Fn(&str) -> Option<OsString>,
@@ -98,7 +99,7 @@ pub(crate) unsafe fn configuration(
     Ok(Configuration { settings, hang: seconds(hang).map_err(|error| format!("hang: {error}"))? })
 }
 
-/// The time between checkpoints that `standfast group run --interval` says, or a minute.
+/// Returns the time between checkpoints from `standfast group run --interval`, or a minute.
 pub(crate) fn interval(environment: impl Fn(&str) -> Option<OsString>) -> Result<f64, String> {
     Ok(number(&environment, INTERVAL)?.unwrap_or(INTERVAL_SECONDS))
 }
@@ -108,7 +109,7 @@ fn seconds(seconds: f64) -> Result<Option<Duration>, String> {
     some.map_err(|error| error.to_string())
 }
 
-/// The number that a variable holds, if it is there.
+/// Returns the number in a variable, if it is set.
 fn number<T: FromStr>(environment: &impl Fn(&str) -> Option<OsString>, variable: &str) -> Result<Option<T>, String> {
     let Some(text) = environment(variable) else { return Ok(None) };
     let parsed = text.to_str().and_then(|text| text.trim().parse().ok());

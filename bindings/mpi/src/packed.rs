@@ -1,7 +1,7 @@
-//! Regions that the program packs itself: state that lies nowhere in one piece. The packed bytes are a region like others.
+//! Regions that the program packs itself, for state that is not in one piece. The packed bytes are a region like others.
 //!
 //! # Safety
-//! The functions do what the header says, and the buffer of a region is not moved while it is registered.
+//! The functions follow the header, and the buffer of a region does not move while it is registered.
 
 use crate::line::Line;
 use standfast_group::RegionId;
@@ -14,7 +14,7 @@ pub(crate) type Size = extern "C" fn(*mut c_void) -> usize;
 pub(crate) type Pack = extern "C" fn(*mut c_void, *mut c_void, usize) -> c_int;
 pub(crate) type Unpack = extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;
 
-/// What a program does for a region of its own.
+/// The functions of a program for a region of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PackFunctions {
     pub(crate) size: Size,
@@ -22,7 +22,7 @@ pub(crate) struct PackFunctions {
     pub(crate) unpack: Unpack,
 }
 
-/// All of them.
+/// All packed regions.
 #[derive(Debug, Default)]
 pub(crate) struct PackedRegions(BTreeMap<u64, Packed>);
 
@@ -31,12 +31,12 @@ struct Packed {
     functions: PackFunctions,
     context: *mut c_void,
     buffer: Vec<u8>,
-    /// It has been filled by a restore only when this says so.
+    /// Whether it waits for a restore to fill it.
     awaited: bool,
 }
 
 impl PackedRegions {
-    /// Registers one; where the epoch that is gone back to has it, with as many bytes.
+    /// Registers a region, with the length that it has in the epoch to be restored, if any.
     pub(crate) fn register(
         &mut self,
         member: &mut Member<Line>,
@@ -53,12 +53,12 @@ impl PackedRegions {
         Ok(())
     }
 
-    /// Forgets one, if it is one.
+    /// Removes a region, if it is a packed one.
     pub(crate) fn forget(&mut self, id: u64) {
         self.0.remove(&id);
     }
 
-    /// Has all of them packed, before a checkpoint.
+    /// Lets the program pack all of them, before a checkpoint.
     pub(crate) fn pack(&mut self, member: &mut Member<Line>) -> Result<(), MemberError> {
         for (id, packed) in self.0.iter_mut().filter(|(_, packed)| !packed.awaited) {
             let bytes = (packed.functions.size)(packed.context);
@@ -70,7 +70,7 @@ impl PackedRegions {
         Ok(())
     }
 
-    /// Hands out what has been restored.
+    /// Lets the program unpack what has been restored.
     pub(crate) fn unpack(&mut self) -> Result<(), MemberError> {
         for (id, packed) in self.0.iter_mut().filter(|(_, packed)| packed.awaited) {
             packed.awaited = false;
@@ -84,10 +84,10 @@ impl PackedRegions {
 }
 
 impl Packed {
-    /// Makes the buffer so long, and registers it where it is another one then.
+    /// Sets the length of the buffer, and registers it again if it moved.
     fn protect(&mut self, member: &mut Member<Line>, id: u64, bytes: usize) -> Result<(), MemberError> {
         if bytes > self.buffer.capacity() {
-            // A region that is registered stays where it is until the new one has taken its place.
+            // A registered region stays where it is until the new one has replaced it.
             let mut grown = Vec::with_capacity(bytes.next_power_of_two());
             grown.resize(bytes, 0);
             register(member, id, &mut grown)?;
@@ -100,7 +100,7 @@ impl Packed {
 }
 
 fn register(member: &mut Member<Line>, id: u64, buffer: &mut Vec<u8>) -> Result<(), MemberError> {
-    // SAFETY: the bytes are the vector's, which is moved by nobody else and dropped after it is registered no more.
+    // SAFETY: the bytes belong to the vector; it is not moved by others, and is dropped only after the region is removed.
     let memory = unsafe { RegisteredMemory::new(buffer.as_mut_ptr(), buffer.len()) };
     member.protect(id, memory)
 }

@@ -1,18 +1,18 @@
-//! The table of C functions that carry messages, as the program hands it over, and calls of them.
+//! The table of C functions that carry messages, as the program passes it, and calls of them.
 //!
 //! # Safety
-//! The functions do what the header says, for as long as the context lives, which is until the program ends. Whoever calls
-//! them keeps the bytes of a request where they are until it has ended.
+//! The functions follow the header as long as the context lives, which is until the program ends. Callers keep the bytes
+//! of a request in place until it has ended.
 
 use standfast_member::TransportError;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 const VERSION: u32 = 3;
-/// `STANDFAST_REQUESTS`: so many are looked at at once. Each look costs a walk over all connections.
+/// `STANDFAST_REQUESTS`: most requests polled at once. Each poll costs a walk over all connections.
 pub(crate) const LOOKED_AT_MAX: usize = 64;
 /// `STANDFAST_ANYBODY`.
 const ANYBODY: u32 = u32::MAX;
-/// Room for what is said about messages under way.
+/// Size of the text about messages in flight.
 const WORDS_BYTES: usize = 512;
 
 type Send = extern "C" fn(*mut c_void, u32, u32, *const c_void, usize, *mut *mut c_void) -> c_int;
@@ -37,7 +37,7 @@ pub struct CallTable {
     pub(crate) quiescent: Option<Quiescent>,
 }
 
-/// `standfast_ended`: what has become of a request.
+/// `standfast_ended`: the result of a request.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Ended {
@@ -55,21 +55,21 @@ impl Ended {
     pub(crate) const CANCELLED: c_int = 2;
 }
 
-/// `enum standfast_channel`: messages keep their order among those of one.
+/// `enum standfast_channel`: messages keep their order within one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Channel {
-    /// Taken by whoever asks for one of anybody.
+    /// For receives from any process.
     Messages = 0,
-    /// Taken once they have been announced.
+    /// For bodies that were announced.
     Bodies = 1,
 }
 
-/// Something that has begun.
+/// An operation in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request(*mut c_void);
 
-/// The functions, all of them there.
+/// The functions, all of them present.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Calls {
     context: *mut c_void,
@@ -80,7 +80,7 @@ pub(crate) struct Calls {
 }
 
 impl CallTable {
-    /// Checks that it is what this library expects.
+    /// Checks that the table is the one that this library expects.
     pub(crate) fn calls(&self) -> Result<Calls, String> {
         if self.size != size_of::<Self>() || self.version != VERSION {
             return Err(format!(
@@ -101,12 +101,12 @@ impl CallTable {
         Ok(Calls { context: self.context, send, receive, cancel, test })
     }
 
-    /// Which process this is.
+    /// Returns the rank of this process.
     pub(crate) fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// What of the program's messages is under way, in words, where the program counts them. Collective.
+    /// Describes the program's messages in flight, if the program counts them. Collective.
     pub(crate) fn under_way(&self) -> Result<Option<String>, String> {
         let Some(quiescent) = self.quiescent else { return Ok(None) };
         let mut words = [0_u8; WORDS_BYTES];
@@ -131,7 +131,7 @@ impl Calls {
         }
     }
 
-    /// Begins to take the next message of a process, or of anybody, into these bytes.
+    /// Begins to receive the next message of a process, or of any process, into these bytes.
     pub(crate) fn receive(
         &self,
         from: Option<u32>,
@@ -146,7 +146,7 @@ impl Calls {
         }
     }
 
-    /// Asks for its end: it ends as cancelled, or with the message that has come.
+    /// Cancels a request: it ends as cancelled, or with the message that has arrived.
     pub(crate) fn cancel(&self, request: Request) -> Result<(), TransportError> {
         match (self.cancel)(self.context, request.0) {
             0 => Ok(()),
@@ -154,7 +154,7 @@ impl Calls {
         }
     }
 
-    /// What has become of so many requests, [`LOOKED_AT_MAX`] at most; those that have ended are gone.
+    /// Polls requests, [`LOOKED_AT_MAX`] at most, and returns their states. Requests that have ended become invalid.
     pub(crate) fn test(&self, requests: &[Request]) -> Result<[Ended; LOOKED_AT_MAX], TransportError> {
         let (mut pointers, mut ended) = ([std::ptr::null_mut(); LOOKED_AT_MAX], [Ended::default(); LOOKED_AT_MAX]);
         pointers.iter_mut().zip(requests).for_each(|(pointer, request)| *pointer = request.0);

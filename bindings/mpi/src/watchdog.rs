@@ -1,16 +1,16 @@
-//! Ends a process that hangs: one that has not called the library for too long, or that waits in it in vain.
+//! Ends a process that hangs: one that has not called the library for too long, or that waits in a call in vain.
 //!
-//! A blocked message-passing call cannot time itself out, and a process that waits for one that hangs does not see that it
-//! does. So each watches itself, and ends without asking anybody: the launcher then ends the rest and launches them again.
+//! A blocked message-passing call cannot time itself out, and a process that waits for a hanging one does not notice. So
+//! each process watches itself, and ends on its own. The launcher then ends the others and launches them again.
 
 use standfast_linux::sys::process::end_at_once;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a process that hung ends with: EX_SOFTWARE of sysexits.h.
+/// Exit status of a process that hung: EX_SOFTWARE of sysexits.h.
 const STATUS: i32 = 70;
-/// Looks in one patience.
+/// Number of checks within the time limit.
 const LOOKS: u32 = 16;
 
 /// Signs of life of this process.
@@ -21,17 +21,17 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    /// Alive now.
+    /// Creates a pulse that begins now.
     pub(crate) fn new() -> Self {
         Self { begin: Instant::now(), last: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Alive still.
+    /// Records a sign of life.
     pub(crate) fn beat(&self) {
         self.last.store(self.now(), Ordering::Relaxed);
     }
 
-    /// Milliseconds.
+    /// Returns milliseconds since the beginning.
     fn now(&self) -> u64 {
         self.begin.elapsed().as_millis() as u64
     }
@@ -40,10 +40,11 @@ impl Pulse {
         Duration::from_millis(self.now().saturating_sub(self.last.load(Ordering::Relaxed)))
     }
 
-    /// Ends this process when there has been no sign of life for so long. Holds until nobody else has this pulse.
+    /// Ends this process if there is no sign of life for `patience`. The watch lasts as long as another clone of this
+    /// pulse exists.
     ///
     /// # Errors
-    /// Where there can be no thread.
+    /// If no thread can be started.
     pub(crate) fn watch(&self, patience: Duration) -> Result<(), String> {
         let pulse = self.clone();
         let watch = move || {
@@ -60,7 +61,7 @@ impl Pulse {
 }
 
 fn end(patience: Duration) -> ! {
-    // The program's own output may be locked by whoever hangs.
+    // A hanging thread may have locked the program's own output.
     let words = format!("standfast: process {} hung for {patience:?} and ends itself\n", std::process::id());
     end_at_once(STATUS, words.as_bytes())
 }

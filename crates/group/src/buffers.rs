@@ -1,32 +1,32 @@
-//! Buffers that are used again: fresh memory costs more than what is done with it. A process and its transport share them:
-//! what has been sent is what the next sum is made in, and what has been used up is what the next message is received in.
+//! A pool of buffers, because fresh memory costs more than the work done in it. A process and its transport share the
+//! pool: the next sum is made in a buffer that was sent, and the next message is received in a buffer that was used up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a buffer of pages is made larger by, so that it need not move to become a message: foot, body with the syndromes of
-/// seven sums, and what a driver adds.
+/// Extra capacity of a page buffer, so that it need not move to become a message: foot, body with the syndromes of seven
+/// sums, and what a driver adds.
 const ROOM_BYTES: usize = 4096;
-/// Sizes are rounded up to this: a sum and the message with it fit the same buffers.
+/// Unit to which sizes are rounded up: a sum and the message that carries it fit the same buffers.
 const GRANULE_BYTES: usize = 16 << 10;
-/// Smaller ones are not worth keeping.
+/// Smallest capacity worth keeping.
 const KEPT_BYTES_MIN: usize = GRANULE_BYTES;
-/// All that are kept together: those of a window on their way in and out.
+/// Most bytes that the pool keeps: the buffers of a window on their way in and out.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
-/// Buffers that nobody needs at the moment. Clones share them.
+/// Unused buffers. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers(Arc<Mutex<Kept>>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Those that were used last are behind.
+    /// The buffers; the most recently used ones are at the end.
     buffers: Vec<Vec<u8>>,
-    /// What they take together.
+    /// Sum of their capacities.
     bytes: usize,
 }
 
 impl Buffers {
-    /// So many bytes that are about to be overwritten: they may hold anything.
+    /// Returns a buffer of `length` bytes with arbitrary content, which the caller overwrites.
     pub fn take(&self, length: usize) -> Vec<u8> {
         let mut bytes = self.with_room(length);
         bytes.resize(length, 0);
@@ -36,14 +36,14 @@ impl Buffers {
         bytes
     }
 
-    /// None yet, with room for so many.
+    /// Returns an empty buffer with room for `length` bytes.
     pub(crate) fn empty(&self, length: usize) -> Vec<u8> {
         let mut bytes = self.with_room(length);
         bytes.clear();
         bytes
     }
 
-    /// One that nobody needs any more.
+    /// Takes back a buffer that is no longer needed.
     pub fn put(&self, bytes: Vec<u8>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes.capacity() >= KEPT_BYTES_MIN && kept.bytes + bytes.capacity() <= KEPT_BYTES_MAX {
@@ -58,10 +58,10 @@ impl Buffers {
             return Vec::with_capacity(wanted);
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of equals the one that was used last: it may still be in the processor's cache.
+        // Of equally good buffers, prefer the most recently used: it may still be in the processor's cache.
         let fits = || kept.buffers.iter().enumerate().rev().filter(|(_, it)| it.capacity() >= wanted);
-        // What is longer already need not be filled; of these the shortest, so that what is short does not take what others
-        // need. Mostly all have one length.
+        // A buffer that is long enough already need not be filled. Take the shortest of these, and leave the longer ones
+        // to those who need them. Mostly all have the same length.
         let filled = || fits().filter(|(_, it)| it.len() + ROOM_BYTES >= wanted);
         let tight = filled().find(|(_, it)| it.len() <= wanted);
         let found = tight.or_else(|| filled().min_by_key(|(_, it)| it.len())).or_else(|| fits().next());

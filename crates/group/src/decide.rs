@@ -1,9 +1,10 @@
-//! What to recover: from everybody's report to an epoch and to who sits where. A pure function, run by the coordinator alone.
+//! Recovery decisions: from all reports, choose an epoch and a process for each logical rank. This is a pure function,
+//! run by the coordinator alone.
 //!
-//! The newest epoch is taken of which the sealed shards suffice in *every* group, whether or not anybody has acknowledged it:
-//! acknowledges lag behind. Of a local epoch every shard must be there, and with whoever sits on its logical rank. Shards are
-//! the same epoch's only if life, number and random id agree, so the shard of a process that comes back from a history that
-//! was given up is just a shard of another epoch.
+//! It takes the newest epoch whose sealed shards suffice in *every* group, whether or not any process has acknowledged
+//! it: acknowledges lag behind. A local epoch needs every shard, and each must be with the process on its logical rank.
+//! Shards belong to the same epoch only if life, number and random id agree. So if a process comes back from an abandoned
+//! history, its shard is just a shard of another epoch.
 
 use crate::identity::{EpochId, EpochLevel, Life, LogicalRank, Rank};
 use crate::plan::Plan;
@@ -11,47 +12,47 @@ use crate::shard::ShardId;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A sealed shard that a process has. Whether its pages are what was written shows when it is recovered.
+/// A sealed shard that a process has. Only recovery shows whether its pages are what was written.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Holding {
-    /// Of which epoch.
+    /// The epoch.
     #[n(0)]
     pub epoch: EpochId,
-    /// Of which logical rank.
+    /// The logical rank.
     #[n(1)]
     pub logical_rank: LogicalRank,
-    /// Whether the process has learned that everybody sealed it.
+    /// Whether the process has learned that all have sealed the epoch.
     #[n(2)]
     pub acknowledged: bool,
-    /// How it is kept.
+    /// The level of the epoch.
     #[n(3)]
     pub level: EpochLevel,
 }
 
-/// What a process has to say before a recovery.
+/// What a process reports before a recovery.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Report {
-    /// The latest life that it knows of.
+    /// The latest life that it knows.
     #[n(0)]
     pub life: Life,
     /// Whether the application may have run already, so that starting from the beginning would be a surprise.
     #[n(1)]
     pub started: bool,
-    /// Where it would sit if nothing speaks against it; `None` for a spare.
+    /// The logical rank that it prefers; `None` for a spare.
     #[n(2)]
     pub prefers: Option<LogicalRank>,
-    /// What it has.
+    /// Its sealed shards.
     #[n(3)]
     pub holdings: Vec<Holding>,
-    /// Whether its storage shows that it was there when the job began and that nothing can have been promised since: whoever
-    /// is told that an epoch counts is told after all have sealed it, and in a recovery after all have acknowledged it. Holds
-    /// if no life has begun after that.
+    /// Whether its storage shows that it was there when the job began and that nothing can have been promised since. A
+    /// process learns that an epoch counts only after all have sealed it, and in a recovery after all have acknowledged
+    /// it. Valid only if no later life has begun.
     #[n(4)]
     pub unpromised: bool,
 }
 
 impl Report {
-    /// Takes a shard out that proved damaged; says whether it stood here.
+    /// Removes a shard that proved damaged; reports whether it was in this report.
     pub(crate) fn loses(&mut self, shard: ShardId) -> bool {
         let before = self.holdings.len();
         self.holdings.retain(|it| (it.epoch, it.logical_rank) != (shard.epoch, shard.logical_rank));
@@ -59,55 +60,56 @@ impl Report {
     }
 }
 
-/// What is to be done.
+/// A decision about a recovery.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Restore {
     /// The life that begins.
     #[n(0)]
     pub life: Life,
-    /// The epoch to go back to; `None` at the very start of a job.
+    /// The epoch to roll back to; `None` at the very start of a job.
     #[n(1)]
     pub epoch: Option<EpochId>,
-    /// Who sits where from now on. A parity node's logical rank may stay empty, a member's never does.
+    /// The process on each logical rank from now on. A parity node's logical rank may stay empty, a member's never does.
     #[n(2)]
     pub logical_ranks: Vec<(LogicalRank, Rank)>,
-    /// Whose shards there are. A process may hold another logical rank's shard than the one it takes: it lends it.
+    /// The process that provides each available shard. A process may hold the shard of another logical rank than the one
+    /// it takes: then it lends it.
     #[n(3)]
     pub sources: Vec<(LogicalRank, Rank)>,
-    /// How the epoch is kept.
+    /// The level of the epoch.
     #[n(4)]
     pub level: EpochLevel,
 }
 
-/// Why nothing can be recovered.
+/// Why recovery is refused.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Refusal {
     /// The application had begun, and no shard of any epoch is left or was ever sealed.
     #[n(0)]
     #[error("there is no epoch to roll back to: the job had begun, and no member holds a readable sealed shard")]
     Nothing,
-    /// There are shards, but of no epoch enough.
+    /// There are shards, but not enough of any epoch.
     #[n(1)]
     #[error("epoch {epoch} cannot be recovered: group {group} lacks the shards of {} logical ranks, more than its code tolerates", .missing.len())]
     TooMuchLost {
         /// The newest epoch.
         #[n(0)]
         epoch: EpochId,
-        /// The first group that is not whole.
+        /// The first group that lacks shards.
         #[n(1)]
         group: u32,
         /// Logical ranks of that group without a shard.
         #[n(2)]
         missing: Vec<LogicalRank>,
     },
-    /// Fewer processes than members.
+    /// There are fewer processes than members.
     #[n(3)]
     #[error("the application has {members} members and only {present} processes are here: add processes, then recover")]
     TooFew {
         /// Members of the plan.
         #[n(0)]
         members: u32,
-        /// Processes that are here.
+        /// Processes that are present.
         #[n(1)]
         present: u32,
     },
@@ -118,19 +120,19 @@ pub enum Refusal {
         /// The epoch.
         #[n(0)]
         epoch: EpochId,
-        /// What was found.
+        /// The reason.
         #[n(1)]
         reason: String,
     },
 }
 
-/// Epochs that were tried in this membership and could not be rebuilt, with the reason; some of them nobody holds any more.
+/// Epochs that could not be rebuilt in this membership, with the reasons. Some of them may no longer have any shards.
 pub type Rejected = BTreeMap<EpochId, String>;
 
-/// What to recover from these reports.
+/// Decides from these reports what to recover.
 ///
 /// # Errors
-/// [`Refusal`]: by name, and nobody has done anything yet.
+/// [`Refusal`] names the reason. No process has acted yet.
 pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected) -> Result<Restore, Refusal> {
     let life = reports.values().map(latest_life).max().unwrap_or_default();
     let life = Life(life.0 + 1);
@@ -138,17 +140,17 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
         || reports.values().flat_map(|report| &report.holdings).filter(|holding| plan.has(holding.logical_rank));
     let named = holdings().map(|holding| (holding.epoch, holding.level)).collect::<BTreeSet<_>>();
     let mut epochs: Vec<_> = named.into_iter().collect();
-    // That of an encoded epoch says more: those between are expected to go first.
+    // The refusal of an encoded epoch says more, since local epochs are expected to be lost first.
     let (mut refusal, mut refusal_of_local) = (None, None);
-    // Of two histories the later life is the one that was gone on with. Equal in life and number, at most one was ever
-    // acknowledged, unless more was lost than is tolerated.
+    // Of two histories, the job continued with the one of the later life. Of epochs with the same life and number, at
+    // most one was ever acknowledged, unless more was lost than is tolerated.
     let acknowledged: BTreeSet<_> =
         holdings().filter(|holding| holding.acknowledged).map(|holding| holding.epoch).collect();
     epochs.sort_by_key(|(epoch, _)| (epoch.life, epoch.number, acknowledged.contains(epoch), epoch.random));
     for (epoch, level) in epochs.into_iter().rev() {
         let refusal = if level == EpochLevel::Encoded { &mut refusal } else { &mut refusal_of_local };
         if let Some(reason) = rejected.get(&epoch) {
-            // What was tried says more than what could not be.
+            // A failed attempt says more than missing shards.
             if !matches!(refusal, Some(Refusal::Rejected { .. })) {
                 *refusal = Some(Refusal::Rejected { epoch, reason: reason.clone() });
             }
@@ -170,7 +172,7 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
             .find(|(logical_rank, rank)| logical_ranks.get(logical_rank) != Some(rank))
             .map(|(logical_rank, _)| *logical_rank);
         match moves.filter(|_| level != EpochLevel::Encoded) {
-            // Nobody rebuilds a local shard, nor hands it over.
+            // A local shard is neither rebuilt nor handed over.
             Some(logical_rank) => {
                 let (group, _) = plan.place(logical_rank);
                 refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing: vec![logical_rank] });
@@ -207,14 +209,15 @@ fn latest_life(report: &Report) -> Life {
     held.unwrap_or_default().max(report.life)
 }
 
-/// Who has a logical rank's shard of the epoch that is recovered. Usually one process for each logical rank. A node that
-/// comes back has a shard that another one has as well; and where it has taken another logical rank, it has two until that
-/// recovery is stable.
+/// The processes that have a shard of the recovered epoch, by logical rank: usually one each. A node that comes back has
+/// a shard that another process has as well. If it has taken another logical rank, it has two shards until that recovery
+/// is stable.
 type Holders = BTreeMap<LogicalRank, Vec<Rank>>;
 
-/// In the order in which they come into question: those first that have nothing else, then those that prefer the logical rank.
+/// Returns the holders in order of preference: first processes that hold nothing else, then those that prefer the logical
+/// rank.
 ///
-/// Of a local epoch they have what it stands upon as well.
+/// A holder of a local epoch also needs the shard on which it is based.
 fn holders(reports: &BTreeMap<Rank, Report>, epoch: EpochId, level: EpochLevel, plan: &Plan) -> Holders {
     let of_epoch = |report: &Report| -> Vec<LogicalRank> {
         let stands = |logical_rank: LogicalRank| match level {
@@ -241,8 +244,8 @@ fn holders(reports: &BTreeMap<Rank, Report>, epoch: EpochId, level: EpochLevel, 
     holders
 }
 
-/// Whoever sits on a logical rank and has its shard uses that; it must not be written again. Otherwise the first who has it
-/// lends it.
+/// Chooses the source of each shard. A process that has the shard of its own logical rank uses it, since it must not be
+/// written again. Otherwise the first holder lends it.
 fn sources(holders: &Holders, logical_ranks: &BTreeMap<LogicalRank, Rank>) -> Vec<(LogicalRank, Rank)> {
     let source = |(logical_rank, ranks): (&LogicalRank, &Vec<Rank>)| {
         let own = logical_ranks.get(logical_rank).filter(|rank| ranks.contains(rank));
@@ -251,8 +254,9 @@ fn sources(holders: &Holders, logical_ranks: &BTreeMap<LogicalRank, Rank>) -> Ve
     holders.iter().map(source).collect()
 }
 
-/// Who sits where. Whoever has a member's shard keeps that logical rank, or one of them. Empty members' logical ranks go to
-/// Who prefers them, then to spares, then to parity nodes; what is left over becomes parity node.
+/// Assigns the logical ranks. A process with a member's shard keeps that logical rank, or one of them. Empty logical
+/// ranks of members go to the processes that prefer them, then to spares, then to parity nodes. The remaining processes
+/// become parity nodes.
 fn seated(
     plan: &Plan,
     reports: &BTreeMap<Rank, Report>,
@@ -260,7 +264,7 @@ fn seated(
 ) -> Result<BTreeMap<LogicalRank, Rank>, Refusal> {
     let mut logical_ranks: BTreeMap<LogicalRank, Rank> = BTreeMap::new();
     let mut free: BTreeSet<Rank> = reports.keys().copied().collect();
-    // Members come first, so that who has a member's and a parity node's shard sits down as the member.
+    // Assign members first, so that a process with the shards of a member and of a parity node becomes the member.
     let (members, parity_nodes): (Vec<_>, Vec<_>) =
         holders.iter().partition(|(logical_rank, _)| plan.is_member(**logical_rank));
     for (logical_rank, ranks) in members {

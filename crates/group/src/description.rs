@@ -1,14 +1,14 @@
-//! The description of a member's shard of an epoch: its slot map, and sums by which its pages are known again.
+//! The description of a member's shard of an epoch: its slot map, and sums that identify its pages.
 //!
-//! It is mirrored: every logical rank of the group keeps every member's, because a lost member's pages are computed from the
-//! checks, but what they are and whether they are right must be known before. Pages are checked by *checksum blocks* of 64:
+//! Every logical rank of the group keeps a copy of every member's description. A lost member's pages are computed from
+//! the checks, but its slot map and sums must be known before. Pages are checked by *checksum blocks* of 64:
 //!
 //! ```text
 //! sum of a checksum block = the sum over its pages that are not zero of XXH3(page) x (2 x place + 1)   modulo 2^128
 //! ```
 //!
-//! A sum follows a change from the page before and the page now, without the other 63, and pages that trade places
-//! change it. It guards against accidents, as the checksums of an image do.
+//! A change updates the sum from the old and the new page, without the other 63. The sum also changes when pages trade
+//! places. It guards against accidents, as the checksums of an image do.
 
 use crate::identity::LogicalRank;
 use crate::slots::{CHECKSUM_BLOCK_SLOTS, SlotError, SlotMap, SlotSet};
@@ -16,30 +16,30 @@ use minicbor::{Decode, Encode};
 use standfast_core::delta::Page;
 use standfast_core::{Checksum, is_zero};
 
-/// What a page is known again by: its XXH3, or that it is zeros.
+/// The fingerprint of a page: its XXH3, or that it is zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint(Option<Checksum>);
 
 impl Fingerprint {
-    /// That of zeros.
+    /// The fingerprint of a page of zeros.
     pub const ZEROS: Self = Self(None);
 
-    /// That of a page.
+    /// Computes the fingerprint of a page.
     pub fn of(page: &Page) -> Self {
         Self((!is_zero(page)).then(|| Checksum::of(page)))
     }
 
-    /// That of a page that is not zeros and has this checksum.
+    /// Returns the fingerprint of a page that is not zeros and has this checksum.
     pub const fn of_checksum(checksum: Checksum) -> Self {
         Self(Some(checksum))
     }
 
-    /// The checksum; `None` for zeros.
+    /// Returns the checksum; `None` for zeros.
     pub const fn checksum(self) -> Option<Checksum> {
         self.0
     }
 
-    /// What the page adds to the sum of its checksum block.
+    /// Returns what the page adds to the sum of its checksum block.
     fn in_checksum_block(self, slot: u32) -> u128 {
         let place = u128::from(slot % CHECKSUM_BLOCK_SLOTS);
         self.0.map_or(0, |checksum| u128::from_le_bytes(checksum.to_bytes()).wrapping_mul(2 * place + 1))
@@ -51,7 +51,7 @@ impl Fingerprint {
 pub struct Sums(Vec<u128>);
 
 impl Sums {
-    /// Takes a changed page into account.
+    /// Updates the sum for a changed page.
     pub fn change(&mut self, slot: u32, before: Fingerprint, now: Fingerprint) {
         let checksum_block = (slot / CHECKSUM_BLOCK_SLOTS) as usize;
         if self.0.len() <= checksum_block {
@@ -61,12 +61,12 @@ impl Sums {
         *sum = sum.wrapping_sub(before.in_checksum_block(slot)).wrapping_add(now.in_checksum_block(slot));
     }
 
-    /// Those of the checksum blocks in which one of the slots is.
+    /// Returns the sums of the checksum blocks that contain one of the slots.
     fn of(&self, slots: &SlotSet) -> Self {
         Self(slots.checksum_blocks().map(|checksum_block| self.0[checksum_block]).collect())
     }
 
-    /// Puts sums in the place of those of the checksum blocks in which one of the slots is.
+    /// Replaces the sums of the checksum blocks that contain one of the slots.
     fn replace(&mut self, slots: &SlotSet, sums: &Self) {
         slots.checksum_blocks().zip(&sums.0).for_each(|(checksum_block, sum)| self.0[checksum_block] = *sum);
     }
@@ -79,12 +79,12 @@ impl Sums {
         Checksum::of(&self.to_bytes())
     }
 
-    /// Adds a page to a sum that does not have it yet.
+    /// Adds a page to a sum that does not contain it yet.
     pub fn add(&mut self, slot: u32, page: Fingerprint) {
         self.change(slot, Fingerprint::ZEROS, page);
     }
 
-    /// The first slot of the first checksum block that differs.
+    /// Returns the first slot of the first checksum block that differs.
     pub fn first_difference(&self, other: &Self) -> Option<u32> {
         let checksum_blocks = self.0.len().max(other.0.len());
         let sum = |sums: &Self, at: usize| sums.0.get(at).copied().unwrap_or(0);
@@ -113,49 +113,49 @@ impl<'b, C> Decode<'b, C> for Sums {
     }
 }
 
-/// What is kept of a member's shard by every logical rank of its group.
+/// The description of a member's shard, kept by every logical rank of its group.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Description {
-    /// Whose shard.
+    /// The owner of the shard.
     #[n(0)]
     pub logical_rank: LogicalRank,
-    /// Which page stands in which slot.
+    /// The map from slots to pages.
     #[n(1)]
     pub map: SlotMap,
-    /// Of its slots.
+    /// The sums of its slots.
     #[n(2)]
     pub sums: Sums,
-    /// So many slots may hold something: those in use now, and those that were and are zeros.
+    /// Number of slots that may hold something: those in use now, and formerly used ones that are zeros now.
     #[n(3)]
     pub slots: u32,
 }
 
-/// What of a description changes from one epoch to the next: a page that did not change takes one bit.
+/// The changes to a description from one epoch to the next: an unchanged page takes one bit.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DeltaDescriptor {
-    /// Whose shard.
+    /// The owner of the shard.
     #[n(0)]
     pub logical_rank: LogicalRank,
-    /// Which page stands in which slot.
+    /// The map from slots to pages.
     #[n(1)]
     pub map: SlotMap,
-    /// Slots of which the content changed.
+    /// Slots whose content changed.
     #[n(2)]
     pub changed: SlotSet,
-    /// Of the checksum blocks in which there are such slots.
+    /// The sums of the checksum blocks that contain changed slots.
     #[n(3)]
     pub sums: Sums,
     /// As in [`Description::slots`].
     #[n(4)]
     pub slots: u32,
-    /// XXH3 of all sums, those that did not change as well.
+    /// XXH3 of all sums, including the unchanged ones.
     #[n(5)]
     #[cbor(with = "minicbor::bytes")]
     pub checksum: [u8; 16],
 }
 
 impl DeltaDescriptor {
-    /// What a description is beside the one before.
+    /// Creates the delta descriptor of a description whose `changed` slots differ from the previous one.
     pub fn new(description: &Description, changed: SlotSet) -> Self {
         let Description { logical_rank, map, sums, slots } = description;
         let checksum = sums.checksum().to_bytes();
@@ -169,7 +169,8 @@ impl DeltaDescriptor {
         }
     }
 
-    /// The description that it makes of the one before; `None` where that is not the one that its owner had.
+    /// Applies it to the previous description and returns the new one; `None` if the owner had a different previous
+    /// description.
     pub fn upon(&self, before: Option<&Description>) -> Option<Description> {
         let Self { logical_rank, ref map, slots, .. } = *self;
         let sums = before.map_or_else(Sums::default, |before| before.sums.clone());
@@ -179,7 +180,7 @@ impl DeltaDescriptor {
         (description.slots == slots && description.sums.checksum().to_bytes() == self.checksum).then_some(description)
     }
 
-    /// For delta descriptors that come from outside.
+    /// Checks a delta descriptor from outside.
     ///
     /// # Errors
     /// [`SlotError::Senseless`], as [`Description::check`].
@@ -196,11 +197,11 @@ impl DeltaDescriptor {
 }
 
 impl Description {
-    /// For descriptions that come from outside.
+    /// Checks a description from outside.
     ///
     /// # Errors
-    /// [`SlotError::Senseless`] where its map is not one, or its sums are not those of so many slots: their number bounds
-    /// what is allocated for the slots.
+    /// [`SlotError::Senseless`] if its map is invalid, or the number of its sums does not match the slots: their number
+    /// bounds what is allocated for the slots.
     pub fn check(&self) -> Result<(), SlotError> {
         self.map.check()?;
         if self.map.end() > self.slots || self.slots.div_ceil(CHECKSUM_BLOCK_SLOTS) as usize != self.sums.0.len() {
@@ -209,7 +210,7 @@ impl Description {
         Ok(())
     }
 
-    /// Makes the sums as many as the slots ask for.
+    /// Extends the sums to the number of slots.
     pub(crate) fn complete(&mut self) {
         self.slots = self.slots.max(self.map.end());
         self.sums.0.resize(self.slots.div_ceil(CHECKSUM_BLOCK_SLOTS) as usize, 0);

@@ -1,9 +1,10 @@
-//! Where the pages of a group lie in its code: which slot of which member is which column of which stripe, and who holds the
-//! checks. Arithmetic only.
+//! The layout of a group's pages in its code: which slot of which member is which column of which stripe, and who holds
+//! the checks. Arithmetic only.
 //!
-//! *Dedicated*: every member is a column, every parity node holds one check. *Rotating*: the code has as many columns fewer
-//! than members as it has checks, and each stripe leaves out other members, who hold its checks; stripes that leave out the
-//! same ones are a *stripe group*. With one check and four members (`.` is the check):
+//! *Dedicated*: every member is a column, every parity node holds one check. *Rotating*: the members hold the checks
+//! themselves. The code has as many columns as members minus checks. Each stripe leaves out some members, who hold its
+//! checks; stripes that leave out the same members are a *stripe group*. With one check and four members (`.` is the
+//! check):
 //!
 //! ```text
 //!            member 0   1   2   3        the slots of member p in runs of 16: run 3 r + c lies in the stripes from 16 r on,
@@ -13,15 +14,16 @@
 //! stripe group 3         0   1   2   .        takes M / (n - 1) beside the copy of the pages themselves (D18).
 //! ```
 //!
-//! Runs, because a column's pages are read one after the other: neighbours take half the time of every third page.
+//! Runs exist because a column's pages are read one after the other: adjoining pages take half the time of every third
+//! page.
 
 use crate::slots::SlotSet;
 use standfast_core::erasure::{Code, CodeError, Scheme};
 
-/// Slots of a member that are neighbours in a column, where nobody asks for another number.
+/// Adjoining slots of a member that form a run in a column, by default.
 pub(crate) const RUN: u32 = 16;
 
-/// The code of a group and how its stripes lie over the positions.
+/// The code of a group and the positions of its stripes.
 #[derive(Clone, Debug)]
 pub struct Layout {
     code: Code,
@@ -30,10 +32,10 @@ pub struct Layout {
     run: u32,
 }
 
-/// A page in the code.
+/// The place of a page in the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// Stripes with the same holders.
+    /// Number of the stripe group, whose stripes have the same holders.
     pub stripe_group: usize,
     /// Column of the code.
     pub column: usize,
@@ -42,10 +44,10 @@ pub struct Cell {
 }
 
 impl Layout {
-    /// Members and, where there are any, parity nodes: as many as the scheme has checks.
+    /// Creates the layout of a group of members and, if there are any, parity nodes: as many as the scheme has checks.
     ///
     /// # Errors
-    /// [`CodeError::Shape`] where the scheme does not fit so many members or parity nodes.
+    /// [`CodeError::Shape`] if the scheme does not fit this many members or parity nodes.
     pub fn new(scheme: Scheme, members: usize, parity_nodes: usize) -> Result<Self, CodeError> {
         let rotating = parity_nodes == 0;
         let columns = if rotating { rotating_columns(scheme, members) } else { members };
@@ -60,43 +62,43 @@ impl Layout {
         Ok(Self { code, members, rotating, run: RUN })
     }
 
-    /// The same, with runs of so many slots: a member with few slots has them in many stripe groups.
+    /// Sets the length of runs: with short runs, even a member with few slots has them in many stripe groups.
     #[must_use]
     pub(crate) fn in_runs_of(self, slots: u32) -> Self {
         Self { run: slots.max(1), ..self }
     }
 
-    /// The code over one stripe.
+    /// Returns the code of one stripe.
     pub fn code(&self) -> &Code {
         &self.code
     }
 
-    /// Number of stripe groups.
+    /// Returns the number of stripe groups.
     pub fn stripe_groups(&self) -> usize {
         if self.rotating { self.members } else { 1 }
     }
 
-    /// Members of the group.
+    /// Returns the number of members in the group.
     pub fn members(&self) -> usize {
         self.members
     }
 
-    /// Members and parity nodes of the group.
+    /// Returns the number of members and parity nodes in the group.
     pub fn positions(&self) -> usize {
         if self.rotating { self.members } else { self.members + self.code.checks() }
     }
 
-    /// The member whose page is this column.
+    /// Returns the member whose page is this column.
     pub fn column_holder(&self, stripe_group: usize, column: usize) -> usize {
         if self.rotating { (stripe_group + self.code.checks() + column) % self.members } else { column }
     }
 
-    /// The position that holds this check.
+    /// Returns the position that holds this check.
     pub fn check_holder(&self, stripe_group: usize, check: usize) -> usize {
         if self.rotating { (stripe_group + check) % self.members } else { self.members + check }
     }
 
-    /// The column of a stripe group that a member's pages are; `None` for those who hold its checks.
+    /// Returns the column of a member's pages in a stripe group; `None` for those who hold its checks.
     pub fn column_of(&self, stripe_group: usize, position: usize) -> Option<usize> {
         let columns = self.code.members();
         if !self.rotating {
@@ -106,7 +108,7 @@ impl Layout {
         (turn < columns).then_some(turn)
     }
 
-    /// Where a member's slot lies.
+    /// Returns the place of a member's slot.
     pub fn cell(&self, position: usize, slot: u32) -> Cell {
         if !self.rotating {
             return Cell { stripe_group: 0, column: position, stripe: slot };
@@ -116,7 +118,7 @@ impl Layout {
         Cell { stripe_group, column, stripe }
     }
 
-    /// The stripes of this column that some slots of its member are, a run at a time.
+    /// Returns the stripes of this column that contain some slots of its member, a run at a time.
     pub(crate) fn stripes_of(&self, column: usize, slots: &SlotSet) -> SlotSet {
         if !self.rotating {
             return slots.clone();
@@ -132,13 +134,13 @@ impl Layout {
         stripes
     }
 
-    /// The slot of its member that a column's stripe is.
+    /// Returns the slot of its member at a column's stripe.
     pub fn slot(&self, column: usize, stripe: u32) -> u32 {
         let columns = if self.rotating { self.code.members() as u32 } else { return stripe };
         (stripe / self.run * columns + column as u32) * self.run + stripe % self.run
     }
 
-    /// How many stripes the slots below this one take of a stripe group, at most.
+    /// Returns the most stripes that the slots below this one take in a stripe group.
     pub fn stripes(&self, slots: u64) -> u64 {
         if !self.rotating {
             return slots;
@@ -148,13 +150,13 @@ impl Layout {
         slots / round * run + (slots % round).min(run)
     }
 
-    /// Of rotating checks.
+    /// For rotating checks.
     fn column_and_stripe(&self, slot: u32) -> (usize, u32) {
         let (run, columns) = (slot / self.run, self.code.members() as u32);
         ((run % columns) as usize, run / columns * self.run + slot % self.run)
     }
 
-    /// Whether what is left tells all the rest, when these positions are lost.
+    /// Reports whether the rest determines everything, if these positions are lost.
     pub fn tolerates(&self, lost: &[usize]) -> bool {
         (0..self.stripe_groups()).all(|stripe_group| {
             let (columns, checks) = self.lost_in(stripe_group, lost);
@@ -162,7 +164,7 @@ impl Layout {
         })
     }
 
-    /// The columns and checks of a stripe group that these positions hold.
+    /// Returns the columns and checks of a stripe group that these positions hold.
     pub fn lost_in(&self, stripe_group: usize, lost: &[usize]) -> (Vec<usize>, Vec<usize>) {
         let columns =
             (0..self.code.members()).filter(|column| lost.contains(&self.column_holder(stripe_group, *column)));
@@ -171,7 +173,7 @@ impl Layout {
     }
 }
 
-/// Members less checks; nonsense becomes a shape that the code refuses.
+/// Members minus checks. An impossible number becomes a shape that the code refuses.
 fn rotating_columns(scheme: Scheme, members: usize) -> usize {
     match scheme {
         Scheme::Mirroring => members / 2,

@@ -1,7 +1,8 @@
-//! Diskless checkpoints: processes keep each other's state, encoded, and recover it together (D1, D3, D4, D6, D7, D18).
+//! Diskless checkpoints: processes keep each other's state in encoded form and recover it together (D1, D3, D4, D6, D7,
+//! D18).
 //!
-//! Nothing here sends, stores, waits or draws a random number. A [`Protocol`] takes events and returns actions; whoever
-//! drives it owns transport, storage and clock: an MPI library in a running job, a simulator in the tests.
+//! Nothing here sends, stores, waits or draws a random number. A [`Protocol`] takes events and returns actions. Its
+//! driver owns transport, storage and clock: an MPI library in a running job, a simulator in the tests.
 #![forbid(unsafe_code)]
 
 mod buffers;

@@ -1,7 +1,7 @@
-//! Messages as bytes: pages if there are any, then CBOR, and at the end what says to what a message belongs. The pages come
-//! first so that their buffer can become the message, and the message their buffer again: they are most of what travels, and
-//! are neither copied nor looked at here. The checksum is of the rest; what stands there for each page, its syndrome, is
-//! looked at where the page is used.
+//! Messages as bytes: pages if there are any, then CBOR, and at the end a foot that says where the message belongs. The
+//! pages come first so that their buffer can become the message, and the message their buffer again. Pages are most of
+//! the traffic, and this module neither copies nor examines them. The checksum covers the rest, including the syndrome of
+//! each page. The user of a page compares it with its syndrome.
 //!
 //! ```text
 //!                          0      4         6      8     24     40       48      52     56      60        64         80
@@ -11,8 +11,8 @@
 //!                            lengths of both ----------------------------------------^      ^      XXH3 of body and foot
 //! ```
 //!
-//! Nothing is taken from a message before length, checksum, version, job and plan are found right. What its body says is
-//! believed as far as it makes sense by itself; whether it fits what is under way is the state machines' question.
+//! A message is used only after its length, checksum, version, job and plan proved right. This module accepts any body
+//! that makes sense by itself; the state machines decide whether it fits the work in progress.
 
 use crate::description::{DeltaDescriptor, Description};
 use crate::identity::{EpochId, EpochLevel, LogicalRank, Term};
@@ -23,11 +23,11 @@ use minicbor::{Decode, Encode};
 use standfast_core::{Checksum, Syndrome};
 use standfast_format::manifest::JobId;
 
-/// Longest message. The delta descriptor of a tebibyte of which everything has changed takes 96 MiB, its slot map a little
-/// more; parts are far below it. What takes more is refused by everybody, and the epoch given up.
+/// Longest message. The delta descriptor of a tebibyte that has changed completely takes 96 MiB, its slot map a little
+/// more; parts are far smaller. Every process refuses a longer message, and the epoch is abandoned.
 pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 
-/// The version that this library speaks. All processes of a job are of one build, so there is no other.
+/// The version that this library speaks. All processes of a job run the same build, so there is no other.
 pub const MESSAGE_VERSION: u16 = 5;
 
 const MAGIC: [u8; 4] = *b"SFGP";
@@ -39,30 +39,30 @@ const DATA: u16 = 1;
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// Of the protocol.
+    /// A message of the protocol.
     Control(Control),
-    /// Of encoding and rebuilding.
+    /// A message of encoding or rebuilding.
     Data(Data),
 }
 
-/// What goes between the logical ranks of one group while they encode or rebuild.
+/// Messages between the logical ranks of one group while they encode or rebuild.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Debug)]
 pub enum Data {
-    /// What a member's piece of the epoch will be, and which slots changed.
+    /// The new description of a member's shard of the epoch, and the slots that changed.
     #[n(0)]
     DeltaDescriptor {
-        /// Which epoch.
+        /// The epoch.
         #[n(0)]
         epoch: EpochId,
-        /// The member's, beside what its description was before.
+        /// The changes to the member's previous description.
         #[n(1)]
         delta_descriptor: DeltaDescriptor,
     },
-    /// What a member's piece of the epoch is made of, where checks are made in full. What it has become, its delta descriptor,
+    /// The slots that make up a member's shard of the epoch, if checks are made in full. The member's delta descriptor
     /// follows.
     #[n(4)]
     WriteSet {
-        /// Which epoch.
+        /// The epoch.
         #[n(0)]
         epoch: EpochId,
         /// The member's logical rank.
@@ -71,33 +71,33 @@ pub enum Data {
         /// Slots that may have changed.
         #[n(2)]
         changed: SlotSet,
-        /// Those, and all others that may hold something.
+        /// Those, and all other slots that may hold something.
         #[n(3)]
         held: SlotSet,
     },
-    /// What a member's piece of an epoch is, for who has none of it.
+    /// The description of a member's shard of an epoch, for a process that has no shard of it.
     #[n(1)]
     Description {
-        /// Which epoch.
+        /// The epoch.
         #[n(0)]
         epoch: EpochId,
-        /// The member's.
+        /// The member's description.
         #[n(1)]
         description: Description,
     },
     /// Partial sums.
     #[n(2)]
     Part(#[n(0)] Part),
-    /// The sender has done with all pieces below this one, and takes those of the window above it.
+    /// Says that the sender is done with all pieces below this one, and accepts those of the window above it.
     #[n(3)]
     LowWaterMark {
-        /// Which epoch.
+        /// The epoch.
         #[n(0)]
         epoch: EpochId,
-        /// Of which group.
+        /// The group.
         #[n(1)]
         group: u32,
-        /// Number of the first piece that it has not done with.
+        /// Number of the first piece that the sender is not done with.
         #[n(2)]
         piece: u32,
     },
@@ -106,34 +106,34 @@ pub enum Data {
 /// Partial sums of one piece of one sum, on their way from one node of its tree to the next.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// Which epoch.
+    /// The epoch.
     #[n(0)]
     pub epoch: EpochId,
-    /// Of which group.
+    /// The group.
     #[n(1)]
     pub group: u32,
-    /// Which sum of the transfer.
+    /// Index of the sum in the transfer.
     #[n(2)]
     pub sum: u32,
-    /// Which piece of the transfer.
+    /// Number of the piece in the transfer.
     #[n(3)]
     pub piece: u32,
-    /// For which node.
+    /// The node that receives it.
     #[n(4)]
     pub to: Node,
-    /// The stripes of the piece that stand here.
+    /// Stripes of the piece that the part contains, one bit each.
     #[n(5)]
     pub stripes: u64,
-    /// How many sums stand here for each stripe.
+    /// Number of sums for each stripe.
     #[n(6)]
     pub sums: u32,
-    /// Whether pages are in word form where that is shorter, each behind a byte that says so.
+    /// Whether pages are in word form if that is shorter; a byte before each page says which form it has.
     #[n(7)]
     pub words: bool,
-    /// What each page leaves, sum by sum, as the shares in it have it.
+    /// Expected syndrome of each page, sum by sum, computed from the shares in it.
     #[cbor(n(8), with = "syndromes")]
     pub syndromes: Vec<Syndrome>,
-    /// The pages, sum by sum. They stand before the body of the message.
+    /// The pages, sum by sum. They come before the body of the message.
     #[cbor(skip)]
     pub bytes: Vec<u8>,
 }
@@ -162,7 +162,7 @@ mod syndromes {
     }
 }
 
-/// A place in the tree of a sum.
+/// A node in the tree of a sum.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Node {
     /// Adds its own share: the contributor with this number.
@@ -171,54 +171,54 @@ pub enum Node {
     /// Takes the sum: the target with this number.
     #[n(1)]
     Target(#[n(0)] u32),
-    /// Takes what the target has solved: the lost column with this number.
+    /// Takes the target's solution: the lost column with this number.
     #[n(2)]
     Replacement(#[n(0)] u32),
 }
 
-/// Why some bytes are not a message to us.
+/// Why bytes are not a message for this process.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
     /// Not a message at all.
     #[error("it is not a message of a Standfast group")]
     Foreign,
-    /// Of another build.
+    /// From another build.
     #[error("it has version {0}, and this build uses {MESSAGE_VERSION}: run the same build everywhere")]
     Version(u16),
-    /// Of another job.
+    /// From another job.
     #[error("it belongs to job {0}, not to this one")]
     ForeignJob(JobId),
-    /// Of another epoch that has the number of the one here: another history of the job.
+    /// About another epoch with the same number as the local one, from another history of the job.
     #[error("it belongs to epoch {found}, and here that number is {here}: another life of this job is still running")]
     OtherEpoch {
-        /// Of which it is.
+        /// The epoch of the message.
         found: EpochId,
-        /// Which has that number here.
+        /// The epoch that has this number here.
         here: EpochId,
     },
-    /// Of another plan.
+    /// From another plan.
     #[error("it belongs to another plan of this job: start all processes with the same groups")]
     ForeignPlan,
-    /// Longer than any is.
+    /// Longer than any message.
     #[error("it has {0} bytes, at most {MESSAGE_BYTES_MAX} are taken")]
     TooLong(usize),
-    /// Its length is not the one that it names.
+    /// Its length is not the one that it states.
     #[error("it has {found} bytes and claims {claimed}")]
     Length {
-        /// Bytes that came.
+        /// Bytes received.
         found: usize,
-        /// Bytes that its head names.
+        /// Bytes stated in its foot.
         claimed: usize,
     },
     /// Not the bytes that were sent.
     #[error("its checksum does not match")]
     Damaged,
-    /// Intact and without sense.
+    /// Intact, but it makes no sense.
     #[error("it makes no sense: {0}")]
     Senseless(String),
 }
 
-/// The bytes of a message.
+/// Encodes a message.
 pub fn encode(plan: &Plan, term: Term, message: Message) -> Vec<u8> {
     let (kind, mut bytes, message) = match message {
         Message::Data(Data::Part(mut part)) => (DATA, std::mem::take(&mut part.bytes), Message::Data(Data::Part(part))),
@@ -248,7 +248,7 @@ pub fn encode(plan: &Plan, term: Term, message: Message) -> Vec<u8> {
     bytes
 }
 
-/// The message in some bytes.
+/// Decodes a message.
 ///
 /// # Errors
 /// [`MessageError`]
@@ -316,7 +316,7 @@ fn whole<'b, T: Decode<'b, ()>>(body: &'b [u8]) -> Result<T, MessageError> {
     Ok(value)
 }
 
-/// What a body must fulfil by itself. Its epochs must be the job's, its logical ranks the plan's.
+/// Checks a body by itself. Its epochs must belong to the job, its logical ranks to the plan.
 fn check(plan: &Plan, message: &Message) -> Result<(), MessageError> {
     let senseless = |reason: String| Err(MessageError::Senseless(reason));
     let epochs = epochs(message);
@@ -355,7 +355,8 @@ fn check_write_set(changed: &SlotSet, held: &SlotSet) -> Result<(), SlotError> {
     }
 }
 
-/// Raw pages have exactly the length that stripes and sums ask for; others are shorter or a byte a page longer.
+/// Checks the lengths of a part. Raw pages have exactly the length that stripes and sums require; pages in word form are
+/// shorter, or one byte a page longer.
 fn check_part(part: &Part) -> Result<(), MessageError> {
     let pages = u64::from(part.stripes.count_ones()) * u64::from(part.sums);
     let raw = pages * standfast_core::PAGE_BYTES as u64;
@@ -367,9 +368,9 @@ fn check_part(part: &Part) -> Result<(), MessageError> {
     Err(MessageError::Senseless(format!("{bytes} bytes and {syndromes} syndromes stand for {pages} pages")))
 }
 
-/// The epoch that stands in the place of this one, where a message of the same term is about it.
+/// Returns the epoch of the message that has the life and number of `here` and is another, if the two have the same term.
 pub(crate) fn other_epoch(message: &Message, here: EpochId) -> Option<EpochId> {
-    // What is held, and what is gone back to, may be of any history.
+    // Reports and restore decisions may name epochs of any history.
     let of_any = matches!(message, Message::Control(Control::Report(_) | Control::Restore(..)));
     let same_place = |epoch: &EpochId| (epoch.life, epoch.number) == (here.life, here.number) && *epoch != here;
     epochs(message).into_iter().filter(|_| !of_any).find(same_place)
@@ -422,7 +423,7 @@ fn logical_ranks(message: &Message) -> Vec<LogicalRank> {
 }
 
 impl Data {
-    /// The group that it is about.
+    /// Returns the group of the message.
     pub fn group(&self, plan: &Plan) -> usize {
         match self {
             Self::DeltaDescriptor { delta_descriptor, .. } => plan.place(delta_descriptor.logical_rank).0,
@@ -432,7 +433,7 @@ impl Data {
         }
     }
 
-    /// The epoch that it is about.
+    /// Returns the epoch of the message.
     pub fn epoch(&self) -> EpochId {
         match self {
             Self::DeltaDescriptor { epoch, .. }

@@ -1,25 +1,26 @@
-//! What is encoded: pages in stable slots, whoever fills them.
+//! What is encoded: pages in stable slots, from any source.
 //!
-//! Registered regions of a program are one payload, the image of a process another; both may lie in another process than
-//! the one that drives the protocol. The before-image of a slot is what the sealed shard of the epoch before holds.
+//! The registered regions of a program are one payload, the image of a process another. Both may be in another process
+//! than the one that drives the protocol. The before-image of a slot is its content in the sealed shard of the epoch
+//! before.
 
 use crate::slots::{SlotMap, SlotSet};
 use standfast_core::delta::Page;
 
-/// A member's state while it holds still.
+/// A member's state while it does not change.
 pub trait Payload {
-    /// Which page stands in which slot.
+    /// Returns the map from slots to pages.
     fn map(&self) -> &SlotMap;
 
-    /// Every slot whose content may not be what the last sealed epoch has: written pages, pages that are new, and slots
-    /// that were given back ([`SlotMap::resize`] and [`SlotMap::remove`] name them). Too many is slow; too few is refused
-    /// where it shows, and an error of the payload where it cannot.
+    /// Returns every slot whose content may differ from the last sealed epoch: written pages, new pages, and slots that
+    /// were given back ([`SlotMap::resize`] and [`SlotMap::remove`] return them). Too many slots only take time. Missing
+    /// slots are refused if that can be detected; otherwise they are an error of the payload.
     fn changed(&self) -> SlotSet;
 
-    /// The content of a slot in use. A region's last page ends in zeros.
+    /// Reads the content of a slot in use. A region's last page ends in zeros.
     fn read(&self, slot: u32, page: &mut Page);
 
-    /// A hint: this slot is about to be read.
+    /// A hint that this slot is about to be read.
     fn expect(&self, _slot: u32) {}
 }
 

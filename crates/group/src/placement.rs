@@ -1,8 +1,8 @@
-//! Which members share a group: such that the loss of one node, or one rack, takes as few of a group as can be.
+//! Placement of members in groups, so that the loss of one node or one rack takes as few members of a group as possible.
 //!
-//! Members are sorted by rack and node and dealt out to the groups in turn. Then a domain with c members has at most
-//! c / groups, rounded up, in any one group, and no way of dealing has fewer. Whether that is few enough is looked up in
-//! the code, loss by loss ([`weaknesses`]); parity nodes are part of the question.
+//! Members are sorted by rack and node and dealt out to the groups in turn. So a domain with c members has at most c /
+//! groups, rounded up, in any one group, and no other distribution has fewer. [`weaknesses`] checks against the code,
+//! loss by loss, whether that is few enough; this includes parity nodes.
 
 use crate::identity::LogicalRank;
 use crate::plan::{Group, Plan, PlanError};
@@ -10,28 +10,28 @@ pub use crate::weakness::{Domain, Weakness};
 use standfast_core::erasure::{Code, Scheme};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a logical rank's process runs.
+/// Where the process of a logical rank runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Site {
-    /// Which rack, or other set of nodes that fails as one.
+    /// The rack, or another set of nodes that fails as one.
     pub rack: u32,
-    /// Which node, of all nodes.
+    /// The node, unique among all nodes.
     pub node: u32,
 }
 
-/// What the plan must survive; anything beyond it is only told.
+/// What the plan must survive; for anything beyond it there is only a warning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Demand {
-    /// Processes alone.
+    /// The loss of a process.
     Process,
-    /// Any one node.
+    /// The loss of any one node.
     Node,
-    /// Any one rack.
+    /// The loss of any one rack.
     Rack,
 }
 
-/// Members dealt out to groups of at most `group_members`, as equal as can be, with rotating checks. `sites` has one
-/// entry for each member.
+/// Distributes members over groups of at most `group_members`, as equal as possible, with rotating checks. `sites` has
+/// one entry for each member.
 pub fn rotating_groups(sites: &[Site], scheme: Scheme, group_members: usize) -> Vec<Group> {
     let count = sites.len().div_ceil(group_members.max(1)).max(1);
     let mut order: Vec<usize> = (0..sites.len()).collect();
@@ -43,11 +43,12 @@ pub fn rotating_groups(sites: &[Site], scheme: Scheme, group_members: usize) -> 
     groups
 }
 
-/// The same with parity nodes: `sites` has one entry for each member and then one for each parity node. A group takes the
-/// parity nodes that share a rack or node with the fewest of it.
+/// Distributes members over groups with parity nodes: `sites` has one entry for each member and then one for each parity
+/// node. A group gets the parity nodes that share a rack or node with the fewest of its members.
 ///
 /// # Errors
-/// [`PlanError::Code`]; [`PlanError::LogicalRanks`] where there are not as many parity nodes as the groups have checks.
+/// [`PlanError::Code`]; [`PlanError::LogicalRanks`] if the number of parity nodes is not the number of checks of the
+/// groups.
 pub fn dedicated_groups(
     sites: &[Site],
     members: usize,
@@ -84,7 +85,7 @@ pub fn dedicated_groups(
     Err(PlanError::LogicalRanks(format!("{} parity nodes are more than the groups have checks", sites.len() - members)))
 }
 
-/// Every domain whose loss would be too much, for the sites of all logical ranks.
+/// Returns every domain whose loss a group would not survive, for the sites of all logical ranks.
 pub fn weaknesses(plan: &Plan, sites: &[Site]) -> Vec<Weakness> {
     assert_eq!(sites.len(), plan.logical_ranks(), "one site for each logical rank");
     let mut lost: BTreeMap<(Domain, usize), Vec<LogicalRank>> = BTreeMap::new();
@@ -102,12 +103,12 @@ pub fn weaknesses(plan: &Plan, sites: &[Site]) -> Vec<Weakness> {
     weak.map(|((domain, group), logical_ranks)| Weakness { domain, group, logical_ranks }).collect()
 }
 
-/// Refuses a plan that falls short of the demand, and returns what else there is to warn of.
+/// Refuses a plan that does not meet the demand, and returns the remaining weaknesses for warnings.
 ///
 /// # Errors
 /// [`PlanError::Weak`]
 pub fn check(plan: &Plan, sites: &[Site], demand: Demand) -> Result<Vec<Weakness>, PlanError> {
-    // Where all is one domain there is nothing to choose: it is told, not refused.
+    // If there is only one domain, there is no choice: that is a warning, not a refusal.
     let several = |domain: Domain| match domain {
         Domain::Node(_) => sites.iter().map(|site| site.node).collect::<BTreeSet<_>>().len() > 1,
         Domain::Rack(_) => sites.iter().map(|site| site.rack).collect::<BTreeSet<_>>().len() > 1,
@@ -129,7 +130,7 @@ mod tests {
     use crate::plan::RecoveryMode;
     use standfast_format::manifest::JobId;
 
-    /// Two processes a node, two nodes a rack, numbered as launchers do.
+    /// Two processes per node, two nodes per rack, numbered as launchers do.
     fn sites(count: u32) -> Vec<Site> {
         (0..count).map(|rank| Site { rack: rank / 4, node: rank / 2 }).collect()
     }
@@ -167,7 +168,7 @@ mod tests {
         let sites = sites(13);
         let plan = plan(dedicated_groups(&sites[..12], 8, Scheme::Parity, 2).unwrap());
         assert_eq!(check(&plan, &sites[..12], Demand::Rack), Ok(Vec::new()));
-        // Here the parity nodes share nodes with members, and each is given to a group of the other nodes.
+        // Here the parity nodes share nodes with members, and each goes to a group of the other nodes.
         let mixed: Vec<Site> = [0, 0, 1, 1, 2, 2, 0, 1, 2].map(|node| Site { rack: node, node }).to_vec();
         let plan =
             Plan::new(plan.job(), RecoveryMode::Relaunch, dedicated_groups(&mixed, 6, Scheme::Parity, 2).unwrap());

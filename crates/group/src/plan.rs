@@ -1,7 +1,7 @@
-//! The plan: which logical ranks there are, how they are divided into groups, and by which code each group keeps its pages.
+//! The plan: the logical ranks, their groups, and the code that protects the pages of each group.
 //!
-//! Made once for a job, the same in every process; its digest travels with every message and stands in every sealed shard.
-//! It names logical ranks, not processes: who sits where is decided at each recovery ([`crate::decide`]).
+//! A job makes its plan once, and it is the same in every process. Its digest is in every message and every sealed shard.
+//! It names logical ranks, not processes: each recovery assigns processes to logical ranks ([`crate::decide`]).
 
 use crate::identity::LogicalRank;
 use crate::layout::{Layout, RUN};
@@ -10,27 +10,27 @@ use standfast_core::erasure::{CodeError, Scheme};
 use standfast_format::manifest::JobId;
 use std::hash::{Hash, Hasher};
 
-/// Most logical ranks of a plan: what one report of all of them may take on the wire.
+/// Most logical ranks of a plan, limited by the size of one report of all of them.
 pub const LOGICAL_RANKS_MAX: usize = 1 << 20;
 
-/// Where a program goes on after a failure, and so what a checkpoint must leave behind.
+/// Where a program continues after a failure, and so what a checkpoint must leave behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum RecoveryMode {
-    /// Surviving processes roll back. The live memory, held still, *is* the new epoch until all have acknowledged it.
+    /// Surviving processes roll back. The unchanged live memory *is* the new epoch until all have acknowledged it.
     InPlace,
-    /// All processes are started again and find their shards where the old ones left them: the new epoch's changed pages
-    /// are sealed beside the old ones.
+    /// All processes are started again and find the shards that the old ones left. The changed pages of the new epoch are
+    /// sealed beside the old ones.
     Relaunch,
 }
 
-/// Logical ranks that keep each other's pages.
+/// Logical ranks that protect each other's pages.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
 pub struct Group {
     /// Members, in the order of the code's positions.
     pub members: Vec<LogicalRank>,
-    /// Parity nodes, one for each check; none where the members keep the checks themselves, in rotation.
+    /// Parity nodes, one for each check; none if the members hold the checks themselves, in rotation.
     pub parity_nodes: Vec<LogicalRank>,
-    /// Which code.
+    /// The code.
     pub scheme: Scheme,
 }
 
@@ -41,33 +41,33 @@ pub struct Plan {
     recovery_mode: RecoveryMode,
     groups: Vec<Group>,
     layouts: Vec<Layout>,
-    /// For each logical rank its group and its position there.
+    /// Group and position of each logical rank.
     places: Vec<(usize, usize)>,
     members: usize,
     digest: Checksum,
 }
 
-/// Why there is no such plan.
+/// Why a plan is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// A group's code.
+    /// The code of a group is invalid.
     #[error("group {group}: {source}")]
     Code {
-        /// Which group.
+        /// The group.
         group: usize,
-        /// Why it has none.
+        /// The reason.
         source: CodeError,
     },
-    /// Logical ranks that are in no group, or in two.
+    /// Logical ranks are in no group, or in two.
     #[error("{0}")]
     LogicalRanks(String),
-    /// The loss of one domain would be too much.
+    /// A group would not survive the loss of one domain.
     #[error("{0}")]
     Weak(crate::weakness::Weakness),
 }
 
 impl Plan {
-    /// The plan of these groups. Members are numbered first: every number below that of members is a member's.
+    /// Creates the plan of these groups. Members come first: all numbers below the number of members are members.
     ///
     /// # Errors
     /// [`PlanError`]
@@ -100,7 +100,7 @@ impl Plan {
         Ok(Self { job, recovery_mode, layouts, places: places.collect(), members, digest, groups })
     }
 
-    /// One group with rotating checks over `members`.
+    /// Creates a plan of one group with rotating checks over `members`.
     ///
     /// # Errors
     /// [`PlanError::Code`]
@@ -109,7 +109,7 @@ impl Plan {
         Self::new(job, recovery_mode, vec![group])
     }
 
-    /// One group with parity nodes.
+    /// Creates a plan of one group with parity nodes.
     ///
     /// # Errors
     /// [`PlanError::Code`]
@@ -128,8 +128,8 @@ impl Plan {
         )
     }
 
-    /// The same with other runs of slots in a column than those of sixteen: small programs in tests have theirs in every
-    /// stripe group.
+    /// Changes the length of runs in a column from the default of sixteen: in tests, even small programs then have slots
+    /// in every stripe group.
     #[must_use]
     pub fn in_runs_of(self, slots: u32) -> Self {
         let digest = digest(self.job, self.recovery_mode, &self.groups, slots);
@@ -137,59 +137,59 @@ impl Plan {
         Self { layouts, digest, ..self }
     }
 
-    /// Which job.
+    /// Returns the job.
     pub fn job(&self) -> JobId {
         self.job
     }
 
-    /// How the program goes on after a failure.
+    /// Returns how the program continues after a failure.
     pub fn recovery_mode(&self) -> RecoveryMode {
         self.recovery_mode
     }
 
-    /// The groups.
+    /// Returns the groups.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// The layout of a group.
+    /// Returns the layout of a group.
     pub fn layout(&self, group: usize) -> &Layout {
         &self.layouts[group]
     }
 
-    /// Number of member logical ranks.
+    /// Returns the number of members.
     pub fn members(&self) -> usize {
         self.members
     }
 
-    /// Number of all logical ranks.
+    /// Returns the number of all logical ranks.
     pub fn logical_ranks(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether the plan has the logical rank.
+    /// Reports whether the plan has the logical rank.
     pub fn has(&self, logical_rank: LogicalRank) -> bool {
         (logical_rank.0 as usize) < self.places.len()
     }
 
-    /// Whether an application process sits there.
+    /// Reports whether the logical rank belongs to an application process.
     pub fn is_member(&self, logical_rank: LogicalRank) -> bool {
         (logical_rank.0 as usize) < self.members
     }
 
-    /// Group and position of a logical rank.
+    /// Returns group and position of a logical rank.
     pub fn place(&self, logical_rank: LogicalRank) -> (usize, usize) {
         self.places[logical_rank.0 as usize]
     }
 
-    /// The logical rank at a position of a group.
+    /// Returns the logical rank at a position of a group.
     pub fn logical_rank(&self, group: usize, position: usize) -> LogicalRank {
         let group = &self.groups[group];
         let members = group.members.len();
         if position < members { group.members[position] } else { group.parity_nodes[position - members] }
     }
 
-    /// The first group of which the shards that are there do not suffice, and the logical ranks whose shards are not there.
+    /// Returns the first group whose available shards do not suffice, and the logical ranks whose shards are missing.
     pub fn lacking(&self, has: impl Fn(LogicalRank) -> bool) -> Option<(usize, Vec<LogicalRank>)> {
         (0..self.groups.len()).find_map(|group| {
             let layout = self.layout(group);
@@ -200,7 +200,7 @@ impl Plan {
         })
     }
 
-    /// The first group of which somebody has no shard, and who.
+    /// Returns the first group with any missing shard, and the logical ranks whose shards are missing.
     pub fn incomplete(&self, has: impl Fn(LogicalRank) -> bool) -> Option<(usize, Vec<LogicalRank>)> {
         (0..self.groups.len()).find_map(|group| {
             let logical_ranks = (0..self.layout(group).positions()).map(|position| self.logical_rank(group, position));
@@ -209,7 +209,7 @@ impl Plan {
         })
     }
 
-    /// What tells one plan from another.
+    /// Returns the digest, which distinguishes plans.
     pub fn digest(&self) -> Checksum {
         self.digest
     }
@@ -229,7 +229,7 @@ impl Hash for Plan {
     }
 }
 
-/// Over an unambiguous listing of all that the plan says.
+/// Hashes an unambiguous listing of everything in the plan.
 fn digest(job: JobId, recovery_mode: RecoveryMode, groups: &[Group], run: u32) -> Checksum {
     let mut bytes = job.to_bytes().to_vec();
     bytes.extend(run.to_le_bytes());

@@ -1,9 +1,9 @@
-//! One process of a group, whole: the protocol, the transfers that it asks for, messages as bytes. What a driver drives.
+//! One complete process of a group: the protocol, its transfers, and messages as bytes. This is what a driver drives.
 //!
 //! ```text
 //!   transport --bytes--> +---------+ --bytes--> transport
 //!   storage   --done---> | Process | --seal, acknowledge, keep, survey--> storage
-//!   program   --stands-> +---------+ --resume--> program
+//!   program   --arrive-> +---------+ --resume--> program
 //!                          |     |
 //!                     Payload   ShardStore        pages, read and written while an input is handled
 //! ```
@@ -29,19 +29,19 @@ use standfast_core::PAGE_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Messages about an epoch that has not begun here, from one sender: what the windows of a transfer let it send.
+/// Most messages of an epoch that has not begun here, for one sender: the windows of a transfer let it send no more.
 const EARLY_PER_SENDER_MAX: usize = 4096;
 
-/// What happens to a process.
+/// An input to a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// Who is there has changed.
+    /// The membership has changed.
     Membership(Membership),
-    /// The application stands at a checkpoint, and its payload holds still until it is resumed. With a random number.
+    /// The application is at a checkpoint, and its payload does not change until it is resumed. With a random number.
     Arrived(u64),
-    /// The same, and this process cannot take part, for this reason: the epoch is given up everywhere.
+    /// The same, but this process cannot take part, for this reason. The epoch is abandoned everywhere.
     Unable(u64, String),
-    /// A message came.
+    /// A message has arrived.
     Message(Rank, Vec<u8>),
     /// Answer to [`Effect::Survey`], with its membership.
     Surveyed(u64, Survey),
@@ -51,75 +51,74 @@ pub enum Input {
     Acknowledged(EpochId),
     /// Answer to [`Effect::Keep`].
     Kept,
-    /// Answer to any of these three: storage could not do it, for this reason.
+    /// Answer to any of these three: storage failed, for this reason.
     Unstored(EpochId, String),
 }
 
-/// What the driver has to do.
+/// An action that the driver has to take.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Send a message.
     Send(Rank, Vec<u8>),
-    /// Throw away what is open, and look what sealed shards there are and whether they verify. For the membership with this
-    /// number.
+    /// Delete open shards, and list the sealed ones that verify, for the membership with this number.
     Survey(u64),
     /// Make the open shards of an epoch durable.
     Seal(Work),
-    /// Note that everybody has sealed it.
+    /// Record that all processes have sealed it.
     Acknowledge(EpochId),
-    /// Delete every shard but this one, and what a local one stands upon, and note the life.
+    /// Delete every shard but this one and the base of a local one, and record the life.
     Keep {
-        /// What stays; `None` for nothing at all.
+        /// The epoch that stays; `None` for nothing at all.
         epoch: Option<EpochId>,
         /// The logical rank; `None` for a spare, which keeps nothing.
         logical_rank: Option<LogicalRank>,
-        /// The life.
+        /// The life to record.
         life: Life,
     },
-    /// Let the application go on. What it changes from here on is changed since this epoch, except after
-    /// [`Resumption::Abandoned`] and behind a local epoch, which change nothing about that.
+    /// Let the application continue. Its changes from now on count as changed since this epoch. [`Resumption::Abandoned`]
+    /// and local epochs do not affect what counts as changed.
     Resume(Resumption),
-    /// Nothing can be recovered.
+    /// Recovery is refused.
     Refuse(Refusal),
-    /// This process cannot keep what it must keep: end it.
+    /// This process cannot store what it must keep: end it.
     Leave(String),
-    /// Something that was not taken, for the log.
+    /// A message that was rejected, for the log.
     Rejected(Rank, MessageError),
 }
 
-/// What a process begins with.
+/// The settings of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessSettings {
-    /// Who it is.
+    /// Its identity and initial state.
     pub beginning: Beginning,
-    /// Whether differences travel in word form where that pays.
+    /// Whether differences travel in word form if that pays.
     pub compress: bool,
-    /// Whether checks are made in full than updated by differences; `None`: where that is less work.
+    /// Whether checks are made in full instead of updated by differences; `None`: if that is less work.
     pub full: Option<bool>,
 }
 
-/// A process.
+/// One process of a group.
 #[derive(Debug)]
 pub struct Process {
     plan: Arc<Plan>,
     protocol: Protocol,
     settings: ProcessSettings,
     buffers: Buffers,
-    /// What is being encoded or rebuilt, by group: a process may lend a shard to one and take a logical rank in another.
+    /// The jobs, by group: a process may lend a shard in one group and take a logical rank in another.
     jobs: BTreeMap<usize, Job>,
-    /// What this process brings into the recovery that is under way.
+    /// The shards that this process provides for the current recovery.
     unverified: Vec<ShardId>,
-    /// The epoch whose pages still stand in the live memory alone.
+    /// The epoch whose pages exist only in the live memory, and its changed slots.
     live: Option<(ShardId, SlotSet)>,
     early: Vec<(Rank, Term, Data)>,
     /// Why this process cannot take part in the next epoch.
     unable: Option<String>,
-    /// The last epoch that was worked on, and when.
+    /// The last epoch that was finished, and its term.
     finished: Option<(Term, EpochId)>,
 }
 
 impl Process {
-    /// A process that has not been told a membership.
+    /// Creates a process that has no membership yet.
     pub fn new(plan: Arc<Plan>, settings: ProcessSettings) -> Self {
         let protocol = Protocol::new(plan.clone(), settings.beginning.clone());
         let (jobs, early) = (BTreeMap::new(), Vec::new());
@@ -127,34 +126,35 @@ impl Process {
         Self { plan, protocol, settings, buffers, jobs, unverified, live: None, early, unable: None, finished: None }
     }
 
-    /// The same, with buffers that it shares with its transport.
+    /// Uses buffers that the process shares with its transport.
     #[must_use]
     pub fn with_buffers(self, buffers: Buffers) -> Self {
         Self { buffers, ..self }
     }
 
-    /// Its protocol, to look at.
+    /// Returns the protocol.
     pub fn protocol(&self) -> &Protocol {
         &self.protocol
     }
 
-    /// Bytes of sums under way in the groups for which it works, and the most that they may be.
+    /// Returns the bytes of sums in progress in this process's groups, and their upper bound.
     pub fn held_bytes(&self) -> (usize, usize) {
         let jobs = self.jobs.values().filter_map(Job::held_bytes);
         jobs.fold((0, 0), |(held, most), (of_job, most_of_job)| (held + of_job, most + most_of_job))
     }
 
-    /// Whether transfers are under way that are too long to go at once: there is always somebody who has work.
+    /// Reports whether any transfer is too long to go at once: then some process always has work.
     pub fn moves_much(&self) -> bool {
         self.jobs.values().any(Job::moves_much)
     }
 
-    /// Sending has been measured again. It counts from the next epoch on, if this process is the coordinator.
+    /// Sets the cost of sending after a new measurement. It counts from the next epoch on, if this process is the
+    /// coordinator.
     pub fn set_costs(&mut self, costs: Costs) {
         self.protocol.set_costs(costs);
     }
 
-    /// What is to be done about an input.
+    /// Handles an input and returns the actions to take.
     pub fn handle(&mut self, input: Input, payload: &mut dyn Payload, shard_store: &mut dyn ShardStore) -> Vec<Effect> {
         let mut turn = Turn { payload, shard_store, outputs: Vec::new(), events: VecDeque::new() };
         match input {
@@ -226,7 +226,7 @@ impl Process {
             Action::Seal(work) => Effect::Seal(work),
             Action::Acknowledge(epoch) => Effect::Acknowledge(epoch),
             Action::Keep { epoch, logical_rank, life } => {
-                // What is kept now is another epoch: the live memory goes on from there, or is rolled back to it.
+                // Another epoch is kept now: the live memory continues from it, or is rolled back to it.
                 if self.live.as_ref().is_some_and(|(shard, _)| Some(shard.epoch) != epoch) {
                     self.live = None;
                 }
@@ -240,7 +240,7 @@ impl Process {
         turn.outputs.push(output);
     }
 
-    /// Writes what a shard has only in the live memory into the shard.
+    /// Writes to a shard the pages that exist only in the live memory.
     fn settle_live(&mut self, turn: &mut Turn) {
         let Some((shard, changed)) = self.live.take() else { return };
         if !turn.shard_store.has(shard) {
@@ -309,7 +309,7 @@ impl Process {
         self.take(self.settings.beginning.rank, data, turn);
     }
 
-    /// Makes a shard of a local epoch: what differs from the base. A parity node has nothing to add to it.
+    /// Makes a shard of a local epoch: its differences from the base. A parity node adds nothing to it.
     fn stage(&mut self, shard: ShardId, base: ShardId, turn: &mut Turn) {
         turn.shard_store.open_local(shard, Some(base));
         let descriptions = match self.plan.is_member(shard.logical_rank) {
@@ -329,10 +329,10 @@ impl Process {
         }
     }
 
-    /// Takes up what came early for an epoch, and sees whether anything is to be done at all.
+    /// Processes early messages of an epoch, and checks whether there is anything to do at all.
     fn begin(&mut self, epoch: EpochId, turn: &mut Turn) {
         if self.finished == Some((self.protocol.term(), epoch)) {
-            // It has failed as it began.
+            // It failed as it began.
             return;
         }
         self.finished = None;
@@ -372,7 +372,7 @@ impl Process {
                     self.take(from, data, turn);
                     self.advance(epoch, turn);
                 } else if self.early.iter().filter(|(sender, ..)| *sender == from).count() < EARLY_PER_SENDER_MAX {
-                    // Whoever works on another epoch now has done with the one before, or given it up.
+                    // A sender that works on another epoch now has finished or abandoned the one before.
                     self.early.retain(|(sender, of, it)| *sender != from || (*of, it.epoch()) == (term, epoch));
                     self.early.push((from, term, data));
                 }
@@ -380,7 +380,7 @@ impl Process {
         }
     }
 
-    /// Something that is waited for may never come now.
+    /// A message that is waited for may never arrive now.
     fn reject(&self, from: Rank, error: MessageError, turn: &mut Turn) {
         let under_way = self.jobs.values().next().map(Job::epoch);
         let failed = |epoch| Event::Failed(epoch, format!("a message from process {}: {error}", from.0));
@@ -396,7 +396,7 @@ impl Process {
         }
     }
 
-    /// Does what the jobs can do, and tells the protocol when there is nothing left of them.
+    /// Does what the jobs can do, and reports to the protocol when all are done.
     fn advance(&mut self, epoch: EpochId, turn: &mut Turn) {
         let groups: Vec<usize> = self.jobs.keys().copied().collect();
         for group in groups {
@@ -438,7 +438,7 @@ impl Process {
     }
 }
 
-/// What is at hand while one input is handled.
+/// The context in which one input is handled.
 struct Turn<'t> {
     payload: &'t mut dyn Payload,
     shard_store: &'t mut dyn ShardStore,
@@ -446,7 +446,8 @@ struct Turn<'t> {
     events: VecDeque<Event>,
 }
 
-/// The shards that a process brings into a recovery, its own or those that it lends; and what local ones stand upon.
+/// Returns the shards that a process provides for a recovery, its own or those that it lends, and the bases of local
+/// ones.
 fn recovered_from(restore: &Restore, me: Rank) -> Vec<ShardId> {
     let base = match restore.level {
         EpochLevel::Local(base) => base,
@@ -459,7 +460,7 @@ fn recovered_from(restore: &Restore, me: Rank) -> Vec<ShardId> {
     .collect()
 }
 
-/// A slot's content: zeros where no page stands.
+/// Reads a slot; a slot without a page is zeros.
 fn read_now(payload: &dyn Payload, used: &SlotSet, slot: u32, page: &mut standfast_core::delta::Page) {
     if used.contains(slot) { payload.read(slot, page) } else { page.fill(0) }
 }

@@ -1,4 +1,4 @@
-//! What diskless checkpoints take of memory, beside the program itself: the reckoning behind the figures of the guide.
+//! Memory that diskless checkpoints take, beside the program itself: the calculation behind the figures of the guide.
 //!
 //! With rotating checks over n members of M pages each, m checks, and I pages changed (D5, D18):
 //!
@@ -11,12 +11,12 @@
 //!
 //! M / (n - m) in whole runs of the [layout](crate::layout).
 //!
-//! With local epochs between the encoded ones, I pages changed since the last encoded one stand beside it, and as many
-//! again while the next epoch is made.
+//! With local epochs between the encoded ones, add I pages changed since the last encoded one, and as many again while
+//! the next epoch is made.
 //!
-//! Beside that, while a transfer runs, accumulators: at most [`WINDOW`](crate::transfer::WINDOW) pieces of
-//! [`PIECE_PAGES`](crate::transfer::PIECE_PAGES) for each sum that is under way, or all of one that goes at once. The tests
-//! compare it with what the simulator's shard stores really hold.
+//! While a transfer runs, accumulators add at most [`WINDOW`](crate::transfer::WINDOW) pieces of
+//! [`PIECE_PAGES`](crate::transfer::PIECE_PAGES) for each sum in progress, or all of a sum that goes at once. The tests
+//! compare this with what the simulator's shard stores really hold.
 
 use crate::layout::Layout;
 use crate::plan::RecoveryMode;
@@ -24,19 +24,20 @@ use crate::plan::RecoveryMode;
 /// Pages that one logical rank holds beside the program's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reckoning {
-    /// Between checkpoints.
+    /// Pages between checkpoints.
     pub steady: u64,
-    /// At most, while an epoch is made.
+    /// Most pages while an epoch is made.
     pub peak: u64,
 }
 
 impl Reckoning {
-    /// For a position of a group whose members have `pages` pages each, `changed` of which change between checkpoints.
+    /// Calculates the pages of one position, in a group whose members have `pages` pages each, of which `changed` change
+    /// between checkpoints.
     pub fn new(layout: &Layout, recovery_mode: RecoveryMode, position: usize, pages: u64, changed: u64) -> Self {
         let is_member = position < layout.members();
         let checks = layout.code().checks() as u64;
         let rotating = layout.positions() == layout.members();
-        // At worst every changed page of every other member is in a stripe of its own of which this one holds a check.
+        // At worst, every changed page of every other member is in a stripe of its own whose check this position holds.
         let (stripes, touched) = match (rotating, is_member) {
             (true, _) => {
                 let stripes = checks * layout.stripes(pages);
@@ -52,7 +53,7 @@ impl Reckoning {
 }
 
 impl Reckoning {
-    /// The same with local epochs, for a member of which so many pages change between two encoded ones.
+    /// Adds local epochs, for a member of which `changed` pages change between two encoded ones.
     #[must_use]
     pub fn with_local(self, changed: u64) -> Self {
         Self { steady: self.steady + changed, peak: self.peak + changed }

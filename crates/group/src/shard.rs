@@ -4,17 +4,17 @@ use crate::identity::{EpochId, LogicalRank};
 use minicbor::{Decode, Encode};
 use std::fmt;
 
-/// A page is announced ([`crate::ShardStore::expect`], [`Payload::expect`](crate::Payload::expect)) so many pages before it is asked
-/// for: it comes from memory while those are worked on.
+/// How many pages ahead a page is announced ([`crate::ShardStore::expect`], [`Payload::expect`](crate::Payload::expect)):
+/// it comes from memory while those pages are processed.
 pub const AHEAD: usize = 2;
 
-/// Which shard.
+/// The name of a shard.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ShardId {
-    /// Of which epoch.
+    /// The epoch.
     #[n(0)]
     pub epoch: EpochId,
-    /// Of which logical rank.
+    /// The logical rank.
     #[n(1)]
     pub logical_rank: LogicalRank,
 }
@@ -25,14 +25,14 @@ impl fmt::Display for ShardId {
     }
 }
 
-/// Where a page stands in a shard.
+/// The place of a page in a shard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Place {
     /// A member's own page.
     Slot(u32),
     /// A page of a check that the logical rank holds.
     Check {
-        /// Which check of the code.
+        /// Check of the code.
         check: u32,
         /// Stripe within its stripe group.
         stripe: u32,
@@ -48,12 +48,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// A page that is not what was written. Whoever has it counts as having lost its shard.
+/// A page that is not what was written. Its process counts as having lost the shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the shard of {shard} is damaged at {place}")]
 pub struct Damaged {
-    /// Which shard.
+    /// The shard.
     pub shard: ShardId,
-    /// Where.
+    /// The place of the page.
     pub place: Place,
 }

@@ -1,13 +1,12 @@
-//! Where a process keeps its shards: one sealed, and beside it the next one as what differs from it, and maybe a local one
-//! as well.
+//! Where a process keeps its shards: a sealed one, the next one as differences from it, and perhaps a local one.
 //!
 //! The trait has two halves. While an epoch is encoded or rebuilt, [`Process`](crate::Process) reads and writes pages
-//! through it; these calls touch memory and return at once. Sealing, marking and keeping are the driver's, in answer to
-//! the actions of that name, because they may take as long as a disk does.
+//! through it; these calls touch memory and return at once. The driver seals, acknowledges and keeps shards, in answer to
+//! the actions of that name, because these may take as long as a disk does.
 //!
-//! A page that is read is the page that was written, or the shard store says that it is [`Damaged`]. A new epoch is made from
-//! differences to the old one: were a damaged page read as if it were right, the damage would go on into the checks of
-//! the new epoch, and nobody could tell any more.
+//! A page that is read is the page that was written, or the shard store reports it as [`Damaged`]. A new epoch is made
+//! from differences to the old one. If a damaged page were read as correct, the damage would spread to the checks of the
+//! new epoch and could not be detected any more.
 
 mod memory;
 
@@ -19,73 +18,74 @@ use crate::slots::SlotSet;
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 
-/// A place for shards.
+/// A store of shards.
 pub trait ShardStore {
-    /// Whether there is such a shard, sealed or open.
+    /// Reports whether there is such a shard, sealed or open.
     fn has(&self, shard: ShardId) -> bool;
 
-    /// A page of a shard, and what it is known by; zeros where none was written.
+    /// Reads a page of a shard and returns its fingerprint; a page that was never written is zeros.
     ///
     /// # Errors
-    /// [`Damaged`] where it is not what was written; `page` may hold anything then.
+    /// [`Damaged`] if it is not what was written; `page` may hold anything then.
     fn read(&self, shard: ShardId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged>;
 
-    /// What a page of a shard is known by, without looking at it.
+    /// Returns the fingerprint of a page of a shard, without reading it.
     fn known(&self, shard: ShardId, place: Place) -> Fingerprint;
 
-    /// Looks at every page of a shard that has not been looked at since the survey.
+    /// Verifies every page of a shard that has not been verified since the survey.
     ///
     /// # Errors
-    /// [`Damaged`]: the first that is not what was written.
+    /// [`Damaged`]: the first page that is not what was written.
     fn verify(&self, shard: ShardId) -> Result<(), Damaged>;
 
-    /// A page of the base of a shard; zeros where it has none.
+    /// Reads a page of the base of a shard; zeros if there is no base.
     ///
     /// # Errors
     /// [`Damaged`]
     fn read_base(&self, shard: ShardId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged>;
 
-    /// A hint: this page is about to be read.
+    /// A hint that this page is about to be read.
     fn expect(&self, _shard: ShardId, _place: Place) {}
 
-    /// Begins a shard. Pages that are not written are those of `base`. A shard of that name that is there is
-    /// replaced, and what it is the base of goes with it.
+    /// Begins a shard. Pages that are not written are those of `base`. An existing shard of that name is replaced, and
+    /// all shards based on it are deleted.
     fn open(&mut self, shard: ShardId, base: Option<ShardId>);
 
     /// Begins a shard of a local epoch, in the same way.
     fn open_local(&mut self, shard: ShardId, base: Option<ShardId>);
 
-    /// Writes a page of a shard, which is known by this.
+    /// Writes a page of a shard, with its fingerprint.
     fn write(&mut self, shard: ShardId, place: Place, page: &Page, known_by: Fingerprint);
 
-    /// Lays the descriptions of the group's members beside a shard.
+    /// Stores the descriptions of the group's members with a shard.
     fn describe(&mut self, shard: ShardId, descriptions: Vec<Description>);
 
-    /// The descriptions beside a shard, in the order of logical ranks.
+    /// Returns the descriptions stored with a shard, in the order of logical ranks.
     fn descriptions(&self, shard: ShardId) -> &[Description];
 }
 
-/// Why a shard cannot be gone back to.
+/// Why a shard cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// There is no such shard, or nothing says what it is.
+    /// There is no such shard, or it has no description.
     #[error("there is no shard of {0}")]
     Missing(ShardId),
-    /// A page is not what was written: this process counts as lost, and a new membership recovers its shard.
+    /// A page is not what was written. This process counts as lost, and a new membership recovers its shard.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// Its pages are what was written, and not what their owner had sealed.
+    /// Its pages are what was written, but not what their owner had sealed.
     #[error("the shard of {shard} is not what was sealed, at slot {slot} or after it")]
     Different {
-        /// Which shard.
+        /// The shard.
         shard: ShardId,
         /// First slot of the checksum block that differs.
         slot: u32,
     },
 }
 
-/// The member's pages of a sealed shard, slot by slot, and their description: what a rollback loads. All pages have been
-/// handed over when damage is found at the end, so nothing may be believed before this returns.
+/// Passes the member's pages of a sealed shard to `take`, slot by slot, and returns their description: what a rollback
+/// loads. Damage may be found only at the end, when all pages have been passed on. So no page may be trusted before this
+/// returns.
 ///
 /// # Errors
 /// [`LoadError`]
@@ -107,8 +107,8 @@ pub fn load(
     Ok(description.clone())
 }
 
-/// Whether the pages that were written are those that their owner had sealed, by what they are known by: no page is looked
-/// at, since each is verified when it is read.
+/// Checks by fingerprints that the pages that were written are those that their owner had sealed. It reads no page, since
+/// each is verified when it is read.
 ///
 /// # Errors
 /// [`LoadError`]
@@ -116,7 +116,7 @@ pub(crate) fn compare(shard_store: &dyn ShardStore, shard: ShardId) -> Result<()
     compared(shard_store, shard, |slot| Ok(shard_store.known(shard, Place::Slot(slot)))).map(drop)
 }
 
-/// The member's description, if the pages in use are what it says.
+/// Returns the member's description, if the pages in use match it.
 fn compared(
     shard_store: &dyn ShardStore,
     shard: ShardId,

@@ -1,27 +1,27 @@
-//! Slots: the numbers under which a member's pages stand in the code, and which page stands where.
+//! Slots: the numbers of a member's pages in the code, and the map from slots to pages.
 //!
-//! A page keeps its slot for as long as its region has it, whatever other regions do: a region that grows takes free
-//! slots, one that shrinks gives its last ones back, and nobody else moves. So a resize changes the pages that it must and
-//! no others. What a slot held before it was given back still stands in the checks; whoever frees or reuses a slot counts
-//! as having changed it, and the difference takes the old content out.
+//! A page keeps its slot for as long as its region has it, whatever other regions do. A region that grows takes free
+//! slots, one that shrinks gives its last ones back, and no other page moves. So a resize changes only the pages that it
+//! must. The checks still contain what a slot held before it was given back. Freeing or reusing a slot therefore counts
+//! as a change, and the difference removes the old content.
 
 use minicbor::{Decode, Encode};
 use standfast_core::PAGE_BYTES;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Slots with one sum.
+/// Slots covered by one sum.
 pub const CHECKSUM_BLOCK_SLOTS: u32 = 64;
 
 /// Most slots of one member: 16 TiB. A slot's number has 32 bits.
 pub const SLOTS_MAX: u32 = u32::MAX;
 
-/// A set of slots, one bit each: what a page that did not change costs on the wire.
+/// A set of slots, one bit each. That bit is all an unchanged page costs on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct SlotSet(Vec<u64>);
 
 impl SlotSet {
-    /// The slots below `end`.
+    /// Returns the slots below `end`.
     pub fn all(end: u32) -> Self {
         let mut set = Self::default();
         set.insert_range(0..end);
@@ -51,7 +51,7 @@ impl SlotSet {
         }
     }
 
-    /// Which of up to 64 slots from `first` on it has, one bit each.
+    /// Returns which of up to 64 slots from `first` on are in the set, one bit each.
     pub(crate) fn bits(&self, first: u32, slots: u32) -> u64 {
         let (word, shift) = (first as usize / 64, first % 64);
         let at = |word: usize| self.0.get(word).copied().unwrap_or(0);
@@ -59,7 +59,7 @@ impl SlotSet {
         (at(word) >> shift | above) & u64::MAX >> (u64::BITS - slots)
     }
 
-    /// Adds slots from `first` on, one for each bit.
+    /// Adds slots from `first` on, one for each bit that is set.
     pub(crate) fn insert_bits(&mut self, first: u32, bits: u64) {
         let (word, shift) = (first as usize / 64, first % 64);
         let above = if shift == 0 { 0 } else { bits >> (u64::BITS - shift) };
@@ -81,7 +81,7 @@ impl SlotSet {
         self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
     }
 
-    /// The slots that one of the two has and the other has not.
+    /// Returns the slots that are in exactly one of the two sets.
     #[must_use]
     pub fn in_just_one(&self, other: &Self) -> Self {
         let mut words = vec![0; self.0.len().max(other.0.len())];
@@ -91,22 +91,22 @@ impl SlotSet {
         Self(words)
     }
 
-    /// Whether it has the slot.
+    /// Reports whether the set contains the slot.
     pub fn contains(&self, slot: u32) -> bool {
         self.0.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
     }
 
-    /// How many slots it has.
+    /// Returns how many slots the set contains.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether it has none.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
 
-    /// Its slots, ascending.
+    /// Returns the slots, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().enumerate().flat_map(|(index, word)| {
             let mut left = *word;
@@ -120,27 +120,27 @@ impl SlotSet {
         })
     }
 
-    /// The checksum blocks in which there are any.
+    /// Returns the checksum blocks that contain at least one of the slots.
     pub(crate) fn checksum_blocks(&self) -> impl Iterator<Item = usize> + '_ {
         // A word has as many bits as a checksum block has slots.
         const { assert!(CHECKSUM_BLOCK_SLOTS == u64::BITS) }
         self.0.iter().enumerate().filter(|(_, word)| **word != 0).map(|(checksum_block, _)| checksum_block)
     }
 
-    /// One behind the last; 0 where there is none.
+    /// Returns the number after the last slot; 0 if there is none.
     pub fn end(&self) -> u32 {
         let last = self.0.iter().rposition(|word| *word != 0);
         last.map_or(0, |index| index as u32 * u64::BITS + (u64::BITS - self.0[index].leading_zeros()))
     }
 
-    /// As bytes, without zeros at the end.
+    /// Encodes the set as bytes, without zeros at the end.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = self.0.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
         bytes
     }
 
-    /// Back from bytes.
+    /// Decodes a set from bytes.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let word = |piece: &[u8]| {
             let mut word = [0; 8];
@@ -175,7 +175,7 @@ impl FromIterator<u32> for SlotSet {
     }
 }
 
-/// What a member calls a piece of its state: a registered region, a mapping.
+/// A member's name for a piece of its state: a registered region, a mapping.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[cbor(transparent)]
 pub struct RegionId(#[n(0)] pub u64);
@@ -186,15 +186,15 @@ pub struct Extent {
     /// First slot.
     #[n(0)]
     pub first: u32,
-    /// How many.
+    /// Number of slots.
     #[n(1)]
     pub slots: u32,
 }
 
-/// A region and the slots of its pages, in their order.
+/// A region and the slots of its pages, in page order.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SlotRegion {
-    /// Which region.
+    /// The region.
     #[n(0)]
     pub id: RegionId,
     /// Its length in bytes; the rest of its last page counts as zeros.
@@ -206,7 +206,7 @@ pub struct SlotRegion {
 }
 
 impl SlotRegion {
-    /// The slot of the page with this number.
+    /// Returns the slot of the page with this number.
     pub fn slot(&self, page: u32) -> Option<u32> {
         let mut left = page;
         for extent in &self.extents {
@@ -218,27 +218,27 @@ impl SlotRegion {
         None
     }
 
-    /// Its pages.
+    /// Returns the number of its pages.
     pub fn pages(&self) -> u32 {
         self.extents.iter().map(|extent| extent.slots).sum()
     }
 }
 
-/// Which page stands in which slot.
+/// The map from slots to pages.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SlotMap {
     /// Regions, ascending by id.
     #[n(0)]
     regions: Vec<SlotRegion>,
-    /// No slot in use is at or beyond it.
+    /// All slots in use are below this number.
     #[n(1)]
     end: u32,
 }
 
-/// Why a slot map cannot be.
+/// Why a slot map is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlotError {
-    /// There are no more numbers.
+    /// No free slot numbers are left.
     #[error("a member has room for {SLOTS_MAX} pages, which is not enough for region {0:?}")]
     Full(RegionId),
     /// Two pages in one slot, a slot beyond the end, regions out of order, or lengths that do not fit.
@@ -247,22 +247,22 @@ pub enum SlotError {
 }
 
 impl SlotMap {
-    /// The regions, ascending by id.
+    /// Returns the regions, ascending by id.
     pub fn regions(&self) -> &[SlotRegion] {
         &self.regions
     }
 
-    /// The region of this name.
+    /// Returns the region with this id.
     pub fn region(&self, id: RegionId) -> Option<&SlotRegion> {
         self.regions.binary_search_by_key(&id, |region| region.id).ok().map(|index| &self.regions[index])
     }
 
-    /// No slot in use is at or beyond it.
+    /// Returns a number above all slots in use.
     pub fn end(&self) -> u32 {
         self.end
     }
 
-    /// The slots in use.
+    /// Returns the slots in use.
     pub fn used(&self) -> SlotSet {
         let mut used = SlotSet::default();
         let extents = self.regions.iter().flat_map(|region| &region.extents);
@@ -270,11 +270,11 @@ impl SlotMap {
         used
     }
 
-    /// Registers a region, or gives one another length; pages that stay keep their slots. Returns the slots that were
-    /// given back: they now hold zeros, and count as changed.
+    /// Registers a region, or changes its length; pages that stay keep their slots. Returns the slots that were given
+    /// back: they now hold zeros, and count as changed.
     ///
     /// # Errors
-    /// [`SlotError::Full`]; nothing has changed then.
+    /// [`SlotError::Full`]; the map is then unchanged.
     pub fn resize(&mut self, id: RegionId, bytes: u64) -> Result<SlotSet, SlotError> {
         let full = || SlotError::Full(id);
         let pages = u32::try_from(bytes.div_ceil(PAGE_BYTES as u64)).map_err(|_| full())?;
@@ -299,7 +299,7 @@ impl SlotMap {
         Ok(freed)
     }
 
-    /// Forgets a region, and returns the slots that it gives back.
+    /// Removes a region, and returns the slots that it gives back.
     pub fn remove(&mut self, id: RegionId) -> SlotSet {
         let Ok(index) = self.regions.binary_search_by_key(&id, |region| region.id) else { return SlotSet::default() };
         let region = self.regions.remove(index);
@@ -307,7 +307,7 @@ impl SlotMap {
         slots.collect()
     }
 
-    /// Free runs with so many slots together, the lowest first.
+    /// Returns free runs with `wanted` slots in total, the lowest first.
     fn free(&self, mut wanted: u32) -> Option<Vec<Extent>> {
         let mut taken: Vec<_> = self.regions.iter().flat_map(|region| &region.extents).collect();
         taken.sort_unstable_by_key(|extent| extent.first);
@@ -328,7 +328,7 @@ impl SlotMap {
         Some(found)
     }
 
-    /// Whether it is one that [`SlotMap::resize`] and [`SlotMap::remove`] can lead to. For maps that come from outside.
+    /// Checks that [`SlotMap::resize`] and [`SlotMap::remove`] could have produced this map. Used for maps from outside.
     ///
     /// # Errors
     /// [`SlotError::Senseless`]
@@ -356,7 +356,7 @@ impl SlotMap {
     }
 }
 
-/// Takes so many slots off the end.
+/// Removes this many slots from the end.
 fn cut(extents: &mut Vec<Extent>, mut slots: u32) -> SlotSet {
     let mut freed = SlotSet::default();
     while slots > 0 {

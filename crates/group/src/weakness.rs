@@ -1,9 +1,9 @@
-//! What fails at once, and what of a plan would not survive it.
+//! Failure domains, and the groups of a plan that would not survive the loss of one.
 
 use crate::identity::LogicalRank;
 use std::fmt;
 
-/// What fails at once.
+/// A set of processes that fail together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Domain {
     /// A node with all its processes.
@@ -24,11 +24,11 @@ impl fmt::Display for Domain {
 /// A domain whose loss a group would not survive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Weakness {
-    /// What would be lost.
+    /// The domain that would be lost.
     pub domain: Domain,
-    /// Which group would not be recovered.
+    /// The group that could not be recovered.
     pub group: usize,
-    /// What the group would lose.
+    /// The logical ranks that the group would lose.
     pub logical_ranks: Vec<LogicalRank>,
 }
 

@@ -1,27 +1,27 @@
-//! Why a member cannot go on. Each names what is wrong and, where there is one, the remedy.
+//! Why a member cannot continue. Each error says what is wrong and, if there is one, the remedy.
 
 use crate::transport::TransportError;
 use standfast_group::{Damaged, LoadError, Refusal, SlotError};
 use std::path::{Path, PathBuf};
 
-/// What went wrong.
+/// An error of a member.
 #[derive(Debug, thiserror::Error)]
 pub enum MemberError {
     /// The transport has failed.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// A file or directory.
+    /// A file or directory operation failed.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Files that hold something else than they should.
+    /// A file has unexpected content.
     #[error("{path} cannot be used: {reason}")]
     Unusable {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -29,43 +29,43 @@ pub enum MemberError {
     /// The processes do not agree, or cannot form a group.
     #[error("{0}")]
     Disagreement(String),
-    /// Nothing can be recovered.
+    /// Recovery is refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// This process cannot keep what it must keep.
+    /// This process cannot store what it must keep.
     #[error("this process cannot continue: {0}")]
     Leave(String),
-    /// A region.
+    /// A region cannot be registered or used.
     #[error("region {id}: {reason}")]
     Region {
-        /// Which.
+        /// The number of the region.
         id: u64,
         /// What is wrong.
         reason: String,
     },
-    /// There are no more slots.
+    /// No free slots are left.
     #[error(transparent)]
     Slots(#[from] SlotError),
-    /// A page that was to be copied is not what was written.
+    /// A page to be copied is not what was written.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// The shard that was to be gone back to is not what it was. The memory holds part of it: the job must end.
+    /// The shard to be restored is not what it was. The memory holds part of it: the job must end.
     #[error("the state cannot be restored, end the job: {0}")]
     Load(#[from] LoadError),
 }
 
 impl MemberError {
-    /// Whether the other processes know nothing of it, and would wait for this one.
+    /// Reports whether the other processes do not know of the error, and would wait for this one.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self, Self::Leave(_) | Self::File { .. } | Self::Unusable { .. } | Self::Damaged(_))
     }
 
-    /// An error of the file system, with its path.
+    /// Wraps an error of the file system with its path.
     pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::File { path: path.to_owned(), source }
     }
 
-    /// A file that cannot be used.
+    /// Creates an error for an unusable file.
     pub(crate) fn unusable(path: &Path, reason: impl Into<String>) -> Self {
         Self::Unusable { path: path.to_owned(), reason: reason.into() }
     }

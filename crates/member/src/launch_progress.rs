@@ -1,6 +1,6 @@
-//! How far a launch of a job is, told in a file for who has launched it: by the first process, and by each the errors that it was
-//! given, since a launcher that ends the others may lose their last words. They are not asked for anything: that one reads the
-//! file now and then.
+//! Progress of a job's launch, reported in a file for the launching process. The first process reports progress, and each
+//! process its errors, since a launcher that kills the others may lose their last output. There are no requests: the
+//! launching process reads the file now and then.
 
 use crate::error::MemberError;
 use standfast_core::printable;
@@ -12,20 +12,20 @@ const JOINED: &str = "joined";
 const LEFT: &str = "left";
 const ERROR: &str = "error: ";
 
-/// What all processes of a launch have done.
+/// A state that all processes of a launch have reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchProgress {
-    /// They are there: the rendezvous is over.
+    /// All are present: the rendezvous is over.
     Joined,
-    /// They are done.
+    /// All are done.
     Left,
 }
 
 impl LaunchProgress {
-    /// Tells of it. What was told before they joined is of no more use.
+    /// Reports it. [`Self::Joined`] replaces all earlier reports, which are obsolete.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(crate) fn tell(self, path: &Path) -> Result<(), MemberError> {
         let told = match self {
             Self::Joined => fs::write(path, format!("{JOINED}\n")),
@@ -34,7 +34,7 @@ impl LaunchProgress {
         told.map_err(MemberError::file(path))
     }
 
-    /// The last one that was told; `None` where none was, or none can be read.
+    /// Returns the last reported state; `None` if none was reported, or none can be read.
     pub fn read(path: &Path) -> Option<Self> {
         fs::read_to_string(path).ok()?.lines().rev().find_map(|line| match line {
             JOINED => Some(Self::Joined),
@@ -44,21 +44,21 @@ impl LaunchProgress {
     }
 }
 
-/// Tells of an error that this process was given.
+/// Reports an error of this process.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub fn report_error(path: &Path, reason: &str) -> io::Result<()> {
     add(path, &format!("{ERROR}{}", printable(&reason.replace('\n', " "))))
 }
 
-/// The last error of which a process has told; `None` where none has.
+/// Returns the last error that a process has reported; `None` if none has.
 pub fn read_error(path: &Path) -> Option<String> {
     let told = fs::read_to_string(path).ok()?;
     told.lines().rev().find_map(|line| line.strip_prefix(ERROR)).map(str::to_owned)
 }
 
-/// One line, whole whoever else adds some.
+/// Appends one line, in one piece even if other processes append.
 fn add(path: &Path, line: &str) -> io::Result<()> {
     File::options().append(true).create(true).open(path)?.write_all(format!("{line}\n").as_bytes())
 }

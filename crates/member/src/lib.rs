@@ -1,16 +1,16 @@
-//! One process of a diskless group in a real program: what drives [`standfast_group::Process`].
+//! One process of a diskless group in a real program. It drives [`standfast_group::Process`].
 //!
 //! ```text
-//!   program --protect, checkpoint--> Member --Input--> Process --Output--> Transport   messages
+//!   program --protect, checkpoint--> Member --Input--> Process --Effect--> Transport   messages
 //!                                      |                            |----> FileShardStore   shards in memory files
 //!                                   Regions <------- pages ---------'
 //! ```
 //!
-//! What lies in memory is copied to a [`LevelDirectory`] now and then, and from it comes back what the memory has lost.
+//! Shards in memory are copied to a [`LevelDirectory`] now and then. The directory replaces what the memory has lost.
 //!
-//! The recovery mode is *relaunch*: all processes are started again, find in their node's memory what their predecessors left
-//! there, and rebuild what is gone ([`standfast_group::RecoveryMode::Relaunch`]). Nothing here knows MPI: a [`Transport`]
-//! carries the messages.
+//! The recovery mode is *relaunch*: all processes are started again, find the shards that their predecessors left in
+//! their node's memory, and rebuild what is missing ([`standfast_group::RecoveryMode::Relaunch`]). Nothing here knows
+//! MPI: a [`Transport`] carries the messages.
 #![forbid(unsafe_code)]
 
 mod directory;

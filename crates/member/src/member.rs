@@ -1,5 +1,5 @@
 //! A member: one process of a running program in its group. It joins, registers memory, takes checkpoints together with
-//! all others, goes back, and leaves.
+//! all others, rolls back, and leaves.
 
 mod flushes;
 mod memory;
@@ -30,18 +30,18 @@ use std::time::{Duration, Instant};
 pub enum Joined {
     /// The job begins.
     New,
-    /// The job goes back to this epoch, and this process found its own shard of it.
+    /// The job rolls back to this epoch, and this process found its own shard of it.
     Survivor(EpochId),
-    /// The same, and its shard was lost and has been rebuilt.
+    /// The same, but its shard was lost and has been rebuilt.
     Replacement(EpochId),
 }
 
 /// How a checkpoint ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CheckpointEnd {
-    /// It counts.
+    /// The checkpoint counts.
     Committed(EpochId),
-    /// It does not, for this reason; the one before does, and the program goes on.
+    /// The checkpoint does not count, for this reason. The previous one does, and the program continues.
     Abandoned(String),
 }
 
@@ -57,12 +57,12 @@ pub struct Member<T> {
     joined: Joined,
     /// Whether this process's shard of the epoch that was sealed last had been lost.
     rebuilt: bool,
-    /// Shard stores of other nodes' logical ranks lie here until an epoch has been committed.
+    /// Whether shard stores of other nodes' logical ranks lie here, until an epoch has been committed.
     strangers: bool,
     resumption: Option<Resumption>,
     last: Instant,
     copies: Copies,
-    /// Where this process tells how far the launch is.
+    /// The file in which this process reports the progress of the launch.
     launch_progress: Option<PathBuf>,
 }
 
@@ -71,19 +71,19 @@ pub struct Member<T> {
 struct Copies {
     directory: Option<LevelDirectory>,
     every: u64,
-    /// Number of the last epoch that was encoded.
+    /// Number of the last encoded epoch.
     encoded: u64,
-    /// The own one that is under way.
+    /// This process's copy in progress.
     flush: Option<Flush>,
-    /// Those of all that the first process has not heard of.
+    /// Number of copies, of all processes, whose end has not been reported to the first process.
     awaited: u32,
 }
 
 impl<T: Transport> Member<T> {
-    /// Joins the group: all processes of the job do so at once. What was lost is rebuilt before this returns.
+    /// Joins the group; all processes of the job do so at once. Lost shards are rebuilt before this returns.
     ///
     /// # Errors
-    /// [`MemberError`]: nothing that was there has been harmed.
+    /// [`MemberError`]: existing data has not been harmed.
     pub fn join(transport: T, settings: &Settings) -> Result<Self, MemberError> {
         let buffers = transport.buffers();
         let mut wire = Wire::new(transport);
@@ -161,7 +161,7 @@ impl<T: Transport> Member<T> {
         }
     }
 
-    /// Which page of this process stood in which slot of an epoch that is here.
+    /// Returns the map of this process's slots to pages in an epoch that is stored here.
     fn own_map(&self, epoch: EpochId) -> SlotMap {
         let logical_rank = LogicalRank(self.wire.rank());
         let descriptions = self.shard_store.descriptions(ShardId { epoch, logical_rank });
@@ -169,7 +169,7 @@ impl<T: Transport> Member<T> {
         own.map(|own| own.map.clone()).unwrap_or_default()
     }
 
-    /// From what is in memory; where that is not enough, or nothing at all, from the directory. All do the same.
+    /// Recovers from memory; if that has too little, or nothing at all, from the directory. All processes do the same.
     fn recovered(&mut self) -> Result<Resumption, MemberError> {
         let older = self.arrangement.directory.clone();
         let from_memory = match &older {
@@ -190,7 +190,7 @@ impl<T: Transport> Member<T> {
         }
     }
 
-    /// The newest of these epochs of which what is there turns out to be good.
+    /// Rolls back to the newest of these epochs whose copies prove good.
     fn go_back_by_directory(&mut self, epochs: &[EpochId], life: Life) -> Result<Resumption, MemberError> {
         let mut refused = None;
         for (membership, epoch) in (2..).zip(epochs) {
@@ -212,7 +212,7 @@ impl<T: Transport> Member<T> {
         Ok(resumption)
     }
 
-    /// What the directory has of this process's logical rank takes the place of what is in memory.
+    /// Replaces the shard of this process's logical rank in memory by the one in the directory.
     fn fetch(&mut self, epoch: EpochId, life: Life) -> Result<(), MemberError> {
         let (logical_rank, job) = (LogicalRank(self.wire.rank()), epoch.job);
         let directory = self.copies.directory.as_ref().expect("the arrangement names an epoch of it");
@@ -224,43 +224,44 @@ impl<T: Transport> Member<T> {
         Ok(())
     }
 
-    /// How this process began.
+    /// Returns how this process began.
     pub fn joined(&self) -> Joined {
         self.joined
     }
 
-    /// The newest epoch that the loss of a node leaves, as far as the code bears it: later ones are local.
+    /// Returns the newest epoch that survives the loss of a node, within the tolerance of the code. Later ones are local.
     pub fn encoded(&self) -> Option<EpochId> {
         self.process.protocol().kept()
     }
 
-    /// Pages that it keeps beside the program: its own, and of checks.
+    /// Returns the pages that it keeps beside the program: its own, and those of checks.
     pub fn pages(&self) -> (usize, usize) {
         self.shard_store.pages()
     }
 
-    /// What is not as one would wish, in words: what the loss of one node would be too much for, that more had been lost
-    /// than the code bears, that a copy to the directory failed.
+    /// Returns warnings as text: a node whose loss would be too much, losses beyond the tolerance of the code, a failed
+    /// copy to the directory.
     pub fn warnings(&self) -> &[String] {
         &self.arrangement.warnings
     }
 
-    /// The registered memory.
+    /// Returns the registered memory.
     pub fn regions(&self) -> &RegisteredRegions {
         &self.regions
     }
 
-    /// Fills the registered memory with what the epoch holds that the job goes back to. All processes call it at once.
+    /// Fills the registered memory from the epoch to which the job rolls back. All processes call it at once.
     ///
     /// # Errors
-    /// Where there is none, or a process has not registered a region of it: nowhere has anything been touched then. Where
-    /// the shard of one is damaged all are told, and their memory may hold anything: end the job. No checkpoint can be taken
-    /// of it.
+    /// If there is no epoch, or a process has not registered one of its regions; then no memory of any process has been
+    /// touched. If the shard of one process is damaged, all get the error, and their memory may hold anything: end the
+    /// job. No checkpoint can be taken of it.
     pub fn restore(&mut self) -> Result<EpochId, MemberError> {
         self.restore_and(|| Ok(()))
     }
 
-    /// The same, and has the program take up what has been restored. Where one process cannot, all are told.
+    /// Restores like [`Self::restore`], and then calls `take_up` to let the program adopt the restored state. If that
+    /// fails in one process, all get an error.
     ///
     /// # Errors
     /// As above.
@@ -282,10 +283,10 @@ impl<T: Transport> Member<T> {
         self.wire.agree(filled.and_then(|()| take_up()))
     }
 
-    /// Takes a checkpoint: all processes call it at once, with no message of the program under way.
+    /// Takes a checkpoint. All processes call it at once, with none of the program's messages in flight.
     ///
     /// # Errors
-    /// [`MemberError`]: the group cannot go on. A checkpoint that failed while the program can go on is
+    /// [`MemberError`]: the group cannot continue. If a checkpoint fails but the program can continue, the result is
     /// [`CheckpointEnd::Abandoned`].
     pub fn checkpoint(&mut self) -> Result<CheckpointEnd, MemberError> {
         match self.regions.check_restored() {
@@ -294,7 +295,8 @@ impl<T: Transport> Member<T> {
         }
     }
 
-    /// Takes part in a checkpoint of all, in which this process cannot do its share: it is given up, for this reason.
+    /// Takes part in a checkpoint of all processes in which this one cannot do its share. The checkpoint is abandoned,
+    /// for this reason.
     ///
     /// # Errors
     /// As above.
@@ -312,7 +314,7 @@ impl<T: Transport> Member<T> {
         self.tell_of_flush()?;
         let outcome = match self.drive(arrival)? {
             Resumption::Committed(epoch, level) => {
-                // A local one leaves all that lies beside it as it is.
+                // A local epoch leaves everything stored beside it unchanged.
                 if level == EpochLevel::Encoded {
                     self.regions.is_encoded();
                     self.remove_strangers()?;
@@ -328,8 +330,8 @@ impl<T: Transport> Member<T> {
         Ok(outcome)
     }
 
-    /// Whether so much time has passed since the last checkpoint, by the clock of the first process: the same answer for
-    /// all, which call it at once.
+    /// Reports whether this much time has passed since the last checkpoint, by the clock of the first process. All
+    /// processes call it at once, and get the same answer.
     ///
     /// # Errors
     /// [`MemberError::Transport`]
@@ -345,18 +347,19 @@ impl<T: Transport> Member<T> {
         self.and_pause(due)
     }
 
-    /// The program goes on with this, or ends.
+    /// Pauses the transport and returns this result: the program continues, or ends.
     fn and_pause<V>(&mut self, done: Result<V, MemberError>) -> Result<V, MemberError> {
         let paused = self.wire.pause();
         done.and_then(|value| paused.map(|()| value))
     }
 
-    /// The program has come to its end: when all have said so, nothing of the job remains in memory.
+    /// Leaves the group at the end of the program. When all processes have called this, nothing of the job remains in
+    /// memory.
     ///
     /// # Errors
     /// [`MemberError`]
     pub fn finish(mut self) -> Result<(), MemberError> {
-        // Whatever became of the last copy, nobody needs it now.
+        // The result of the last copy no longer matters.
         drop(self.copies.flush.take().map(Flush::end));
         self.wire.tell(0, &Note::Done)?;
         if self.wire.rank() == 0 {
@@ -365,7 +368,7 @@ impl<T: Transport> Member<T> {
             }
             let job = self.arrangement.job;
             self.copies.directory.take().map_or(Ok(()), |directory| directory.remove_all(job))?;
-            // Who launched this can do without: it waits for the launcher's end all the same.
+            // The launching process can do without this report: it waits for the launcher's end all the same.
             let _ = self.launch_progress.take().map(|path| LaunchProgress::Left.tell(&path));
             self.wire.tell_all(&Note::Done)?;
         }
@@ -374,7 +377,7 @@ impl<T: Transport> Member<T> {
         let directory = logical_rank_directory(&self.directory, LogicalRank(self.wire.rank()));
         drop(self.shard_store);
         fs::remove_dir_all(&directory).map_err(MemberError::file(&directory))?;
-        // The last of a node takes the job's directory with it, and of all jobs the user's.
+        // The last process of a node removes the job's directory, and that of the last job the user's.
         let _ = fs::remove_dir(&self.directory);
         let _ = self.directory.parent().map(fs::remove_dir);
         Ok(())
@@ -384,7 +387,7 @@ impl<T: Transport> Member<T> {
         self.wire.note_of(|note| matches!(note, Note::Done).then_some(()))
     }
 
-    /// What lies here of logical ranks that are elsewhere by now is not needed any more.
+    /// Removes the local shard stores of logical ranks that are on other nodes now.
     fn remove_strangers(&mut self) -> Result<(), MemberError> {
         let (me, leaders) = (self.wire.rank(), &self.arrangement.leaders);
         if std::mem::take(&mut self.strangers) && leaders[me as usize] == me {
@@ -395,8 +398,8 @@ impl<T: Transport> Member<T> {
         Ok(())
     }
 
-    /// Hands an input to the process and does what it asks for, until the program may go on and nothing is under way. Where this
-    /// process cannot, the others hear of it: they would wait for it.
+    /// Passes an input to the process and executes its actions, until the program may continue and nothing is in
+    /// progress. If this process fails, it informs the others, which would wait for it.
     fn drive(&mut self, input: Input) -> Result<Resumption, MemberError> {
         let driven = self.drive_on(input);
         if let Err(error) = driven.as_ref()
@@ -404,7 +407,7 @@ impl<T: Transport> Member<T> {
         {
             let (me, note) = (self.wire.rank(), Note::Leaves(error.to_string()));
             for other in (0..self.wire.ranks()).filter(|rank| *rank != me) {
-                // Who cannot be told has trouble of its own.
+                // A process that cannot be informed has trouble of its own.
                 let _ = self.wire.tell(other, &note);
             }
         }
@@ -467,7 +470,7 @@ impl<T: Transport> Member<T> {
     }
 }
 
-/// A number that nobody else draws.
+/// Returns a random number that no other process draws.
 fn random() -> u64 {
     let mut bytes = [0; 8];
     while !matches!(getrandom(&mut bytes, GetRandomFlags::empty()), Ok(8)) {}

@@ -1,12 +1,13 @@
-//! Where the shard stores of a job lie in a node's memory, which all users of the node share and anybody may take names in.
+//! Where the shard stores of a job lie in a node's memory. All users of the node share it, and any of them may create
+//! names in it.
 //!
 //! ```text
 //!   MEMORY/standfast-1000/JOB/seat-3               one directory for each user, 0700
-//!   MEMORY/standfast-1000-9f3c0b.../JOB/seat-3     where somebody else has taken that name
+//!   MEMORY/standfast-1000-9f3c0b.../JOB/seat-3     if another user has taken that name
 //! ```
 //!
-//! The other names follow from the job's own, which nobody else knows: all its processes find the same, and nobody takes them
-//! beforehand. What lies in a place of somebody else's is neither read nor written.
+//! The other names are derived from the job's own, which no other user knows: all its processes find the same names, and
+//! no other user can take them beforehand. A directory of another user is neither read nor written.
 
 use crate::error::MemberError;
 use crate::shard_store::make_directory;
@@ -17,15 +18,15 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Names that are tried: the usual one, and three that nobody can have known before the job came to them.
+/// Names that are tried: the usual one, and three that other users cannot have known before the job used them.
 const PLACES: u8 = 4;
-/// Of the digest in a name so many bytes: nobody guesses 64 bits.
+/// Bytes of the digest in a name: 64 bits cannot be guessed.
 const DIGEST_BYTES: usize = 8;
 
-/// Where a job's shard stores lie on this node; `None` where it has none here.
+/// Returns the directory of a job's shard stores on this node; `None` if it has none here.
 ///
 /// # Errors
-/// Those of the file system; where a directory of the user's is open to others.
+/// File system errors; if a directory of the user is open to others.
 pub(crate) fn find(memory: &Path, job: JobId) -> Result<Option<PathBuf>, MemberError> {
     for place in places(memory, job) {
         let directory = place.join(job.to_string());
@@ -38,10 +39,10 @@ pub(crate) fn find(memory: &Path, job: JobId) -> Result<Option<PathBuf>, MemberE
     Ok(None)
 }
 
-/// The same, and makes it where there is none.
+/// Returns this directory, and creates it if there is none.
 ///
 /// # Errors
-/// As for [`find`]; where somebody else has all the names.
+/// As for [`find`]; if other users have all the names.
 pub(crate) fn take(memory: &Path, job: JobId) -> Result<PathBuf, MemberError> {
     if let Some(found) = find(memory, job)? {
         return Ok(found);
@@ -49,7 +50,7 @@ pub(crate) fn take(memory: &Path, job: JobId) -> Result<PathBuf, MemberError> {
     let mut refused = None;
     for place in places(memory, job) {
         match make_directory(&place) {
-            // Of the user's own, what is wrong with it must be told: the job may have been there.
+            // An error of the user's own directory must be reported: the job may have been there.
             Err(error) if !is_ours(&place)? => refused = refused.or(Some(error)),
             made => {
                 made?;
@@ -61,10 +62,10 @@ pub(crate) fn take(memory: &Path, job: JobId) -> Result<PathBuf, MemberError> {
     Err(refused.unwrap_or_else(|| MemberError::unusable(memory, "it has no space left")))
 }
 
-/// Removes what a job has on this node, wherever it lies.
+/// Removes a job's data on this node, wherever it lies.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub(crate) fn remove(memory: &Path, job: JobId) -> Result<(), MemberError> {
     for place in places(memory, job) {
         if !is_ours(&place)? {
@@ -75,7 +76,7 @@ pub(crate) fn remove(memory: &Path, job: JobId) -> Result<(), MemberError> {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             removed => removed.map_err(MemberError::file(&directory))?,
         }
-        // With the last job goes what the user's jobs share.
+        // The last job also removes what the user's jobs share.
         let _ = fs::remove_dir(&place);
     }
     Ok(())
@@ -92,7 +93,7 @@ fn places(memory: &Path, job: JobId) -> impl Iterator<Item = PathBuf> {
     std::iter::once(usual).chain((1..PLACES).map(other))
 }
 
-/// Whether there is something, and nobody else has put it there.
+/// Reports whether the path exists and belongs to this user.
 fn is_ours(path: &Path) -> Result<bool, MemberError> {
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(found.uid() == user()),
@@ -140,7 +141,7 @@ mod tests {
         assert!(take(memory.path(), job(1)).is_err());
     }
 
-    /// For root, who can be two users.
+    /// For root, which can act as two users.
     #[test]
     fn names_that_a_stranger_has_taken_are_passed_over() {
         const STRANGER: u32 = 65533;
@@ -150,7 +151,7 @@ mod tests {
         let memory = tempfile::tempdir().unwrap();
         let squatted: Vec<PathBuf> = places(memory.path(), job(1)).collect();
         for (taken, place) in squatted.iter().enumerate() {
-            // What lies there by the job's name leads nowhere.
+            // The job's name inside it must not lead there.
             fs::create_dir_all(place.join(job(1).to_string())).unwrap();
             chown(place, Some(STRANGER), Some(STRANGER)).unwrap();
             let found = take(memory.path(), job(1));
@@ -165,7 +166,7 @@ mod tests {
                 None => assert!(found.is_err_and(|error| error.to_string().contains("not a directory that is yours"))),
             }
         }
-        // A link leads nowhere either.
+        // A link must not lead anywhere either.
         fs::remove_dir_all(&squatted[0]).unwrap();
         symlink("/", &squatted[0]).unwrap();
         std::os::unix::fs::lchown(&squatted[0], Some(STRANGER), Some(STRANGER)).unwrap();

@@ -1,7 +1,7 @@
-//! What the drivers of a job tell each other, beside the protocol's own messages: who is where, what lies where, files that
-//! move to where their rank now runs.
+//! Messages between the drivers of a job, beside the protocol's own: which process runs where, which data lies where, and
+//! files that move to where their rank now runs.
 //!
-//! The last byte of every message says which of the two it is: there it costs nothing to add and to take off.
+//! The last byte of every message says which of the two it is: at the end, it costs nothing to add and to remove.
 
 use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
@@ -18,82 +18,82 @@ const PROTOCOL: u8 = 1;
 /// A message between drivers.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// To the first: here I am, and this lies on my node.
+    /// To the first process: this process is present, with this data on its node.
     #[n(0)]
     Present(#[n(0)] Presence),
-    /// From the first: so it shall be.
+    /// From the first process: the job begins with this arrangement.
     #[n(1)]
     Arrange(#[n(0)] Arrangement),
-    /// From the first: it cannot be.
+    /// From the first process: the job cannot begin.
     #[n(2)]
     Refuse(#[n(0)] String),
     /// A part of a file of a logical rank's shard store.
     #[n(3)]
     Part(#[n(0)] LogicalRank, #[n(1)] String, #[n(2)] u64, #[n(3)] ByteVec),
-    /// It has been taken: send more.
+    /// The part has been received: send more.
     #[n(4)]
     Taken(#[n(0)] LogicalRank),
-    /// That was all of the shard store.
+    /// The shard store is complete.
     #[n(5)]
     Whole(#[n(0)] LogicalRank),
     /// The shard store cannot be sent.
     #[n(6)]
     Lacking(#[n(0)] LogicalRank, #[n(1)] String),
-    /// From the first: whether a checkpoint is due.
+    /// From the first process: whether a checkpoint is due.
     #[n(7)]
     Due(#[n(0)] bool),
-    /// To the first, and back from it when all have said it: the job is done.
+    /// To the first process, and back from it when all have sent it: the job is done.
     #[n(8)]
     Done,
-    /// To the first: the last copy to the directory has ended, and why it failed.
+    /// To the first process: the last copy to the directory has ended, and why it failed if it did.
     #[n(9)]
     Flushed(#[n(0)] Option<String>),
-    /// From the first: whether this epoch is copied to the directory.
+    /// From the first process: whether this epoch is copied to the directory.
     #[n(10)]
     Flush(#[n(0)] bool),
-    /// To the first, in the place of a presence: this process cannot be there.
+    /// To the first process, instead of a presence: this process cannot take part.
     #[n(11)]
     Absent(#[n(0)] String),
-    /// To the first: whether this process can go on, else why not.
+    /// To the first process: whether this process can continue, else why not.
     #[n(12)]
     Able(#[n(0)] Option<String>),
-    /// From the first: whether all can, else why somebody cannot.
+    /// From the first process: whether all can continue, else why one cannot.
     #[n(13)]
     Agreed(#[n(0)] Option<String>),
-    /// To all: this process cannot go on, for this reason, so that nobody can.
+    /// To all: this process cannot continue, for this reason, and so the job cannot either.
     #[n(14)]
     Leaves(#[n(0)] String),
 }
 
-/// Who a process is, and what lies on its node.
+/// A process, and the data on its node.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Presence {
     #[n(0)]
     pub(crate) job: JobId,
     #[n(1)]
     pub(crate) node: String,
-    /// What all must have alike: version and settings, in words.
+    /// What must be the same in all processes: version and settings, as text.
     #[n(2)]
     pub(crate) terms: String,
     #[n(3)]
     pub(crate) shard_stores: Vec<ShardStoreNote>,
 }
 
-/// A shard store that lies somewhere.
+/// A shard store in the memory of a node.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShardStoreNote {
     #[n(0)]
     pub(crate) logical_rank: LogicalRank,
-    /// Life and number of its newest shard, or the life that it knows of and 0.
+    /// Life and number of its newest shard; if there is none, the life that it knows and 0.
     #[n(1)]
     pub(crate) age: (Life, u64),
-    /// By which its shards are encoded; `None` where it has none.
+    /// The plan of its shards; `None` if it has none.
     #[n(2)]
     pub(crate) plan: Option<PlanRecord>,
-    /// The latest life that it knows of.
+    /// The latest life that it knows.
     #[n(3)]
     pub(crate) life: Life,
-    /// Epochs of which it has a shard, and how they are kept.
+    /// Epochs of which it has a shard, and their levels.
     #[n(4)]
     pub(crate) epochs: Vec<(EpochId, EpochLevel)>,
 }
@@ -103,42 +103,42 @@ pub(crate) struct ShardStoreNote {
 pub(crate) struct Arrangement {
     #[n(0)]
     pub(crate) plan: PlanRecord,
-    /// For each rank the first rank of its node.
+    /// The first rank of the node of each rank.
     #[n(1)]
     pub(crate) leaders: Vec<u32>,
     #[n(2)]
     pub(crate) moves: Vec<Move>,
-    /// What the loss of one node would be too much for, in words.
+    /// Nodes whose loss would be too much, as text.
     #[n(3)]
     pub(crate) warnings: Vec<String>,
-    /// What the directory holds of the job; `None` where that is nothing.
+    /// What the directory holds of the job; `None` for nothing.
     #[n(4)]
     pub(crate) directory: Option<InDirectory>,
     #[n(5)]
     pub(crate) job: JobId,
 }
 
-/// What a directory has to offer.
+/// The content of a directory.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InDirectory {
-    /// These epochs can be gone back to, the newest first, if what is there of them is good.
+    /// Epochs that can be restored, the newest first, if their copies are good.
     #[n(0)]
     Epochs {
         #[n(0)]
         epochs: Vec<EpochId>,
-        /// No shard store knows a later life.
+        /// The latest life that any shard store knows.
         #[n(1)]
         life: Life,
-        /// Memory holds nothing as new.
+        /// Whether memory holds nothing that new.
         #[n(2)]
         is_newest: bool,
     },
-    /// Nothing, for this reason.
+    /// Too little to restore, for this reason.
     #[n(1)]
     NotEnough(#[n(0)] String),
 }
 
-/// A shard store that lies on another node than its rank runs on.
+/// A shard store on another node than the one on which its rank runs.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     #[n(0)]
@@ -149,7 +149,7 @@ pub(crate) struct Move {
     pub(crate) to: u32,
 }
 
-/// A transport that tells the two kinds of messages apart and keeps what is not asked for yet.
+/// A transport that distinguishes the two kinds of messages and keeps those that were not requested yet.
 #[derive(Debug)]
 pub(crate) struct Wire<T> {
     transport: T,
@@ -170,12 +170,12 @@ impl<T: Transport> Wire<T> {
         self.transport.ranks()
     }
 
-    /// Nothing is waited for until the next call of a function that waits.
+    /// Pauses the transport until the next call of a function that waits.
     pub(crate) fn pause(&mut self) -> Result<(), MemberError> {
         Ok(self.transport.pause()?)
     }
 
-    /// Sends a note, also to oneself.
+    /// Sends a note, possibly to this process.
     pub(crate) fn tell(&mut self, to: u32, note: &Note) -> Result<(), MemberError> {
         if to == self.rank() {
             self.notes.push_back((to, note.clone()));
@@ -186,7 +186,7 @@ impl<T: Transport> Wire<T> {
         Ok(self.transport.send(to, bytes)?)
     }
 
-    /// Sends a note to all, also to oneself.
+    /// Sends a note to all processes, including this one.
     pub(crate) fn tell_all(&mut self, note: &Note) -> Result<(), MemberError> {
         (0..self.ranks()).try_for_each(|to| self.tell(to, note))
     }
@@ -197,7 +197,7 @@ impl<T: Transport> Wire<T> {
         Ok(self.transport.send(to, bytes)?)
     }
 
-    /// Waits for a note of certain kinds, with its sender; others wait for who asks for them.
+    /// Waits for a note of certain kinds, and returns it with its sender. Other notes are kept for later requests.
     pub(crate) fn note_among(&mut self, kinds: impl Fn(&Note) -> bool) -> Result<(u32, Note), MemberError> {
         loop {
             if let Some(at) = self.notes.iter().position(|(_, note)| kinds(note)) {
@@ -207,7 +207,7 @@ impl<T: Transport> Wire<T> {
         }
     }
 
-    /// Waits for a note of one kind, and takes from it what is asked for.
+    /// Waits for a note of one kind, and returns what `kind` extracts from it.
     pub(crate) fn note_of<V>(&mut self, kind: impl Fn(&Note) -> Option<V>) -> Result<V, MemberError> {
         loop {
             if let Some(note) = self.note_here(&kind) {
@@ -217,14 +217,14 @@ impl<T: Transport> Wire<T> {
         }
     }
 
-    /// A note of one kind that has come.
+    /// Returns a note of one kind that has already arrived.
     pub(crate) fn note_here<V>(&mut self, kind: impl Fn(&Note) -> Option<V>) -> Option<V> {
         let (at, value) = self.notes.iter().enumerate().find_map(|(at, (_, note))| Some((at, kind(note)?)))?;
         self.notes.remove(at);
         Some(value)
     }
 
-    /// All say whether they can go on. Where one cannot, nobody does, and all know why.
+    /// Lets all processes agree whether they can continue. If one cannot, none does, and all learn why.
     ///
     /// # Errors
     /// [`MemberError::Disagreement`], which names the process.

@@ -1,4 +1,4 @@
-//! The plan as it stands in files and messages: all that a plan is made from.
+//! The plan as it is stored in files and messages: all that a plan is made from.
 
 use crate::error::MemberError;
 use minicbor::{Decode, Encode};
@@ -13,7 +13,7 @@ pub(crate) struct PlanRecord {
     pub(crate) groups: Vec<GroupRecord>,
 }
 
-/// One of them: members that keep the checks themselves.
+/// A group whose members hold the checks themselves.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupRecord {
     #[n(0)]
@@ -37,13 +37,13 @@ enum CodeRecord {
 }
 
 impl PlanRecord {
-    /// Of groups without parity nodes.
+    /// Records groups without parity nodes.
     pub(crate) fn new(groups: &[Group]) -> Self {
         let record = |group: &Group| GroupRecord { members: group.members.clone(), code: code(group.scheme) };
         Self { groups: groups.iter().map(record).collect() }
     }
 
-    /// The plan that it is a record of.
+    /// Returns the recorded plan.
     pub(crate) fn plan(&self, job: JobId) -> Result<Plan, MemberError> {
         let group = |record: &GroupRecord| Group {
             members: record.members.clone(),
@@ -54,7 +54,7 @@ impl PlanRecord {
         Plan::new(job, RecoveryMode::Relaunch, groups).map_err(|error| MemberError::Disagreement(error.to_string()))
     }
 
-    /// How many members it has.
+    /// Returns the number of members.
     pub(crate) fn members(&self) -> usize {
         self.groups.iter().map(|group| group.members.len()).sum()
     }

@@ -1,9 +1,9 @@
 //! The memory that a program has registered, as a payload: pages in slots, and which of them may have changed.
 //!
-//! A region is *tracked* where the kernel can tell what was written to it, and *compared* where it cannot see everything:
-//! memory shared with other processes, whatever somebody else tracks already, and all of them while a device or io_uring may
-//! write to this process's memory past its page tables. All pages of a compared region count
-//! as changed; what really differs is found against the shard of the epoch before (D7).
+//! A region is *tracked* if the kernel can report the writes to it, and *compared* if it cannot see them all. Compared
+//! are memory shared with other processes, and memory that another tracker uses. All regions are compared while a device
+//! or io_uring may write to this process's memory past its page tables. All pages of a compared region count as changed;
+//! comparison with the shard of the epoch before finds the real differences (D7).
 
 use crate::error::MemberError;
 use standfast_core::delta::Page;
@@ -17,7 +17,7 @@ use std::ops::Range;
 /// How changes are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RegionTracking {
-    /// By the kernel's write tracking where it can be trusted, by comparison elsewhere.
+    /// By the kernel's write tracking if it is reliable, otherwise by comparison.
     #[default]
     Auto,
     /// By comparison.
@@ -35,21 +35,21 @@ struct Held {
 pub struct RegisteredRegions {
     map: SlotMap,
     held: BTreeMap<RegionId, Held>,
-    /// Pages of regions that the program has left out: in an epoch they are zeros, and a restore leaves them alone.
+    /// Excluded pages of regions: in an epoch they are zeros, and a restore does not touch them.
     excluded: BTreeMap<RegionId, SlotSet>,
-    /// Recorded in the shard that this process goes back to, and not restored yet.
+    /// Regions in the shard to which this process rolls back that are not restored yet, with their lengths.
     awaited: BTreeMap<RegionId, u64>,
-    /// What may differ from the last encoded epoch.
+    /// Slots that may differ from the last encoded epoch.
     changed: SlotSet,
-    /// What may differ from it in the local epoch that this process goes back to.
+    /// Slots that may differ from it in the local epoch to which this process rolls back.
     differs: SlotSet,
-    /// For each slot its region and the page there.
+    /// The region and page of each slot.
     places: Vec<Option<(RegionId, u32)>>,
     writes: Option<OwnWrites>,
 }
 
 impl RegisteredRegions {
-    /// Nothing yet.
+    /// Creates an empty set of regions.
     pub fn new(tracking: RegionTracking) -> Self {
         let writes = match tracking {
             RegionTracking::Auto => OwnWrites::new().ok(),
@@ -67,8 +67,8 @@ impl RegisteredRegions {
         }
     }
 
-    /// Takes over the map of a shard that this process goes back to. Its regions are to be registered and restored. Where it
-    /// is of a local epoch, `differs` are the slots that may not be what they are in the encoded one.
+    /// Adopts the map of a shard to which this process rolls back. Its regions must be registered and restored. If the
+    /// shard is of a local epoch, `differs` are the slots that may differ from the encoded one.
     pub(crate) fn adopt(&mut self, map: SlotMap, differs: SlotSet) {
         (self.changed, self.differs) = (differs.clone(), differs);
         self.awaited = map.regions().iter().map(|region| (region.id, region.bytes)).collect();
@@ -76,15 +76,15 @@ impl RegisteredRegions {
         self.index();
     }
 
-    /// The length in bytes that a region had in the epoch that is gone back to, while it has not been restored.
+    /// Returns the length in bytes that a region has in the epoch to be restored, as long as it is not restored.
     pub fn recorded(&self, id: RegionId) -> Option<u64> {
         self.awaited.get(&id).copied()
     }
 
-    /// Registers memory under a number, or other memory or another length under one that is registered.
+    /// Registers memory under a number. If the number is registered already, replaces its memory or length.
     ///
     /// # Errors
-    /// Where it overlaps another region, or has not the length that is to be restored into it.
+    /// If it overlaps another region, or does not have the length that must be restored into it.
     pub fn protect(&mut self, id: RegionId, memory: RegisteredMemory) -> Result<(), MemberError> {
         let bytes = memory.bytes() as u64;
         let refused = |reason| Err(MemberError::Region { id: id.0, reason });
@@ -112,10 +112,10 @@ impl RegisteredRegions {
         Ok(())
     }
 
-    /// Forgets a region: it is in no later epoch.
+    /// Removes a region: no later epoch contains it.
     ///
     /// # Errors
-    /// Where there is none of that number.
+    /// If there is none of that number.
     pub fn unprotect(&mut self, id: RegionId) -> Result<(), MemberError> {
         if !self.held.contains_key(&id) && self.awaited.remove(&id).is_none() {
             return Err(MemberError::Region { id: id.0, reason: "it is not registered".into() });
@@ -127,11 +127,11 @@ impl RegisteredRegions {
         Ok(())
     }
 
-    /// Leaves whole pages of a region out, or takes them in again: those that lie between these bytes of it. Registering the
-    /// region with another place or length takes all of it in.
+    /// Excludes the whole pages of a region that lie between these bytes of it, or includes them again. Registering the
+    /// region with another address or length includes all of it.
     ///
     /// # Errors
-    /// Where it is not registered, or is not so long.
+    /// If it is not registered, or is not that long.
     pub fn set_excluded(&mut self, id: RegionId, bytes: Range<usize>, exclude: bool) -> Result<(), MemberError> {
         let refused = |reason: String| MemberError::Region { id: id.0, reason };
         let held = self.held.get(&id).ok_or_else(|| refused("it is not registered".into()))?;
@@ -154,7 +154,7 @@ impl RegisteredRegions {
         Ok(())
     }
 
-    /// Whether all is registered that is to be restored.
+    /// Checks that all regions to be restored are registered.
     ///
     /// # Errors
     /// [`MemberError::Region`]
@@ -168,11 +168,11 @@ impl RegisteredRegions {
         }
     }
 
-    /// Fills the registered regions with what a shard holds. All that it has is registered. It counts as restored when the
-    /// others have it as well.
+    /// Fills the registered regions from a shard. All its regions must be registered. They count as restored only when
+    /// the other processes are done as well.
     ///
     /// # Errors
-    /// [`MemberError::Load`] where the shard is damaged.
+    /// [`MemberError::Load`] if the shard is damaged.
     pub(crate) fn fill(&mut self, shard_store: &dyn ShardStore, shard: ShardId) -> Result<(), MemberError> {
         let awaited: BTreeSet<RegionId> = self.awaited.keys().copied().collect();
         let loaded = load(shard_store, shard, |slot, page| {
@@ -194,12 +194,12 @@ impl RegisteredRegions {
         Ok(())
     }
 
-    /// All processes have what the epoch holds.
+    /// Records that all processes have restored the epoch.
     pub(crate) fn is_restored(&mut self) {
         self.awaited.clear();
     }
 
-    /// Whether what an epoch holds has been restored, or there was nothing to restore.
+    /// Checks that the epoch has been restored, or that there was nothing to restore.
     ///
     /// # Errors
     /// [`MemberError::Region`]
@@ -213,8 +213,8 @@ impl RegisteredRegions {
         }
     }
 
-    /// Notes what has been written since the last look. A look ends what it sees, and a page may belong to several regions:
-    /// what one of them was asked for counts for all.
+    /// Records the pages that were written since the last scan. A scan resets what it sees, and a page may belong to
+    /// several regions: what it finds for one of them counts for all.
     pub(crate) fn scan(&mut self) {
         let (tracked, mut unknown): (Vec<RegionId>, Vec<RegionId>) =
             self.held.keys().partition(|id| self.held[*id].tracked);
@@ -229,7 +229,7 @@ impl RegisteredRegions {
             }
         }
         if self.writes.as_ref().is_some_and(|writes| !writes.is_blind()) {
-            // The mapping is another one, or has become a part of another one.
+            // The mapping was replaced, or has become a part of another one.
             let_go.iter().for_each(|id| self.track_again(*id));
         }
         unknown.append(&mut let_go);
@@ -238,7 +238,7 @@ impl RegisteredRegions {
         unknown.into_iter().for_each(|id| self.all_changed(id));
     }
 
-    /// An encoded epoch has it all.
+    /// Records that an encoded epoch contains all changes.
     pub(crate) fn is_encoded(&mut self) {
         (self.changed, self.differs) = (SlotSet::default(), SlotSet::default());
     }
@@ -248,7 +248,7 @@ impl RegisteredRegions {
         self.writes.as_ref().is_some_and(|writes| is_private(pages) && writes.track(pages).is_ok())
     }
 
-    /// Of a region that the kernel does not track any more.
+    /// Starts to track a region again that the kernel does not track any more.
     fn track_again(&mut self, id: RegionId) {
         let tracked = self.track(&self.held[&id].memory);
         self.held.get_mut(&id).expect("the caller has it").tracked = tracked;
@@ -260,7 +260,7 @@ impl RegisteredRegions {
         let Some(writes) = self.writes.as_ref().filter(|_| held.tracked) else { return };
         let pages = held.memory.pages();
         writes.ignore(pages);
-        // Neighbours may have pages in common with it.
+        // Neighbours may share pages with it.
         for other in self.held.values_mut().filter(|other| other.tracked && other.memory.pages().overlaps(pages)) {
             other.tracked = writes.track(other.memory.pages()).is_ok();
         }
@@ -283,7 +283,7 @@ impl RegisteredRegions {
         self.note_changed(id, 0..usize::MAX);
     }
 
-    /// Pages of a region, as far as it has them.
+    /// Marks pages of a region as changed, as far as it has them.
     fn note_changed(&mut self, id: RegionId, pages: Range<usize>) {
         let excluded = self.excluded.get(&id);
         let mut first = 0;
@@ -306,7 +306,8 @@ impl RegisteredRegions {
         self.excluded.get(&id).is_some_and(|excluded| excluded.contains(page))
     }
 
-    /// The region holds what the epoch has; what is excluded now may have been in it.
+    /// Marks a region as unchanged, since it holds what the epoch has. Pages that are excluded now keep their mark: the
+    /// epoch may contain them.
     fn unchanged(&mut self, id: RegionId) {
         let included = |(page, _): &(u32, u32)| !self.is_excluded(id, *page);
         let slots: SlotSet = (0..).zip(self.slots(id)).filter(included).map(|(_, slot)| slot).collect();
@@ -360,7 +361,7 @@ impl Payload for RegisteredRegions {
     }
 }
 
-/// Whether nobody else can write to these pages of this process.
+/// Reports whether only this process can write to these of its pages.
 fn is_private(pages: PageRange) -> bool {
     let Ok(mappings) = Map::of(std::process::id() as i32) else { return false };
     let touched: Vec<_> = mappings.iter().filter(|mapping| mapping.range().overlaps(pages)).collect();

@@ -1,7 +1,9 @@
-//! The rendezvous at the start: who runs where, what lies where, and what must move before the protocol begins.
+//! The rendezvous at the start: which process runs where, which data lies where, and what must move before the protocol
+//! begins.
 //!
-//! A relaunched rank may run on another node than before. What its logical rank holds is still in the memory of the old node,
-//! and moves to where the rank now runs: chunked, the original kept until an epoch has been committed without it.
+//! A relaunched rank may run on another node than before. The shard store of its logical rank is still in the memory of
+//! the old node. It moves in chunks to where the rank now runs, and the original stays until an epoch has been committed
+//! without it.
 
 use crate::Settings;
 use crate::directory::{HeldEpoch, LevelDirectory, held_in};
@@ -22,31 +24,31 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a file in one message.
 const PART_BYTES: usize = 1 << 20;
-/// Messages with parts that are under way at once, for each shard store.
+/// Messages with parts in flight at once, for each shard store.
 const PARTS_UNDER_WAY: usize = 4;
 
-/// Where a logical rank's lies.
+/// Returns the directory of a logical rank.
 pub(crate) fn logical_rank_directory(job: &Path, logical_rank: LogicalRank) -> PathBuf {
     job.join(format!("seat-{}", logical_rank.0))
 }
 
-/// What a job has in this node's memory: epochs and whose shards lie where, the newest first.
+/// Returns the epochs of a job in this node's memory, and the location of their shards, the newest first.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub fn held_in_memory(memory: &Path, job: JobId) -> Result<Vec<HeldEpoch>, MemberError> {
     memory_place::find(memory, job)?.map_or(Ok(Vec::new()), |directory| held_in(&directory))
 }
 
-/// Removes what a job has in this node's memory. None of its processes runs.
+/// Removes a job's data from this node's memory. None of its processes may be running.
 ///
 /// # Errors
-/// Those of the file system.
+/// File system errors.
 pub fn forget_in_memory(memory: &Path, job: JobId) -> Result<(), MemberError> {
     memory_place::remove(memory, job)
 }
 
-/// Everybody says who it is; the first decides. All return the same arrangement, or that it cannot be.
+/// Announces every process to the first, which decides. All return the same arrangement, or the same refusal.
 pub(crate) fn call<T: Transport>(wire: &mut Wire<T>, settings: &Settings) -> Result<Arrangement, MemberError> {
     let note = match presence(settings) {
         Ok(presence) => Note::Present(presence),
@@ -77,7 +79,7 @@ fn presence(settings: &Settings) -> Result<Presence, MemberError> {
     })
 }
 
-/// Everybody, or why somebody cannot be there.
+/// Collects the presence of all processes, or the reason why one is absent.
 fn gather<T: Transport>(wire: &mut Wire<T>) -> Result<Result<Vec<Presence>, String>, MemberError> {
     let mut present = BTreeMap::new();
     while present.len() < wire.ranks() as usize {
@@ -91,7 +93,7 @@ fn gather<T: Transport>(wire: &mut Wire<T>) -> Result<Result<Vec<Presence>, Stri
     Ok(present.into_values().collect())
 }
 
-/// The shard stores that lie here. One that cannot be read is as good as lost.
+/// Lists the shard stores in a directory. An unreadable one counts as lost.
 fn shard_stores(directory: &Path) -> Result<Vec<ShardStoreNote>, MemberError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(MemberError::file(directory))? {
@@ -111,7 +113,7 @@ fn shard_stores(directory: &Path) -> Result<Vec<ShardStoreNote>, MemberError> {
     Ok(found)
 }
 
-/// What shall be, or why it cannot be.
+/// Decides on the arrangement, or why there can be none.
 fn arrange(present: &[Presence], settings: &Settings) -> Result<Arrangement, String> {
     for (rank, presence) in present.iter().enumerate() {
         if presence.job != settings.job {
@@ -135,7 +137,7 @@ fn arrange(present: &[Presence], settings: &Settings) -> Result<Arrangement, Str
     Ok(Arrangement { plan, leaders, moves, warnings, directory, job: settings.job })
 }
 
-/// What the directory holds of the job, and the groups that it is of.
+/// Returns what the directory holds of the job, and the plan of those epochs.
 fn in_directory(
     present: &[Presence],
     settings: &Settings,
@@ -165,7 +167,7 @@ fn in_directory(
     Ok((Some(plan), Some(InDirectory::Epochs { epochs, life, is_newest })))
 }
 
-/// Life and number of the newest epoch of which there seems to be enough in memory.
+/// Returns life and number of the newest epoch of which memory seems to hold enough.
 fn newest_that_suffices<'s>(
     plan: &Plan,
     shard_stores: impl Iterator<Item = &'s ShardStoreNote>,
@@ -183,7 +185,7 @@ fn newest_that_suffices<'s>(
     held.iter().filter(suffices).map(|((epoch, _), _)| (epoch.life, epoch.number)).max()
 }
 
-/// That of the newest shards that lie anywhere; a new one where there are none.
+/// Returns the plan of the newest shards anywhere; a new one if there are none.
 fn plan(
     present: &[Presence],
     leaders: &[u32],
@@ -218,7 +220,7 @@ fn least_members(scheme: Scheme) -> usize {
     }
 }
 
-/// Shard stores whose rank runs on another node than where their newest lies.
+/// Returns the shard stores whose rank runs on another node than their newest copy.
 fn moves(present: &[Presence], leaders: &[u32]) -> Vec<Move> {
     let mut newest: BTreeMap<LogicalRank, ((Life, u64), Vec<u32>)> = BTreeMap::new();
     for (presence, leader) in present.iter().zip(leaders) {
@@ -239,10 +241,10 @@ fn moves(present: &[Presence], leaders: &[u32]) -> Vec<Move> {
     away.map(|(logical_rank, (_, nodes))| Move { logical_rank, from: nodes[0], to: logical_rank.0 }).collect()
 }
 
-/// Shard stores move to where their ranks run now. Where one cannot, the others do all the same.
+/// Moves shard stores to where their ranks run now. If one move fails, the others are made all the same.
 ///
 /// # Errors
-/// Why what this process was to take could not be taken.
+/// Why this process could not receive its shard store.
 pub(crate) fn carry_out<T: Transport>(
     wire: &mut Wire<T>,
     directory: &Path,
@@ -251,11 +253,11 @@ pub(crate) fn carry_out<T: Transport>(
     Removal { wire, directory, failed: None }.carry_out(arrangement)
 }
 
-/// The moves, as far as this process has a part in them.
+/// The moves in which this process takes part.
 struct Removal<'w, T> {
     wire: &'w mut Wire<T>,
     directory: &'w Path,
-    /// Why something could not be taken. What comes after it is let go by.
+    /// Why something could not be received. Later parts are discarded.
     failed: Option<MemberError>,
 }
 
@@ -327,7 +329,7 @@ impl<T: Transport> Removal<'_, T> {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// Does something, unless something has failed before.
+    /// Runs some work, unless an earlier one has failed.
     fn try_to(&mut self, work: impl FnOnce(&Self) -> Result<(), MemberError>) {
         if self.failed.is_none() {
             self.failed = work(self).err();
@@ -370,7 +372,7 @@ impl<T: Transport> Removal<'_, T> {
         file.and_then(|file| file.write_all_at(bytes, offset)).map_err(MemberError::file(&path))
     }
 
-    /// What has arrived takes the place of what lay here.
+    /// Replaces the local shard store by the one that has arrived.
     fn settle(&self, logical_rank: LogicalRank) -> Result<(), MemberError> {
         let (from, to) = (self.arriving(logical_rank), logical_rank_directory(self.directory, logical_rank));
         let _ = fs::remove_dir_all(&to);
@@ -378,7 +380,8 @@ impl<T: Transport> Removal<'_, T> {
     }
 }
 
-/// The files of a shard store in parts: name, offset, length. The state comes last, so that it names nothing that is not there.
+/// Returns the files of a shard store in parts: name, offset, length. The state comes last, so that it names only files
+/// that exist.
 fn parts(directory: &Path) -> Result<VecDeque<(String, u64, u64)>, MemberError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(MemberError::file(directory))? {
@@ -398,8 +401,8 @@ fn parts(directory: &Path) -> Result<VecDeque<(String, u64, u64)>, MemberError> 
     Ok(files.into_iter().flat_map(part).collect())
 }
 
-/// Removes the shard stores of logical ranks that sit on other nodes by now, and what was on its way when a launch was
-/// killed. For the first process of a node.
+/// Removes the shard stores of logical ranks that are on other nodes now, and incomplete moves of a launch that was
+/// killed. Only the first process of a node calls this.
 pub(crate) fn remove_strangers(directory: &Path, logical_ranks_here: &[LogicalRank]) -> Result<(), MemberError> {
     let here: Vec<PathBuf> =
         logical_ranks_here.iter().map(|logical_rank| logical_rank_directory(directory, *logical_rank)).collect();

@@ -1,4 +1,4 @@
-//! What a job's processes agree on before they begin.
+//! Settings on which a job's processes agree before they begin.
 
 use crate::error::MemberError;
 use crate::regions::RegionTracking;
@@ -10,17 +10,17 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// What sending costs where nobody has measured it.
+/// The default cost of sending, if it was not measured.
 pub(crate) const COSTS: Costs = Costs { latency_nanoseconds: 5_000, page_nanoseconds: 2_000 };
 
-/// The settings of one process. All but `memory` and `node` must be the same in all.
+/// The settings of one process. All but `memory` and `node` must be the same in all processes.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which job: the same again when it is relaunched, and never another job's.
+    /// The job: the same again when it is relaunched, and never another job's.
     pub job: JobId,
     /// The memory file system of this node, usually `/dev/shm`.
     pub memory: PathBuf,
-    /// The node's name: processes with the same one lose their memory together.
+    /// The name of the node: processes with the same name lose their memory together.
     pub node: String,
     /// The code.
     pub scheme: Scheme,
@@ -28,31 +28,32 @@ pub struct Settings {
     pub group_members: usize,
     /// How changes are found.
     pub tracking: RegionTracking,
-    /// What sending costs, as far as it is known.
+    /// The cost of sending, as far as it is known.
     pub costs: Costs,
-    /// Whether differences travel in word form where that pays.
+    /// Whether differences travel in word form if that pays.
     pub compress: bool,
-    /// A directory that all nodes see, for when more is lost than the code bears; `None` for memory alone.
+    /// A directory that all nodes see, for when more is lost than the code tolerates; `None` for memory alone.
     pub directory: Option<PathBuf>,
-    /// Every how many epochs one is copied to it in the background, where that one is not encoded the next that is; 0 for
-    /// none.
+    /// Interval at which epochs are copied to it in the background; 0 for none. If such an epoch is not encoded, the next
+    /// encoded one is copied.
     pub directory_every: u64,
-    /// Every how many epochs one is encoded; the others are local. 0 and 1 for all.
+    /// Interval at which epochs are encoded; the others are local. 0 and 1 encode all.
     pub encode_every: u64,
-    /// Where the first process tells how far the launch is ([`LaunchProgress`](crate::Launch progress)); `None` for nowhere.
+    /// File in which the first process reports the progress of the launch ([`LaunchProgress`](crate::LaunchProgress));
+    /// `None` for no reports.
     pub launch_progress: Option<PathBuf>,
 }
 
-/// The job with this name.
+/// Returns the job with this name.
 pub fn job_named(name: &[u8]) -> JobId {
     JobId::from_bytes(Checksum::of(name).to_bytes())
 }
 
-/// What tells this memory file system from that of every other node, and from an earlier one of this node: processes with
-/// the same lose their memory together.
+/// Returns what distinguishes this memory file system from that of every other node, and from an earlier one of this
+/// node. Processes with the same identity lose their memory together.
 ///
 /// # Errors
-/// Where it is not there.
+/// If the file system does not exist.
 pub fn memory_identity(memory: &Path) -> Result<String, MemberError> {
     let metadata = fs::metadata(memory).map_err(MemberError::file(memory))?;
     let boot = Path::new("/proc/sys/kernel/random/boot_id");
@@ -61,7 +62,7 @@ pub fn memory_identity(memory: &Path) -> Result<String, MemberError> {
 }
 
 impl Settings {
-    /// Those that one gets: parity over groups of eight.
+    /// Returns the default settings: parity over groups of eight.
     pub fn new(job: JobId, memory: PathBuf, node: String) -> Self {
         Self {
             job,
@@ -79,7 +80,7 @@ impl Settings {
         }
     }
 
-    /// What must be the same in all processes, in words.
+    /// Describes in words what must be the same in all processes.
     pub(crate) fn terms(&self) -> String {
         let (version, scheme, members) = (env!("CARGO_PKG_VERSION"), self.scheme, self.group_members);
         let directory = match &self.directory {

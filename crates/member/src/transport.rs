@@ -1,35 +1,35 @@
-//! What carries messages between the processes of a job: the application's own message passing, or threads in a test.
+//! The carrier of messages between the processes of a job: the application's own message passing, or threads in a test.
 
 use standfast_group::Buffers;
 
-/// Messages of bytes between numbered processes. Nothing here waits, except [`Transport::idle`], for a moment.
+/// Messages of bytes between numbered processes. No function waits, except [`Transport::idle`], for a moment.
 ///
-/// Messages from one process to another arrive whole, once and in the order in which they were sent.
+/// Messages from one process to another arrive complete, once, and in the order in which they were sent.
 pub trait Transport {
-    /// The number of this process, from 0.
+    /// Returns the number of this process, from 0.
     fn rank(&self) -> u32;
 
-    /// How many there are.
+    /// Returns the number of processes.
     fn ranks(&self) -> u32;
 
-    /// Sends, now or as soon as it can be done.
+    /// Sends a message, now or as soon as possible.
     ///
     /// # Errors
-    /// Where the transport has failed: nothing more can be expected of it.
+    /// If the transport has failed; it cannot be used any more.
     fn send(&mut self, to: u32, bytes: Vec<u8>) -> Result<(), TransportError>;
 
-    /// A message that has come, and from whom.
+    /// Returns a message that has arrived, and its sender.
     ///
     /// # Errors
     /// As above.
     fn receive(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError>;
 
-    /// Where buffers for messages come from and go to: what has been sent is used again for what is sent or received next.
+    /// Returns the pool of message buffers: a buffer that was sent is used again for sending or receiving.
     fn buffers(&self) -> Buffers {
         Buffers::default()
     }
 
-    /// No message is asked for until the next call of [`Transport::receive`]: the program goes on, or ends.
+    /// Stops requesting messages until the next call of [`Transport::receive`]: the program continues, or ends.
     ///
     /// # Errors
     /// As above.
@@ -37,16 +37,16 @@ pub trait Transport {
         Ok(())
     }
 
-    /// There is nothing to do until something comes: rest a moment, so that others on this processor get on.
+    /// Rests a moment, when there is nothing to do until a message arrives, so that others on this processor can run.
     fn idle(&mut self, patience: Patience);
 }
 
-/// How long a moment may be.
+/// How long a rest may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// An answer is waited for, and all wait for the slowest: short.
+    /// All processes wait for an answer from the slowest: short.
     Answer,
-    /// Much is on its way, and whoever waits is in the way of those who work: longer.
+    /// Much data is on its way, and a waiting process hinders those that work: longer.
     Bulk,
 }
 

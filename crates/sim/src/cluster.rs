@@ -1,8 +1,9 @@
 //! A simulated cluster: the real [`Process`]es on simulated nodes, with a clock, a network, storage that takes its time,
-//! and failures. All follows from the scenario's seed.
+//! and failures. Everything follows from the scenario's seed.
 //!
-//! What must hold is checked as it happens ([`Failure`]): whoever goes back, goes back with all others to one epoch, to
-//! exactly the bytes that it had, and to nothing older than what was promised, unless more was lost than is tolerated.
+//! The invariants are checked as events happen ([`Failure`]). Processes that roll back do so together, to one epoch and
+//! to exactly the bytes that it had. They roll back to nothing older than what was promised, unless more was lost than is
+//! tolerated.
 
 mod losses;
 mod reporting;
@@ -18,39 +19,39 @@ use standfast_group::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More happens in no run; one that goes on for longer goes in circles.
+/// Most events of a run; a longer one runs in circles.
 const HAPPENINGS_MAX: u64 = 40_000_000;
 
-/// What a run showed.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunOutcome {
     /// Epochs that were committed.
     pub committed: u64,
-    /// Failures that happened.
+    /// Failures.
     pub kills: u32,
-    /// Those of them that were local.
+    /// Committed epochs that were local.
     pub local: u64,
-    /// Recoveries that came to their end.
+    /// Completed recoveries.
     pub recoveries: u32,
-    /// Those of them that went back to a local epoch.
+    /// Completed recoveries of a local epoch.
     pub local_recoveries: u32,
-    /// Whether nothing could be recovered in the end, because more was lost than is tolerated.
+    /// Whether recovery was refused in the end, because more was lost than is tolerated.
     pub refused: bool,
-    /// Checkpoints that were given up because storage failed.
+    /// Checkpoints that were abandoned because storage failed.
     pub abandoned: u32,
     /// Messages sent.
     pub messages: u64,
-    /// The most bytes of sums that a process had under way.
+    /// Most bytes of sums in progress that a process had.
     pub held_peak: usize,
-    /// For each logical rank the most pages that it held beside the program: own, and of checks.
+    /// For each logical rank, the most pages that it held beside the program: its own, and those of checks.
     pub peaks: BTreeMap<LogicalRank, (usize, usize)>,
-    /// For each logical rank the pages that it holds at the end.
+    /// For each logical rank, the pages that it holds at the end.
     pub steady: BTreeMap<LogicalRank, (usize, usize)>,
-    /// For each member the pages of its program at the end.
+    /// For each member, the pages of its program at the end.
     pub program: BTreeMap<LogicalRank, usize>,
 }
 
-/// What must not be.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
 
@@ -62,7 +63,7 @@ impl std::fmt::Display for Failure {
 
 enum Happening {
     Message(Rank, Rank, Vec<u8>),
-    /// Storage is done, in this incarnation of the host.
+    /// Storage has finished, in this incarnation of the host.
     Stored(Rank, u64, Store),
     Arrives(Rank, u64),
     Told(Rank, Membership),
@@ -77,11 +78,12 @@ enum Store {
     Keep(Option<EpochId>, Option<LogicalRank>, Life),
 }
 
-/// What outlives a process.
+/// The part of a node that outlives a process.
 #[derive(Clone, Default)]
 struct Node {
     shard_store: MemoryShardStore,
-    /// Groups in which it had a logical rank since all was whole: its loss is one of theirs, also if it has nothing of them.
+    /// Groups in which it had a logical rank since all was complete. Its loss counts as one of theirs, even if it has
+    /// none of their shards.
     served: BTreeSet<usize>,
 }
 
@@ -90,12 +92,12 @@ struct Host {
     shard_store: MemoryShardStore,
     served: BTreeSet<usize>,
     program: Option<Program>,
-    /// The storage actions to come, the first of which is under way.
+    /// The pending storage actions; the first is in progress.
     storage: std::collections::VecDeque<Store>,
     last_epoch: u64,
-    /// Told apart from what it was before, when something old happens late.
+    /// Distinguishes the host from its predecessors, when an old event happens late.
     incarnation: u64,
-    /// When its program was last let go on.
+    /// When its program was last resumed.
     resumed: u64,
 }
 
@@ -111,22 +113,22 @@ pub struct Cluster<'s> {
     incarnations: u64,
     resumptions: u64,
     kills_left: u32,
-    /// What every member's program was when its shard was sealed.
+    /// The program of every member when its shard was sealed.
     truth: BTreeMap<ShardId, Checksum>,
     promised: Option<EpochId>,
-    /// The newest of those that are encoded: what is left of a promise when a shard is lost.
+    /// The newest encoded epoch: what is left of a promise when a shard is lost.
     encoded: Option<EpochId>,
-    /// Whether a shard was lost since all was whole.
+    /// Whether a shard was lost since all was complete.
     has_lost: bool,
-    /// Losses in each group since all was whole.
+    /// Losses in each group since all was complete.
     lost: BTreeMap<usize, u32>,
-    /// Logical ranks that nobody had when all was last whole, and those that a recovery leaves empty beside them.
+    /// Logical ranks that were empty when all was last complete, and those that a recovery has left empty since.
     empty: BTreeSet<LogicalRank>,
     vacated: BTreeSet<LogicalRank>,
-    /// Whether there was a membership since losses were last made good.
+    /// Whether there was a membership since all losses were last repaired.
     has_membership: bool,
     beyond: bool,
-    /// Whether a disk has been damaged: until that is recovered, checkpoints are given up.
+    /// Whether a disk has been damaged: until that is recovered, checkpoints are abandoned.
     damaged: bool,
     rolled_back: Option<(u64, EpochId)>,
     outcome: RunOutcome,
@@ -184,7 +186,7 @@ impl<'s> Cluster<'s> {
         cluster
     }
 
-    /// All processes begin again, one on each of these nodes, in any order.
+    /// Starts all processes again, one on each of these nodes, in any order.
     fn launch(&mut self, mut nodes: Vec<Node>) {
         self.random.shuffle(&mut nodes);
         self.hosts.clear();
@@ -216,7 +218,7 @@ impl<'s> Cluster<'s> {
         );
     }
 
-    /// Tells everybody who is there, each at another time, under any of them as coordinator.
+    /// Gives all processes a new membership, each at another time, with any of them as coordinator.
     fn assemble(&mut self) {
         self.membership += 1;
         self.has_membership = true;
@@ -264,7 +266,7 @@ impl<'s> Cluster<'s> {
         self.outcome.held_peak = self.outcome.held_peak.max(held);
         self.note_truth(rank);
         for output in outputs {
-            // A process that has been ended does nothing more, nor does another one that has its rank.
+            // A process that has ended does nothing more, nor does another one that has its rank.
             if self.hosts.get(&rank).is_some_and(|host| host.incarnation == incarnation) {
                 self.output(rank, output)?;
             }
@@ -308,7 +310,7 @@ impl<'s> Cluster<'s> {
         Ok(())
     }
 
-    /// Storage works through its actions one by one.
+    /// Storage executes its actions one by one.
     fn store(&mut self, rank: Rank, store: Store) {
         let host = self.hosts.get_mut(&rank).expect("it has just acted");
         host.storage.push_back(store);
@@ -358,7 +360,7 @@ impl<'s> Cluster<'s> {
         self.input(rank, input)
     }
 
-    /// What a member's program is while an epoch is made of it.
+    /// Records the program of a member while an epoch is made of it.
     fn note_truth(&mut self, rank: Rank) {
         let Some(host) = self.hosts.get(&rank) else { return };
         let (Some(logical_rank), Some(program)) = (host.process.protocol().logical_rank(), &host.program) else {
@@ -418,7 +420,7 @@ impl<'s> Cluster<'s> {
         Ok(())
     }
 
-    /// Says whether it could: not where the shard was damaged after it was looked at.
+    /// Reports whether the rollback succeeded. It fails if the shard was damaged after it was verified.
     fn roll_back(&mut self, rank: Rank, epoch: EpochId, logical_rank: LogicalRank) -> Result<bool, Failure> {
         let membership = self.hosts[&rank].process.protocol().term().membership;
         let host = self.hosts.get_mut(&rank).expect("it has just acted");
@@ -458,7 +460,7 @@ impl<'s> Cluster<'s> {
     }
 
     fn refused(&mut self, rank: Rank, reason: &str) -> Result<(), Failure> {
-        // Others may be told of the next membership while this one comes to its end.
+        // Other processes may get the next membership while this one ends.
         if self.hosts[&rank].process.protocol().term().membership < self.membership {
             return Ok(());
         }
@@ -471,7 +473,8 @@ impl<'s> Cluster<'s> {
         Ok(())
     }
 
-    /// A hop adds twice what it should to one byte: checksum and syndrome are made again, so nobody notices on the way.
+    /// Lets a hop add twice the right amount to one byte. Checksum and syndrome are recomputed, so no process notices on
+    /// the way.
     fn miscompute(&mut self, bytes: &mut Vec<u8>) {
         let plan = &self.scenario.plan;
         let Ok((term, Message::Data(standfast_group::Data::Part(mut part)))) = decode(plan, bytes.clone()) else {

@@ -1,35 +1,36 @@
-//! Every order of events and every moment of a kill, for small groups: the real [`Protocol`] in a world of abstract shards.
+//! Explores every order of events and every moment of a kill, for small groups: the real [`Protocol`] in a world of
+//! abstract shards.
 //!
-//! A shard is only what epoch and logical rank it is of; encoding and rebuilding are one step each, which can happen once
-//! everybody whose part it takes has begun. From each state all successors are made: every message that can be delivered
-//! next, every storage action that can end next, every process that can be killed next, every process that can become
-//! coordinator. States that were seen are not gone into again. What holds in every state is checked in every state
-//! ([`World::check`]).
+//! A shard is only its epoch and logical rank. Encoding and rebuilding are one step each, which is possible once all
+//! processes that contribute have begun. From each state the explorer makes all successors: each message that can be
+//! delivered next, each storage action that can end next, each process that can be killed next, each process that can
+//! become coordinator. It does not enter known states again. In every state it checks the invariants ([`World::check`]).
 //!
-//! Two reductions make six processes feasible, and each is checked on smaller groups against doing without it:
+//! Two reductions make six processes feasible. Each is compared on smaller groups with exploration without it:
 //!
-//! - *durable*: messages arrive at once. What is in flight is forgotten at the next membership, and the lateness of a message
-//!   shows nowhere but in the storage action that it brings about, which may be as late as it likes.
-//! - *symmetric*: states that differ only in which process is which are one. Members of a rotating group are alike, and so
-//!   are the choices of the next coordinator.
+//! - *durable*: messages arrive at once. The next membership discards all messages in flight, and a late message has an
+//!   effect only through the storage action that it causes, which may itself be arbitrarily late.
+//! - *symmetric*: states that differ only in the names of processes are one. Members of a rotating group are alike, and
+//!   so are the choices of the next coordinator.
 
 use crate::world::{Model, Step, Violation, World};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// What an exploration saw.
+/// The result of an exploration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
     /// Distinct states.
     pub states: usize,
     /// Transitions between them.
     pub transitions: usize,
-    /// States in which nothing more could happen.
+    /// States without successors.
     pub ends: usize,
-    /// Ends at which nothing could be recovered, because more was lost than is tolerated or processes were too few.
+    /// Final states in which recovery was refused, because more was lost than is tolerated or there were too few
+    /// processes.
     pub refusals: usize,
 }
 
-/// A state that must not be, and how it came about.
+/// An invalid state, and the steps that lead to it.
 #[derive(Clone, Debug)]
 pub struct Counterexample {
     /// What is wrong.
@@ -38,14 +39,14 @@ pub struct Counterexample {
     pub steps: Vec<Step>,
 }
 
-/// Explores everything, or as far as the first violation.
+/// Explores all states, or until the first violation.
 ///
 /// # Errors
 /// [`Counterexample`]
 pub fn explore(model: &Model) -> Result<Explored, Box<Counterexample>> {
     let mut explored = Explored::default();
     let mut seen = HashSet::new();
-    // How each state was come to: the state before, and the step.
+    // How each state was reached: the state before, and the step.
     let mut ways: Vec<(usize, Option<Step>)> = vec![(0, None)];
     let first = World::new(model);
     seen.insert(first.key(model));
@@ -83,11 +84,11 @@ fn counterexample(violation: Violation, ways: &[(usize, Option<Step>)], end: usi
     Box::new(Counterexample { violation, steps })
 }
 
-/// Checks that the symmetric reduction loses nothing: explored without it, all states of one class lead to the same
-/// classes. Returns the number of states and of classes.
+/// Checks that the symmetric reduction loses nothing: without it, all states of one class lead to the same classes.
+/// Returns the number of states and of classes.
 ///
 /// # Panics
-/// Where they do not.
+/// If they do not.
 pub fn symmetry_holds(model: &Model) -> (usize, usize) {
     let plain = Model { symmetric: false, ..model.clone() };
     let reduced = Model { symmetric: true, ..model.clone() };

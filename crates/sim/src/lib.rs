@@ -1,7 +1,7 @@
-//! Proof of the group protocol: an explorer of every order of events in small groups, and a simulated cluster in which the
-//! real state machines move real bytes while processes are killed, messages are late and disks fail.
+//! Verification of the group protocol: an explorer of every order of events in small groups, and a simulated cluster. In
+//! the cluster the real state machines move real bytes while processes are killed, messages are late and disks fail.
 //!
-//! A tool of the tests. Nothing of it is in the product.
+//! A test tool. The product contains none of it.
 #![forbid(unsafe_code)]
 
 pub mod cluster;

@@ -1,10 +1,10 @@
-//! `cargo xtask simulate`: runs of the simulated cluster, one for each seed. Prints a line for each seed that fails, and a
-//! summary; fails if any did. A seed always gives the same run.
+//! `cargo xtask simulate`: runs of the simulated cluster, one for each seed. Prints a line for each seed that fails, and
+//! a summary; fails if any seed did. A seed always gives the same run.
 //!
 //! ```text
 //! standfast-sim [--ranks N] [--seeds A..B] [--kills K] [--minutes M] [--plant FAULT]
-//!     --minutes: instead of --seeds, as many seeds as there is time for, from a random one on
-//!     --plant: with a fault put in on purpose, to see that it is found
+//!     --minutes: instead of --seeds, as many seeds as there is time for, beginning with a random one
+//!     --plant: with an injected fault, to see that it is found
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
@@ -82,9 +82,9 @@ impl Settings {
     }
 }
 
-/// Runs all seeds and says how many failed.
+/// Runs all seeds and returns how many failed.
 fn simulate(settings: &Settings, out: &mut impl Write, run: impl Fn(u64) -> Result<RunOutcome, Failure>) -> u64 {
-    // A closed standard output is no reason to stop: the exit status tells the outcome all the same.
+    // A closed standard output is no reason to stop: the exit status reports the result all the same.
     let mut say = |line: String| drop(writeln!(out, "{line}"));
     say(format!("seeds from {} on", settings.seeds.start));
     let (mut ran, mut failed, mut total) = (0_u64, 0_u64, RunOutcome::default());
@@ -93,7 +93,7 @@ fn simulate(settings: &Settings, out: &mut impl Write, run: impl Fn(u64) -> Resu
             break;
         }
         ran += 1;
-        // A broken assertion is a finding like any other, and must not hide those of other seeds.
+        // A failed assertion is a finding like any other, and must not hide those of other seeds.
         let failure = match catch_unwind(AssertUnwindSafe(|| run(seed))) {
             Ok(Ok(outcome)) => {
                 add(&mut total, &outcome);

@@ -1,12 +1,12 @@
-//! Messages and other things to come, in the order of a simulated clock. Between two processes messages keep their order;
-//! otherwise they overtake each other.
+//! Messages and other future events, in the order of a simulated clock. Messages between the same two processes keep
+//! their order; others overtake each other.
 
 use fastrand::Rng;
 use standfast_group::Rank;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Something that will happen.
+/// A future event.
 #[derive(Debug)]
 struct Due<T> {
     at: u64,
@@ -34,7 +34,7 @@ impl<T> Ord for Due<T> {
     }
 }
 
-/// All that will happen, with its clock.
+/// All future events, and the clock.
 #[derive(Debug)]
 pub struct Agenda<T> {
     due: BinaryHeap<Reverse<Due<T>>>,
@@ -50,18 +50,18 @@ impl<T> Default for Agenda<T> {
 }
 
 impl<T> Agenda<T> {
-    /// The simulated time.
+    /// Returns the simulated time.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// Puts something in, some time from now.
+    /// Adds an event, `delay` from now.
     pub fn after(&mut self, delay: u64, what: T) {
         self.order += 1;
         self.due.push(Reverse(Due { at: self.now + delay, order: self.order, what }));
     }
 
-    /// Puts a message in: mostly soon, now and then late, never before an earlier one between the same two.
+    /// Adds a message. It mostly arrives soon and sometimes late, but never before an earlier one between the same two.
     pub fn message(&mut self, from: Rank, to: Rank, random: &mut Rng, what: T) {
         let delay = if random.u8(..16) == 0 { random.u64(..2000) } else { random.u64(..50) };
         let last = self.last_between.entry((from, to)).or_default();
@@ -70,7 +70,7 @@ impl<T> Agenda<T> {
         self.due.push(Reverse(Due { at: *last, order: self.order, what }));
     }
 
-    /// Forgets what is of no more interest.
+    /// Removes the events that are not to be kept.
     pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         self.due.retain(|Reverse(due)| keep(&due.what));
     }

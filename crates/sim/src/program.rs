@@ -1,5 +1,6 @@
-//! The program of a simulated member: regions of bytes that change, grow, shrink, go and come, all by a number that is
-//! itself in the state. So after a rollback it does again what it did, and its content can be compared byte for byte.
+//! The program of a simulated member: regions of bytes that change, grow, shrink, disappear and return. A number in its
+//! state determines all of this. So after a rollback the program repeats what it did, and its content can be compared
+//! byte for byte.
 
 use fastrand::Rng;
 use standfast_core::delta::Page;
@@ -12,14 +13,15 @@ use std::collections::BTreeMap;
 /// The region that holds the program's own number.
 const HEAD: RegionId = RegionId(0);
 
-/// How large a program is and what it does between checkpoints.
+/// The size of a program and its behaviour between checkpoints.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
     /// Pages of its largest region.
     pub pages_max: u32,
-    /// So many pages of each region change each time and regions stay, for memory that can be reckoned; `None`: at random.
+    /// If set, this many pages of each region change each time and regions stay, so that memory can be calculated;
+    /// `None`: at random.
     pub steady: Option<u32>,
-    /// A fault put in on purpose: slots that are given back are not told.
+    /// An injected fault: the program does not report slots that are given back.
     pub forgets_removed: bool,
 }
 
@@ -30,12 +32,12 @@ pub struct Program {
     map: SlotMap,
     regions: BTreeMap<RegionId, Vec<u8>>,
     changed: SlotSet,
-    /// Which page stands in a slot.
+    /// The page in each slot.
     pages: BTreeMap<u32, (RegionId, u32)>,
 }
 
 impl Program {
-    /// The state at the beginning.
+    /// Creates a program in its initial state.
     pub fn new(habits: Habits, seed: u64) -> Self {
         let (map, regions) = (SlotMap::default(), BTreeMap::new());
         let mut program = Self { habits, map, regions, changed: SlotSet::default(), pages: BTreeMap::new() };
@@ -53,7 +55,7 @@ impl Program {
         program
     }
 
-    /// What it does between two checkpoints.
+    /// Computes until the next checkpoint.
     pub fn compute(&mut self) {
         let number = u64::from_le_bytes(self.regions[&HEAD][..8].try_into().expect("the head has eight bytes"));
         let mut random = Rng::with_seed(number);
@@ -107,7 +109,7 @@ impl Program {
         if !self.habits.forgets_removed {
             self.changed.extend(&freed);
         }
-        // New pages, and the last one of before or after, which is cut or continued.
+        // These are new pages, and the last page before or after the change, which is cut or continued.
         let region = self.map.region(id).expect("it is there now");
         let edge = before.min(bytes) / PAGE_BYTES;
         (edge as u32..region.pages())
@@ -135,12 +137,12 @@ impl Program {
         self.pages = self.map.regions().iter().flat_map(pages).collect();
     }
 
-    /// An epoch has it all: nothing has changed since.
+    /// Records that an epoch contains all changes.
     pub fn is_saved(&mut self) {
         self.changed = SlotSet::default();
     }
 
-    /// All of the state in one number.
+    /// Returns a hash of the complete state.
     pub fn fingerprint(&self) -> Checksum {
         let mut bytes = Vec::new();
         for (id, content) in &self.regions {
@@ -151,13 +153,13 @@ impl Program {
         Checksum::of(&bytes)
     }
 
-    /// Pages in use.
+    /// Returns the number of pages in use.
     pub fn pages(&self) -> usize {
         self.pages.len()
     }
 
-    /// The state that a shard holds. Where it is local, `differs_from` names the encoded one, if there is one, to which the
-    /// next differences refer.
+    /// Restores the state in a shard. If the shard is local, `differs_from` is the encoded one, if there is one, to which
+    /// the next differences refer.
     ///
     /// # Errors
     /// [`LoadError`]

@@ -1,4 +1,4 @@
-//! What a simulated run is made of, drawn from its seed.
+//! The parameters of a simulated run, drawn from its seed.
 
 use crate::program::Habits;
 use fastrand::Rng;
@@ -9,23 +9,23 @@ use standfast_group::transfer::Costs;
 use standfast_group::{Group, LogicalRank, Plan, RecoveryMode};
 use std::sync::Arc;
 
-/// Faults put in on purpose, which a run must find.
+/// Injected faults, which a run must find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plant {
-    /// A process says that its shard is sealed before it is.
+    /// A process reports its shard as sealed before it is.
     CommittedTooEarly,
     /// The old shard is deleted as soon as the new one is sealed.
     DeletedTooEarly,
-    /// One hop multiplies by a wrong number.
+    /// One hop multiplies by a wrong coefficient.
     WrongCoefficient,
-    /// Shards are told apart by their number alone.
+    /// Shards are distinguished by their number alone.
     IdIgnored,
-    /// Pages that are removed are not taken out of the checks.
+    /// Removed pages are not subtracted from the checks.
     RemovedNotSubtracted,
 }
 
 impl Plant {
-    /// All of them, with the names that `cargo xtask simulate --plant` takes.
+    /// All faults, with the names that `cargo xtask simulate --plant` takes.
     pub const ALL: [(&str, Self); 5] = [
         ("committed-too-early", Self::CommittedTooEarly),
         ("deleted-too-early", Self::DeletedTooEarly),
@@ -35,48 +35,48 @@ impl Plant {
     ];
 }
 
-/// A run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// From which all else follows.
+    /// The seed, from which everything else follows.
     pub seed: u64,
     /// The groups.
     pub plan: Arc<Plan>,
     /// Processes beyond the logical ranks.
     pub spares: u32,
-    /// The program goes on to the epoch with this number.
+    /// Number of the last epoch that the program makes.
     pub epochs: u64,
-    /// Every how many epochs one is encoded, where the recovery mode is to relaunch.
+    /// Interval at which epochs are encoded, if the recovery mode is to relaunch.
     pub encode_every: u64,
-    /// Failures.
+    /// Number of failures.
     pub kills: u32,
-    /// In so many of a hundred a failure may come though the code does not bear it.
+    /// Chance in percent that a failure beyond the tolerance of the code happens.
     pub beyond_percent: u32,
-    /// In so many of a thousand a storage action fails.
+    /// Storage actions in a thousand that fail.
     pub storage_fails_permille: u32,
-    /// What the programs do.
+    /// The behaviour of the programs.
     pub habits: Habits,
-    /// What each process takes sending to cost, in turn.
+    /// The costs of sending that the processes assume, in turn.
     pub costs: Vec<Costs>,
     /// Whether differences travel in word form.
     pub compress: bool,
-    /// Whether processes would rather have checks made in full.
+    /// Whether processes prefer checks made in full.
     pub full: Option<bool>,
-    /// A fault put in on purpose.
+    /// An injected fault.
     pub plant: Option<Plant>,
 }
 
-/// What is asked for from outside; the rest is drawn.
+/// Parameters given from outside; the others are drawn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
-    /// Processes, spares not counted.
+    /// Number of processes, without spares.
     pub ranks: Option<u32>,
-    /// Failures.
+    /// Number of failures.
     pub kills: Option<u32>,
 }
 
 impl Scenario {
-    /// The same with a fault put in on purpose, and without others that would hide it.
+    /// Adds an injected fault, and removes others that would hide it.
     pub fn with(mut self, plant: Plant) -> Self {
         (self.plant, self.storage_fails_permille, self.beyond_percent) = (Some(plant), 0, 0);
         match plant {
@@ -88,7 +88,7 @@ impl Scenario {
         self
     }
 
-    /// The run of a seed.
+    /// Returns the parameters of a seed.
     pub fn new(seed: u64, wishes: Wishes) -> Self {
         let mut random = Rng::with_seed(seed);
         let recovery_mode = if random.bool() { RecoveryMode::InPlace } else { RecoveryMode::Relaunch };
@@ -96,7 +96,7 @@ impl Scenario {
         let job = JobId::from_bytes(random.u128(..).to_le_bytes());
         let plan = (0..).find_map(|_| Plan::new(job, recovery_mode, groups(ranks, &mut random)).ok());
         let kills = wishes.kills.unwrap_or_else(|| random.u32(0..4));
-        // In place a lost member's logical rank needs somebody.
+        // In place, a lost member's logical rank needs a spare process.
         let spares = if recovery_mode == RecoveryMode::InPlace { random.u32(0..=kills) } else { 0 };
         let latency = [1_000, 100_000, 10_000_000];
         let costs = |_| Costs { latency_nanoseconds: latency[random.usize(..3)], page_nanoseconds: 1_000 };
@@ -119,7 +119,7 @@ impl Scenario {
     }
 }
 
-/// Groups over so many processes: rotating checks in groups of up to ten across nodes, or parity nodes.
+/// Returns groups over this many processes: rotating checks in groups of up to ten across nodes, or parity nodes.
 fn groups(ranks: u32, random: &mut Rng) -> Vec<Group> {
     let scheme = match random.u8(..6) {
         0 => Scheme::Mirroring,

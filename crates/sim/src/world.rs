@@ -1,5 +1,5 @@
-//! The abstract world of the explorer: processes with the real protocol, shard stores with abstract shards, links with
-//! messages.
+//! The abstract world of the explorer: processes with the real protocol, shard stores with abstract shards, and links
+//! with messages.
 
 mod checks;
 mod steps;
@@ -13,75 +13,74 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// What is explored.
+/// The parameters of an exploration.
 #[derive(Clone, Debug)]
 pub struct Model {
     /// The groups.
     pub plan: Arc<Plan>,
     /// Processes beyond the logical ranks.
     pub spares: u32,
-    /// The application goes on to the epoch with this number.
+    /// Number of the last epoch that the application makes.
     pub epochs: u64,
-    /// Every how many epochs one is encoded.
+    /// Interval at which epochs are encoded.
     pub encode_every: u64,
-    /// Nodes that may fail.
+    /// Number of nodes that may fail.
     pub kills: u32,
-    /// How often all processes may end while their nodes stay, where the recovery mode is to relaunch.
+    /// How often all processes may end while their nodes stay, if the recovery mode is to relaunch.
     pub crashes: u32,
-    /// Whether the second and further failures may come before the one before is recovered, though the code does not bear
-    /// both.
+    /// Whether further failures may come before the previous one is recovered, even if the code does not tolerate both.
     pub beyond: bool,
     /// Whether a failed node may come back with the shards that it had.
     pub returns: bool,
     /// Whether every order of messages is explored; otherwise they arrive at once.
     pub messages: bool,
-    /// Whether states that differ in names alone are one.
+    /// Whether states that differ only in names are one.
     pub symmetric: bool,
-    /// A fault that is put in on purpose.
+    /// An injected fault.
     pub plant: Option<ProtocolFault>,
 }
 
-/// Faults put in on purpose, at the doors of the protocol.
+/// Faults that are injected at the interface of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProtocolFault {
     /// A shard is reported sealed before it is.
     CommittedTooEarly,
     /// The old shard is deleted as soon as the new one is sealed.
     DeletedTooEarly,
-    /// Shards are told apart by their number alone.
+    /// Shards are distinguished by their number alone.
     IdIgnored,
 }
 
-/// What happens next.
+/// A step from one state to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The oldest message from one to the other arrives.
+    /// The oldest message from the first process to the second arrives.
     Deliver(Rank, Rank),
-    /// The oldest action of a process is done.
+    /// The oldest action of a process ends.
     Complete(Rank),
     /// A process learns the current membership.
     Tell(Rank),
-    /// A node fails. The rest is mustered under a new coordinator; `back`: with a node that failed before.
+    /// A node fails. The rest gets a new coordinator.
     Kill {
-        /// Which.
+        /// The node that fails.
         victim: Rank,
-        /// Who is coordinator from now on.
+        /// The new coordinator.
         coordinator: Rank,
         /// Whether a node that failed before comes back.
         back: bool,
     },
-    /// All processes end and are launched again, with all that their nodes have, under this coordinator.
+    /// All processes end and are launched again, with the shards of all their nodes, under this coordinator.
     Crash(Rank),
 }
 
-/// What must not be.
+/// A violated invariant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Violation {
     /// A tolerated loss would not be recovered.
     Unrecoverable(String),
-    /// A rebuilding, encoding or rollback with the wrong shard.
+    /// A rebuild, encoding or rollback used the wrong shard.
     Mixed(String),
-    /// Nothing can happen any more, and the application has not come to its end.
+    /// No step is possible, and the application is not at its end.
     Stuck(String),
 }
 
@@ -113,13 +112,13 @@ struct ShardStore {
 }
 
 impl ShardStore {
-    /// The epoch of which the shard really is.
+    /// Returns the epoch to which the shard really belongs.
     fn find(&self, model: &Model, epoch: EpochId, logical_rank: LogicalRank) -> Option<EpochId> {
         let mut shards = self.shards.keys().filter(|(of, whose)| model.same(*of, epoch) && *whose == logical_rank);
         shards.next_back().map(|(of, _)| *of)
     }
 
-    /// Deletes all but one shard, and what that stands upon.
+    /// Deletes all shards but one and its base.
     fn keep(&mut self, model: &Model, epoch: Option<EpochId>, logical_rank: Option<LogicalRank>) {
         let level = epoch.zip(logical_rank).and_then(|kept| self.shards.get(&kept)).map(|shard| shard.level);
         let base = level.and_then(|level| match level {
@@ -132,7 +131,7 @@ impl ShardStore {
 }
 
 impl Model {
-    /// Whether two epochs count as one.
+    /// Reports whether two epochs count as one.
     fn same(&self, one: EpochId, two: EpochId) -> bool {
         one == two || (self.plant == Some(ProtocolFault::IdIgnored) && one.number == two.number)
     }
@@ -145,11 +144,11 @@ struct Host {
     work: VecDeque<Work>,
     last_epoch: u64,
     refused: bool,
-    /// A membership that it has not been told.
+    /// Whether there is a membership that the process does not know yet.
     unreported: bool,
 }
 
-/// A state.
+/// A state of the model.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct World {
     hosts: BTreeMap<Rank, Host>,
@@ -161,16 +160,16 @@ pub struct World {
     crashes_left: u32,
     /// Failures since every logical rank had its shard.
     missing: u32,
-    /// The newest epoch on which an application went on.
+    /// The newest epoch from which an application continued.
     promised: Option<EpochId>,
-    /// The newest of those that are encoded: what is left of a promise when a shard is lost.
+    /// The newest encoded epoch: what is left of a promise when a shard is lost.
     encoded: Option<EpochId>,
-    /// What the processes of this membership were rolled back to.
+    /// The epoch to which the processes of this membership were rolled back.
     rolled_back: Option<EpochId>,
 }
 
 impl World {
-    /// The beginning: everybody has just been told that all are here.
+    /// Returns the initial state: all processes have just been informed that all are present.
     pub fn new(model: &Model) -> Self {
         let logical_ranks = model.plan.logical_ranks() as u32;
         let present: Vec<Rank> = (0..logical_ranks + model.spares).map(Rank).collect();
@@ -222,7 +221,7 @@ impl World {
         self.event(model, rank, Event::Membership(self.membership.clone()))
     }
 
-    /// Whether somebody was refused.
+    /// Reports whether recovery was refused to any process.
     pub fn is_refused(&self) -> bool {
         self.hosts.values().any(|host| host.refused)
     }
@@ -257,8 +256,8 @@ impl World {
         self.event(model, to, Event::Message { from, term, control })
     }
 
-    /// The node is gone with its shards, or comes back with them later. In place the others go on; otherwise all begin
-    /// again, with another node in the place of the one that failed.
+    /// Removes the node with its shards, which may come back later. In place the others continue; otherwise all processes
+    /// start again, with another node in place of the failed one.
     fn kill(&mut self, model: &Model, victim: Rank, coordinator: Rank, back: bool) -> Result<(), Violation> {
         let lost = self.hosts.remove(&victim).expect("the step was offered");
         let returned = if back { self.away.pop() } else { None };
@@ -271,7 +270,7 @@ impl World {
         self.begin_again(model, coordinator, returned.into_iter().chain(fresh).collect())
     }
 
-    /// Everybody is told who is there from now on, with new processes on these shard stores.
+    /// Gives all processes a new membership, with new processes on these shard stores.
     fn begin_again(&mut self, model: &Model, coordinator: Rank, joining: Vec<ShardStore>) -> Result<(), Violation> {
         self.rolled_back = None;
         if model.plan.recovery_mode() == RecoveryMode::Relaunch {
@@ -354,7 +353,7 @@ impl World {
         self.event(model, rank, event)
     }
 
-    /// What is put together for a rebuilding must be of one epoch.
+    /// Checks that the sources of a rebuild are of one epoch.
     fn check_sources(&self, model: &Model, epoch: EpochId, restore: &Restore) -> Result<(), Violation> {
         let mut found = BTreeSet::new();
         for (logical_rank, rank) in &restore.sources {
@@ -369,7 +368,8 @@ impl World {
         Ok(())
     }
 
-    /// Gives a process an event and does what it answers; without `messages`, also all that follows by messages alone.
+    /// Gives a process an event and executes its answers; without `messages`, also everything that follows by messages
+    /// alone.
     fn event(&mut self, model: &Model, rank: Rank, event: Event) -> Result<(), Violation> {
         let mut events = VecDeque::from([(rank, event)]);
         while let Some((rank, event)) = events.pop_front() {
@@ -389,7 +389,7 @@ impl World {
         Ok(())
     }
 
-    /// Storage actions queue up; the application arrives at its next checkpoint as soon as it may.
+    /// Executes an action. Storage actions are queued; the application arrives at its next checkpoint as soon as it may.
     fn act(&mut self, model: &Model, rank: Rank, action: Action) -> Result<Option<Event>, Violation> {
         let host = self.hosts.get_mut(&rank).expect("it has just acted");
         let work = match action {
@@ -475,7 +475,7 @@ fn survey(model: &Model, shard_store: &ShardStore) -> Survey {
     Survey { life: shard_store.life, holdings: shards.map(holding).collect(), unpromised }
 }
 
-/// So many losses every group bears, wherever they fall.
+/// Returns how many losses every group tolerates, wherever they occur.
 fn tolerance(plan: &Plan) -> u32 {
     (0..plan.groups().len()).map(|group| plan.layout(group).code().tolerance() as u32).min().unwrap_or(0)
 }

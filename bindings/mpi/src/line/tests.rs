@@ -1,10 +1,10 @@
-//! A line over a connection of these tests: they say what comes, and when.
+//! A line over a connection under the control of these tests: they decide what arrives, and when.
 
 use super::*;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 
-/// What has been asked for and sent.
+/// The receives that were posted, and the messages that were sent.
 #[derive(Default)]
 struct Connection {
     asked: Vec<Asked>,
@@ -12,7 +12,7 @@ struct Connection {
     looks: usize,
 }
 
-/// A receive, which is its number's request.
+/// A receive; its index is its request.
 struct Asked {
     from: u32,
     channel: u32,
@@ -23,17 +23,17 @@ struct Asked {
 }
 
 const ANYBODY: u32 = u32::MAX;
-/// What is sent has gone at once.
+/// Request of a message that was sent: it has ended at once.
 const SENT: usize = usize::MAX;
 
 impl Connection {
-    /// A message comes: the first that was asked for and that it fits has it, begun or whole.
+    /// A message arrives, begun or complete. The first matching receive takes it.
     fn come(&mut self, from: u32, channel: Channel, bytes: &[u8], is_whole: bool) -> usize {
         let fits = |it: &Asked| !it.matched && it.channel == channel as u32 && [from, ANYBODY].contains(&it.from);
         let at = self.asked.iter().position(|it| fits(it) && it.ended.is_none()).expect("it was asked for");
         let it = &mut self.asked[at];
         assert!(bytes.len() <= it.room);
-        // SAFETY: so long it is, and its owner keeps it until it has ended.
+        // SAFETY: the buffer is that long, and its owner keeps it until the request has ended.
         unsafe { std::slice::from_raw_parts_mut(it.into, bytes.len()) }.copy_from_slice(bytes);
         (it.matched, it.from, it.room) = (true, from, bytes.len());
         if is_whole {
@@ -52,7 +52,7 @@ impl Connection {
     }
 
     /// # Safety
-    /// The tests below hand out no other context, and one call comes after the other.
+    /// The tests below use no other context, and calls do not overlap.
     unsafe fn of<'c>(context: *mut c_void) -> &'c mut Self {
         // SAFETY: as the caller promises.
         unsafe { &mut *context.cast() }
@@ -101,7 +101,7 @@ extern "C" fn cancel(context: *mut c_void, request: *mut c_void) -> c_int {
 }
 
 extern "C" fn test(context: *mut c_void, count: usize, requests: *const *mut c_void, ended: *mut Ended) -> c_int {
-    // SAFETY: both are as long as they are said to be.
+    // SAFETY: both have the stated lengths.
     let (connection, requests, ended) = unsafe {
         let requests = std::slice::from_raw_parts(requests, count);
         (Connection::of(context), requests, std::slice::from_raw_parts_mut(ended, count))
@@ -134,11 +134,11 @@ fn table(context: *mut c_void) -> CallTable {
     }
 }
 
-/// The line, and the connection beneath it, which is looked at between calls of the line.
+/// Returns the line and the connection below it, which a test uses between calls of the line.
 fn line() -> (Line, impl Fn() -> &'static mut Connection) {
     let context = Box::into_raw(Box::<Connection>::default());
     let line = Line::new(&table(context.cast()), Pulse::new()).unwrap();
-    // SAFETY: nobody else gave it out; a test's few bytes stay until it ends.
+    // SAFETY: no other reference exists; a test's few bytes stay until it ends.
     (line, move || unsafe { Connection::of(context.cast()) })
 }
 
@@ -163,7 +163,7 @@ fn a_message_waits_for_those_of_its_sender_before_it() {
     connection().come(2, Channel::Messages, &message("one"), true);
     assert_eq!(words(&mut line), some(2, "one"));
     assert_eq!(words(&mut line), None);
-    // The more come, the more are asked for. Whose the first is nobody knows yet.
+    // The more messages arrive, the more receives are posted. The sender of the first is not known yet.
     let first = connection().come(3, Channel::Messages, &message("two"), false);
     connection().come(3, Channel::Messages, &message("three"), true);
     assert_eq!(words(&mut line), None);
@@ -181,7 +181,7 @@ fn what_is_too_long_is_announced_and_holds_up_nobody_else() {
     let channels: Vec<u32> = sent.iter().map(|(_, channel, _)| *channel).collect();
     assert_eq!(channels, [Channel::Messages, Channel::Bodies, Channel::Messages].map(|it| it as u32));
     assert_eq!(sent[1].2, long);
-    // The same comes back.
+    // The same messages come back.
     assert_eq!(words(&mut line), None);
     connection().come(2, Channel::Messages, &sent[0].2, true);
     assert_eq!([words(&mut line), words(&mut line)], [None, None]);
@@ -204,7 +204,7 @@ fn a_pause_leaves_nothing_asked_for_and_loses_nothing() {
     line.pause().unwrap();
     assert!(!connection().is_asked());
     assert_eq!(words(&mut line), None);
-    // One comes just then, and one is on its way.
+    // One message arrives just then, and one is on its way.
     connection().come(2, Channel::Messages, &message("early"), true);
     line.pause().unwrap();
     assert_eq!(words(&mut line), some(2, "early"));

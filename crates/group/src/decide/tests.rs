@@ -1,4 +1,4 @@
-//! Decisions, case by case. The simulator and the exhaustive explorer try what no list of cases has.
+//! Recovery decisions, case by case. The simulator and the exhaustive explorer cover what no list of cases can.
 
 use super::*;
 use crate::plan::RecoveryMode;
@@ -19,7 +19,7 @@ fn dedicated() -> Plan {
     Plan::dedicated(JOB, RecoveryMode::InPlace, Scheme::ReedSolomon { checks: 2 }, 3, 2).unwrap()
 }
 
-/// A process that sat on a logical rank and holds that logical rank's shards of some epochs.
+/// A process that had a logical rank and holds its shards of some epochs.
 fn holds(logical_rank: u32, epochs: &[EpochId]) -> Report {
     let holding = |epoch: &EpochId| Holding {
         epoch: *epoch,
@@ -143,13 +143,13 @@ fn a_job_that_broke_off_before_anything_counted_starts_again() {
     assert_eq!(decide(&rotating(3), &list, &Rejected::new()).unwrap().epoch, None);
     let list = reports([sealed, spare(), spare()]);
     assert!(matches!(decide(&rotating(3), &list, &Rejected::new()), Err(Refusal::TooMuchLost { .. })));
-    // Who was there at the beginning and away since knows nothing of what counted later.
+    // A process that was there at the beginning and absent since does not know what counted later.
     let later = Report { started: false, life: Life(2), ..holds(0, &[epoch(2, 5, 5)]) };
     let list = reports([later, unpromised, spare()]);
     assert!(matches!(decide(&rotating(3), &list, &Rejected::new()), Err(Refusal::TooMuchLost { .. })));
 }
 
-/// The same with the last epoch as a local one upon the first.
+/// The same, with a local last epoch based on the first.
 fn holds_local(logical_rank: u32, encoded: EpochId, local: EpochId) -> Report {
     let mut report = holds(logical_rank, &[encoded, local]);
     report.holdings[1].level = EpochLevel::Local(Some(encoded));

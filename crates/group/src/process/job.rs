@@ -1,4 +1,5 @@
-//! A process's part in encoding or rebuilding one group: first everybody learns the descriptions, then a transfer runs.
+//! A process's part in encoding or rebuilding one group: first all processes learn the descriptions, then a transfer
+//! runs.
 
 mod pages;
 
@@ -24,7 +25,7 @@ use std::sync::Arc;
 pub(super) enum Trouble {
     /// A page of its own is not what was written.
     Damaged(Damaged),
-    /// For people.
+    /// A reason for people to read.
     Other(String),
 }
 
@@ -52,41 +53,41 @@ pub(super) struct Job {
     kind: Kind,
     seating: Seating,
     sending: Sending,
-    /// Of the members, as they become known; with what changed.
+    /// The members' descriptions, as they become known, with the slots that changed.
     delta_descriptors: BTreeMap<usize, (Description, SlotSet)>,
-    /// Where checks are made in full: of the members what may have changed, and what is held.
+    /// If checks are made in full, the members' slots that may have changed, and the slots they hold.
     write_sets: BTreeMap<usize, (SlotSet, SlotSet)>,
     /// This member's own shard.
     staging: Option<Staging>,
-    /// Parts that came before all was described: of one window, since nobody has been told a low-water mark from here. They
-    /// are taken up as soon as there is a transfer.
+    /// Parts that came before all members were described. They belong to one window, since this process has not reported
+    /// a low-water mark yet. They are processed as soon as there is a transfer.
     pending: VecDeque<(Rank, Data)>,
     transfer: Option<Transfer>,
 }
 
-/// How it sends.
+/// How a job sends.
 #[derive(Clone, Debug)]
 pub(super) struct Sending {
     /// This process.
     pub(super) me: Rank,
-    /// By which the way is chosen.
+    /// Costs by which the route is chosen.
     pub(super) costs: Costs,
-    /// Whether differences travel in word form where that pays.
+    /// Whether differences travel in word form if that pays.
     pub(super) compress: bool,
-    /// Where buffers come from and go to.
+    /// Pool of buffers.
     pub(super) buffers: Buffers,
 }
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// With whether checks are made in full.
+    /// `full`: whether checks are made in full.
     Encode { shard: ShardId, base: Option<ShardId>, full: bool },
-    /// With the positions that this process takes and has nothing of.
+    /// Positions that this process takes without having their shards.
     Rebuild { replacements: Vec<usize> },
 }
 
 impl Job {
-    /// A logical rank's part in a new epoch.
+    /// Creates a logical rank's part in a new epoch.
     pub(super) fn encode(
         plan: &Arc<Plan>,
         shard: ShardId,
@@ -101,12 +102,13 @@ impl Job {
         Self::new(plan, group, shard.epoch, Kind::Encode { shard, base, full }, seating, sending)
     }
 
-    /// This member's own shard, of which everything is laid unless checks are made in full.
+    /// Sets this member's own shard. It is staged completely unless checks are made in full.
     pub(super) fn stage(&mut self, staging: Staging) {
         self.staging = Some(staging);
     }
 
-    /// A process's parts in a recovery: one for each group in which it has or takes something, and something is lost.
+    /// Creates a process's parts in a recovery: one for each group that lost something and in which the process has or
+    /// takes a shard.
     pub(super) fn rebuild(
         plan: &Arc<Plan>,
         epoch: EpochId,
@@ -164,7 +166,7 @@ impl Job {
         self.epoch
     }
 
-    /// The other processes that take part.
+    /// Returns the other processes that take part.
     pub(super) fn others(&self) -> BTreeSet<Rank> {
         let everybody = self.seating.sources.iter().chain(&self.seating.sinks).flatten().copied();
         everybody.filter(|rank| *rank != self.seating.me).collect()
@@ -182,7 +184,7 @@ impl Job {
         self.seating.sources.contains(&Some(self.seating.me))
     }
 
-    /// Descriptions beside a shard that this process lends.
+    /// Learns the descriptions stored with a shard that this process lends.
     fn learn_own(&mut self, shard_store: &dyn ShardStore) {
         let lent = (0..self.seating.sources.len()).find(|at| self.seating.sources[*at] == Some(self.seating.me));
         if let Some(position) = lent {
@@ -196,7 +198,8 @@ impl Job {
         self.delta_descriptors.insert(position, (description, used));
     }
 
-    /// In a recovery the first who has a shard tells the descriptions to those who have none.
+    /// Returns the descriptions to send. In a recovery, the first process that has a shard sends them to those that have
+    /// none.
     pub(super) fn hello(&self) -> Vec<(Rank, Data)> {
         let first = self.seating.sources.iter().flatten().next();
         if matches!(self.kind, Kind::Encode { .. }) || first != Some(&self.seating.me) {
@@ -210,10 +213,10 @@ impl Job {
         ignorant.flat_map(|rank| self.delta_descriptors.values().map(move |it| (rank, description(it)))).collect()
     }
 
-    /// Takes what came from another process.
+    /// Processes data from another process.
     ///
     /// # Errors
-    /// What is wrong with it, or here.
+    /// If the data is wrong, or this process cannot do its part.
     pub(super) fn take(
         &mut self,
         from: Rank,
@@ -307,7 +310,7 @@ impl Job {
         matches!(self.kind, Kind::Encode { full: true, .. })
     }
 
-    /// Plans the transfer once all members are described, or drafted.
+    /// Plans the transfer once the descriptions of all members are known, or their write sets.
     fn start(&mut self) -> Result<(), String> {
         if self.transfer.is_some() {
             return Ok(());
@@ -315,7 +318,7 @@ impl Job {
         let known = if self.is_full() { self.write_sets.len() } else { self.delta_descriptors.len() };
         if known < self.layout().members() {
             return match self.kind {
-                // Nobody tells whoever has a shard what it should know.
+                // A process that has a shard must have the descriptions too: the others do not send them.
                 Kind::Rebuild { .. } if self.lends() => Err("a shard has not the descriptions of all members".into()),
                 _ => Ok(()),
             };
@@ -353,17 +356,17 @@ impl Job {
         Ok(())
     }
 
-    /// The way that the shares take, from what everybody knows: so everybody comes to the same.
+    /// Chooses the route of the shares from what all processes know, so that all choose the same.
     fn route(&self, sets: &[SlotSet]) -> Route {
         let lost = self.seating.sources.iter().filter(|source| source.is_none()).count();
         let rebuilt = matches!(self.kind, Kind::Rebuild { .. }).then_some(lost);
         Route::of(self.sending.costs, self.layout(), sets, rebuilt)
     }
 
-    /// Does what can be done, and returns what is to be sent.
+    /// Does what can be done, and returns the messages to send.
     ///
     /// # Errors
-    /// Why nothing can be done.
+    /// If this process cannot do its part.
     pub(super) fn advance(
         &mut self,
         payload: &mut dyn Payload,
@@ -381,14 +384,14 @@ impl Job {
         Ok(messages)
     }
 
-    /// What this member's shard has become, for all others.
+    /// Returns the new description of this member's shard, for all others.
     fn delta_descriptor(
         &mut self,
         payload: &dyn Payload,
         shard_store: &mut dyn ShardStore,
     ) -> Result<Vec<(Rank, Data)>, String> {
         let Some(mut staging) = self.staging.take() else { return Ok(Vec::new()) };
-        // Where nobody takes the checks of a stripe group nobody has asked for its shares.
+        // If the checks of a stripe group have no holder, its shares were never requested.
         staging.stage_rest(payload, shard_store);
         let (description, changed) = staging.described();
         let delta_descriptor = DeltaDescriptor::new(&description, changed);
@@ -397,12 +400,12 @@ impl Job {
         Ok(self.others().into_iter().map(|rank| (rank, data.clone())).collect())
     }
 
-    /// Bytes of sums under way in it, and the most that they may be.
+    /// Returns the bytes of sums in progress, and their upper bound.
     pub(super) fn held_bytes(&self) -> Option<(usize, usize)> {
         self.transfer.as_ref().map(|transfer| (transfer.held_bytes(), transfer.held_bytes_max()))
     }
 
-    /// Whether its transfer is too long to go at once.
+    /// Reports whether the transfer is too long to go at once.
     pub(super) fn moves_much(&self) -> bool {
         self.transfer.as_ref().is_some_and(Transfer::is_long)
     }
@@ -412,10 +415,10 @@ impl Job {
         is_described && self.transfer.as_ref().is_some_and(Transfer::is_done)
     }
 
-    /// Checks what was rebuilt against what its owner had sealed, and lays the descriptions beside the shard.
+    /// Compares what was rebuilt with what its owner had sealed, and stores the descriptions with the shard.
     ///
     /// # Errors
-    /// Which pages differ.
+    /// If pages differ; the error says which.
     pub(super) fn finish(&self, shard_store: &mut dyn ShardStore) -> Result<(), String> {
         let descriptions: Vec<_> =
             self.delta_descriptors.values().map(|(description, _)| description.clone()).collect();

@@ -1,8 +1,8 @@
-//! A member's own shard of an epoch in the making: its changed pages are looked at one by one, each once, and with relaunch
-//! laid down in the shard.
+//! A member's own shard of an epoch in the making. Staging looks at each changed page once, and with relaunch writes it
+//! into the shard.
 //!
-//! Where checks are updated by differences all are laid before the first byte moves: what really changed decides what
-//! travels. Where they are made in full a page is laid when its share is added, and so read from memory only once.
+//! If checks are updated by differences, all pages are staged before the first byte moves, since only real changes
+//! travel. If checks are made in full, a page is staged when its share is added, and so it is read from memory only once.
 
 use super::read_now;
 use crate::description::{Description, Fingerprint, Sums};
@@ -15,10 +15,10 @@ use crate::transfer::WORTH;
 use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, words};
 
-/// Of so many changed pages one is looked at to find what a whole epoch is like.
+/// Sampling interval: one of this many changed pages is examined to estimate what the whole epoch is like.
 const SAMPLED: usize = 64;
-/// Checks are made in full where at least this share of all pages has changed, and at least this share of those throughout: the
-/// others are read, and travel, for nothing.
+/// Checks are made in full if at least this share of all pages has changed, and at least this share of those throughout.
+/// Full checks read and send the other pages for nothing.
 const MOST: (usize, usize) = (7, 8);
 
 /// What is known of the shard so far.
@@ -31,19 +31,19 @@ pub(super) struct Staging {
     used: SlotSet,
     sums: Sums,
     slots: u32,
-    /// May have changed.
+    /// Slots that may have changed.
     candidates: SlotSet,
-    /// Of these it has been looked at.
+    /// Candidates that have been examined.
     staged: SlotSet,
-    /// And these have changed.
+    /// Examined slots that have changed.
     changed: SlotSet,
 }
 
 impl Staging {
-    /// Nothing is laid yet.
+    /// Creates the staging of a shard, with no page staged yet.
     ///
     /// # Errors
-    /// Where the payload leaves out what must have changed.
+    /// If the payload leaves out a slot that must have changed.
     pub(super) fn new(
         shard: ShardId,
         base: Option<ShardId>,
@@ -66,28 +66,28 @@ impl Staging {
         Ok(Self { shard, base, recovery_mode, map, used, sums, slots, candidates, staged, changed })
     }
 
-    /// Slots that may have changed, and those with all others that may hold something.
+    /// Returns the slots that may have changed, and these together with all others that may hold something.
     pub(super) fn write_set(&self) -> (SlotSet, SlotSet) {
         let mut held = self.candidates.clone();
         held.extend(&self.used);
         (self.candidates.clone(), held)
     }
 
-    /// Slots in use.
+    /// Returns the slots in use.
     pub(super) fn used(&self) -> &SlotSet {
         &self.used
     }
 
-    /// Whether this slot is still to be laid.
+    /// Reports whether this slot still has to be staged.
     pub(super) fn lacks(&self, slot: u32) -> bool {
         self.candidates.contains(slot) && !self.staged.contains(slot)
     }
 
-    /// Looks at a slot, lays it down if it has changed, and leaves its content behind.
+    /// Examines a slot, writes it to the shard if it has changed, and leaves its content in `now`.
     pub(super) fn stage(&mut self, slot: u32, payload: &dyn Payload, shard_store: &mut dyn ShardStore, now: &mut Page) {
         self.staged.insert(slot);
         read_now(payload, &self.used, slot, now);
-        // The page before is read, and verified, where a difference to it is made.
+        // The old page is read and verified later, when a difference to it is made.
         let before = self.base.map_or(Fingerprint::ZEROS, |base| shard_store.known(base, Place::Slot(slot)));
         let known_by = Fingerprint::of(now);
         if known_by == before {
@@ -100,7 +100,7 @@ impl Staging {
         }
     }
 
-    /// Lays all that is left.
+    /// Stages all remaining slots.
     pub(super) fn stage_rest(&mut self, payload: &dyn Payload, shard_store: &mut dyn ShardStore) {
         let mut now = [0; PAGE_BYTES];
         let left = self.candidates.in_just_one(&self.staged);
@@ -111,7 +111,7 @@ impl Staging {
         }
     }
 
-    /// What the shard is when all has been laid, and which slots changed.
+    /// Returns the description of the shard once all slots are staged, and the slots that changed.
     pub(super) fn described(&self) -> (Description, SlotSet) {
         let (map, sums) = (self.map.clone(), self.sums.clone());
         let mut description = Description { logical_rank: self.shard.logical_rank, map, sums, slots: self.slots };
@@ -120,8 +120,8 @@ impl Staging {
     }
 }
 
-/// Whether nearly all pages have changed since the shard of the epoch before, and so much in each, as a sample shows, that
-/// their differences take as much room as they do.
+/// Reports whether full checks take less work: nearly all pages have changed since the shard of the epoch before, and a
+/// sample shows so much change in each that their differences take as much room as the pages themselves.
 pub(super) fn prefers_full(
     before: Option<ShardId>,
     in_words: bool,
@@ -146,7 +146,7 @@ pub(super) fn prefers_full(
             return true;
         }
         then.fill(0);
-        // Where it is damaged the epoch shows it.
+        // If the old page is damaged, the epoch reports it.
         let is_read = before.is_none_or(|before| shard_store.read(before, place, &mut then).is_ok());
         then.iter_mut().zip(&now).for_each(|(byte, now)| *byte ^= now);
         is_read && words::packed_bytes(&then).is_none_or(|bytes| bytes * WORTH.1 >= PAGE_BYTES * WORTH.0)

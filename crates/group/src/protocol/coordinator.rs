@@ -1,4 +1,4 @@
-//! What the coordinator counts and decides. Any process may be it: the first of the membership is.
+//! The coordinator's bookkeeping and decisions. Any process can be the coordinator: it is the first of the membership.
 
 use super::{Action, Arrival, Control, Phase, Protocol};
 use crate::decide::{Rejected, Report, decide};
@@ -10,21 +10,21 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What the coordinator waits for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Coordinator {
-    /// This process is not it, or nothing can be done.
+    /// This process is not the coordinator, or nothing can be done.
     None,
-    /// Everybody's report.
+    /// The reports of all processes.
     Surveying(Recovery),
-    /// Everybody's shard of the epoch that is recovered.
+    /// The shards of all processes for the recovered epoch.
     Restoring(Recovery, EpochId, BTreeSet<Rank>),
-    /// All members' arrival at a checkpoint.
+    /// The arrival of all members at a checkpoint.
     Gathering(BTreeMap<Rank, Arrival>),
-    /// Everybody's shard of a new epoch.
+    /// The shards of all processes for a new epoch.
     Preparing(EpochId, BTreeSet<Rank>),
-    /// Everybody's acknowledge.
+    /// The acknowledges of all processes.
     Committing(EpochId, BTreeSet<Rank>),
 }
 
-/// What a recovery is decided from.
+/// The facts on which a recovery decision is based.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Recovery {
     present: Vec<Rank>,
@@ -87,7 +87,7 @@ impl Protocol {
         self.order(&order, actions);
     }
 
-    /// Where a logical rank is empty nobody could go back to a local epoch.
+    /// A local epoch cannot be recovered if a logical rank is empty.
     fn may_be_local(&self, epoch: EpochId, kept: EpochId) -> bool {
         self.plan.recovery_mode() == RecoveryMode::Relaunch
             && self.logical_ranks.len() == self.plan.logical_ranks()
@@ -128,7 +128,7 @@ impl Protocol {
         }
     }
 
-    /// A shard that somebody reported is none.
+    /// Handles a report that a listed shard is damaged.
     pub(super) fn shard_damaged(&mut self, from: Rank, epoch: EpochId, shard: ShardId, actions: &mut Vec<Action>) {
         let Coordinator::Restoring(recovery, of, _) = &self.coordinator else { return };
         if *of != epoch {
@@ -137,8 +137,8 @@ impl Protocol {
         let mut recovery = recovery.clone();
         let is_lost = recovery.reports.get_mut(&from).is_some_and(|report| report.loses(shard));
         let is_held = |epoch| recovery.reports.values().flat_map(|it| &it.holdings).any(|it| it.epoch == epoch);
-        // Where it was never reported, nothing would be decided otherwise without it. Where nobody has another one, it is not
-        // forgotten that there was something: the job does not begin again for want of it.
+        // If the shard was never reported, the decision without it would be the same. If no process has another shard of
+        // the epoch, remember that the epoch existed, so that the job does not start again because it is missing.
         let rejected = if is_lost { Some(shard.epoch).filter(|of| !is_held(*of)) } else { Some(epoch) };
         let reason = format!("the shard of {shard} is damaged");
         recovery.rejected.extend(rejected.map(|epoch| (epoch, reason)));
@@ -150,7 +150,8 @@ impl Protocol {
         self.decide(recovery, actions);
     }
 
-    /// Says something to all who are present: spares have nothing to encode, but may have to follow as coordinator tomorrow.
+    /// Sends an order to all present processes: spares have nothing to encode, but may have to take over as coordinator
+    /// later.
     fn order(&mut self, phase: &Phase, actions: &mut Vec<Action>) {
         self.everybody().iter().for_each(|rank| self.send(*rank, Control::Phase(phase.clone()), actions));
     }

@@ -1,4 +1,4 @@
-//! What every process does, the coordinator's own logical rank as well.
+//! The part that every process plays, including the coordinator's own logical rank.
 
 use super::{Action, After, Control, Phase, Protocol, Resumption, Stage, Survey, Work};
 use crate::costs::Costs;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl Protocol {
     pub(super) fn surveyed(&mut self, membership: u64, survey: Survey, actions: &mut Vec<Action>) {
-        // A survey for an older membership came in between; until that of this one what is open is not thrown away.
+        // This may answer a survey for an older membership. Open shards are not deleted before the survey of this one.
         if self.stage != Stage::Surveying || membership != self.term.membership {
             return;
         }
@@ -46,8 +46,8 @@ impl Protocol {
         actions.push(Action::Rebuild { restore, epoch, costs });
     }
 
-    /// Whether every member's logical rank is taken, nobody sits on two, and all who are named are here. The coordinator
-    /// decides nothing else; but what is sent goes to these processes.
+    /// Reports whether every member's logical rank is taken, no process has two, and all named processes are present. The
+    /// coordinator sends no other decision, but messages go to these processes.
     fn is_possible(&self, restore: &Restore) -> bool {
         let present: BTreeSet<Rank> =
             self.membership.iter().flat_map(|membership| membership.present.iter().copied()).collect();
@@ -60,7 +60,7 @@ impl Protocol {
             && named.map(|(_, rank)| rank).all(|rank| present.contains(rank))
     }
 
-    /// An order of the coordinator's. What does not fit the stage belongs to something that has ended.
+    /// Handles an order of the coordinator. An order that does not fit the stage belongs to work that has ended.
     pub(super) fn ordered(&mut self, order: Phase, actions: &mut Vec<Action>) {
         match (order.clone(), self.stage.clone()) {
             (Phase::Prepare(epoch, base, costs, full), Stage::Idle) => {
@@ -86,7 +86,7 @@ impl Protocol {
             {
                 self.keep(After::Abandon(reason), actions);
             }
-            // Nothing of the epoch exists here: what was before it is still being deleted.
+            // Nothing of the epoch exists here: the previous shards are still being deleted.
             (Phase::Abandon(..), Stage::Keeping(_)) => self.prepare = None,
             _ => {}
         }
@@ -102,7 +102,7 @@ impl Protocol {
     ) {
         if self.begins(epoch, EpochLevel::Encoded, base, actions) {
             let logical_ranks = self.logical_ranks.iter().map(|(logical_rank, rank)| (*logical_rank, *rank)).collect();
-            // In place no shard is laid down, and the pages before are needed anyway.
+            // In place no shard is staged, and the old pages are needed anyway.
             let full = full && self.resumes_early();
             actions.push(Action::Encode { epoch, base, logical_rank: self.logical_rank(), logical_ranks, costs, full });
         }
@@ -114,7 +114,7 @@ impl Protocol {
         }
     }
 
-    /// Begins an epoch, if this process has what its differences refer to.
+    /// Begins an epoch, if this process has the base of its differences.
     fn begins(&mut self, epoch: EpochId, level: EpochLevel, base: Option<EpochId>, actions: &mut Vec<Action>) -> bool {
         self.number = self.number.max(epoch.number);
         self.stage = Stage::Working(Work { epoch, recovery: false, level });
@@ -166,7 +166,7 @@ impl Protocol {
         let Stage::Keeping(after) = self.stage.clone() else { return };
         self.stage = Stage::Idle;
         if matches!(after, Some(After::Start | After::Rollback(_))) {
-            // Where the application stood is no longer where it stands.
+            // The application is no longer at the checkpoint where it arrived.
             self.arrived = None;
         }
         if let (Some(after), Some(logical_rank)) = (after, self.logical_rank()) {
@@ -199,7 +199,8 @@ impl Protocol {
         }
     }
 
-    /// In a recovery others may have what is needed in its place; a new epoch is given up, since the one before it stays.
+    /// In a recovery, other processes may have what replaces the damaged shard. A new epoch is abandoned, since the
+    /// previous one stays.
     pub(super) fn damaged(&mut self, epoch: EpochId, damaged: Damaged, actions: &mut Vec<Action>) {
         match self.stage {
             Stage::Working(work) if work.recovery && work.epoch == epoch => {
@@ -211,12 +212,12 @@ impl Protocol {
 
     pub(super) fn failed(&mut self, epoch: EpochId, reason: String, actions: &mut Vec<Action>) {
         match self.stage {
-            // The epoch is as good as it was; it is this process that cannot store its part.
+            // The epoch is as good as before; only this process cannot store its part.
             Stage::Sealing(work) if work.recovery => actions.push(Action::Leave(reason)),
             Stage::Working(work) | Stage::Sealing(work) if work.epoch == epoch => {
                 self.send_coordinator(Phase::Failed(epoch, reason), actions);
             }
-            // It is sealed everywhere and may be committed: it cannot be taken back, and this process cannot go along.
+            // The epoch is sealed everywhere and may be committed. It cannot be undone, and this process cannot follow.
             Stage::Marking(_) | Stage::Keeping(_) => actions.push(Action::Leave(reason)),
             _ => {}
         }

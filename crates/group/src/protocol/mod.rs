@@ -1,35 +1,35 @@
-//! Commit and recovery, without a byte of anybody's memory: events in, actions out (D4).
+//! Commit and recovery without any of the processes' memory: events in, actions out (D4).
 //!
 //! ```text
-//!                  coordinator                         everybody present, the coordinator as well
-//! arrived          <--------------------------------   members, when the application stands at a checkpoint
+//!                  coordinator                         all present processes, the coordinator as well
+//! arrived          <--------------------------------   members, when the application is at a checkpoint
 //! prepare(i)       -------------------------------->   encode, then seal the shard of i           i-1 |
 //! sealed(i)        <--------------------------------   (phase 1: i is recoverable from here on)       |  both
 //! commit(i)        -------------------------------->   acknowledge i                                  |  kept
 //! acknowledged(i)  <--------------------------------   (phase 2)                                      |
-//! stable(i)        -------------------------------->   everybody knows: keep i alone                i |
+//! stable(i)        -------------------------------->   all know: keep i alone                       i |
 //! ```
 //!
-//! Where `encode_every` says so, epochs between two that are encoded are *local*: each process seals for itself what differs
-//! from the encoded one, which stays until the next is stable. The order of things is the same.
+//! With `encode_every`, the epochs between two encoded ones are *local*. Each process seals its differences from the
+//! encoded epoch for itself; the encoded epoch stays until the next one is stable. The order of steps is the same.
 //!
-//! i-1 is deleted only when everybody is known to have acknowledged i, and the coordinator begins the next epoch no earlier. A
-//! recovery ends with the same second half: what was rebuilt is sealed, committed and stable like a new epoch. A change of
-//! the membership at any moment ends everything that is under way and begins a recovery; a failure during a recovery is a
-//! change of the membership.
+//! i-1 is deleted only when all processes are known to have acknowledged i, and the coordinator does not begin the next
+//! epoch before. A recovery ends with the same second half: what was rebuilt is sealed, committed and stable like a new
+//! epoch. A change of the membership at any moment ends all work in progress and begins a recovery. A failure during a
+//! recovery is a change of the membership.
 //!
-//! What is recovered is decided from what the storage lists. Its pages are read once, while the rest is rebuilt: a shard that
-//! proves damaged then counts as lost, and the coordinator decides again, without it. So nothing goes on before every page of
-//! what it goes back to has been looked at.
+//! The recovery decision is based on what storage lists. Each process reads the pages once, while the rest is rebuilt. If
+//! a shard proves damaged, it counts as lost, and the coordinator decides again without it. So no application continues
+//! before every page that it rolls back to has been verified.
 //!
 //! The driver owns transport, storage and clock. It promises:
 //!
-//! - messages arrive whole and once, those from one process to another in the order in which they were sent, or their
-//!   receiver is told a new membership;
-//! - storage actions are carried out in order, and each is answered when it would survive what it must survive;
-//! - [`Action::Survey`] is answered when no earlier action can change the answer any more, and these are answered before
-//!   it or never;
-//! - a membership is the same for all that are in it, and its number grows.
+//! - messages arrive complete and once, and in the order in which one process sent them to another; otherwise their
+//!   receiver is given a new membership;
+//! - storage actions are executed in order, and each is answered when its result would survive what it must survive;
+//! - [`Action::Survey`] is answered when no earlier action can change the answer any more; earlier actions are answered
+//!   before it or never;
+//! - a membership is the same for all processes in it, and its number grows.
 
 mod coordinator;
 mod events;
@@ -44,44 +44,44 @@ use coordinator::Coordinator;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Messages of a term that is not told here yet, from one sender: it sends no more before it must hear from us.
+/// Most messages of a future term kept for one sender. It sends no more before it must hear from this process.
 const EARLY_PER_SENDER_MAX: usize = 4;
 
-/// Where a process stands.
+/// The stage of a process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Stage {
-    /// Not told any membership yet.
+    /// No membership yet.
     Alone,
-    /// Waits for the storage.
+    /// Waits for the survey of the storage.
     Surveying,
     /// Waits for the coordinator's decision.
     Reported,
-    /// Nothing can be done.
+    /// Recovery was refused.
     Refused,
     /// Encodes or rebuilds.
     Working(Work),
     /// Waits for the storage.
     Sealing(Work),
-    /// Waits for the others.
+    /// Waits for the other processes.
     Sealed(Work),
     /// Waits for the storage.
     Marking(Work),
-    /// Waits for the others.
+    /// Waits for the other processes.
     Acknowledged(Work),
-    /// Deletes what is over, and then tells the application this.
+    /// Deletes old shards, and then resumes the application in this way.
     Keeping(Option<After>),
     /// The application runs, or waits for the others to arrive.
     Idle,
 }
 
-/// What is being made.
+/// An epoch in the making.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Work {
-    /// Which epoch.
+    /// The epoch.
     pub epoch: EpochId,
-    /// Whether it is brought back, and not new.
+    /// Whether it is recovered, and not new.
     pub recovery: bool,
-    /// How it is kept.
+    /// The level of the epoch.
     pub level: EpochLevel,
 }
 
@@ -90,27 +90,27 @@ pub struct Work {
 pub enum After {
     /// The job begins.
     Start,
-    /// The application goes on.
+    /// The application continues.
     Commit(EpochId),
-    /// The application goes on, and hears why the epoch was given up.
+    /// The application continues, and learns why the epoch was abandoned.
     Abandon(String),
-    /// The application goes back.
+    /// The application rolls back.
     Rollback(EpochId),
 }
 
-/// How a process is to begin.
+/// The initial state of a process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Beginning {
     /// Its own number.
     pub rank: Rank,
-    /// Its logical rank if it has one of right; `None` for a spare.
+    /// The logical rank to which it is entitled; `None` for a spare.
     pub prefers: Option<LogicalRank>,
-    /// Whether the application may have run before: then it does not start again where shards are missing.
+    /// Whether the application may have run before. If so, it does not start again when shards are missing.
     pub started: bool,
-    /// What sending costs, as far as it is known: counts where this process is the coordinator.
+    /// The cost of sending, as far as it is known. It counts if this process is the coordinator.
     pub costs: Costs,
-    /// Every how many epochs one is encoded; 0 and 1 for all. Counts where this process is the coordinator, and where the
-    /// recovery mode is to relaunch: in place nobody survives the loss of a process by what it kept for itself.
+    /// Interval at which epochs are encoded; 0 and 1 encode all. It counts if this process is the coordinator and the
+    /// recovery mode is to relaunch: in place, what a process kept for itself does not survive the loss of that process.
     pub encode_every: u64,
 }
 
@@ -130,11 +130,11 @@ pub struct Protocol {
     life: Life,
     /// The encoded epoch that this process keeps.
     kept: Option<EpochId>,
-    /// The local one upon it, or by itself.
+    /// The local epoch based on it, or without a base.
     local: Option<EpochId>,
-    /// The highest number of an epoch that was begun.
+    /// The highest number of any epoch that was begun.
     number: u64,
-    /// The application has arrived and the coordinator has not heard of it.
+    /// The arrival of the application, until the coordinator is informed.
     arrived: Option<Arrival>,
     /// A *prepare* that came while old shards were still being deleted.
     prepare: Option<Phase>,
@@ -145,7 +145,7 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// The protocol of a process that has not been told a membership.
+    /// Creates the protocol of a process that has no membership yet.
     pub fn new(plan: Arc<Plan>, beginning: Beginning) -> Self {
         Self {
             plan,
@@ -170,28 +170,28 @@ impl Protocol {
         }
     }
 
-    /// Messages of this term are taken.
+    /// Returns the current term, whose messages are accepted.
     pub fn term(&self) -> Term {
         self.term
     }
 
-    /// The logical rank of this process, once it has one.
+    /// Returns the logical rank of this process, once it has one.
     pub fn logical_rank(&self) -> Option<LogicalRank> {
         self.logical_ranks.iter().find(|(_, rank)| **rank == self.me).map(|(logical_rank, _)| *logical_rank)
     }
 
-    /// Who sits where, as of the last recovery that was decided. Parity nodes' logical ranks may be empty: their groups bear
-    /// less.
+    /// Returns the process on each logical rank, as of the last recovery decision. Logical ranks of parity nodes may be
+    /// empty: their groups tolerate fewer losses.
     pub fn logical_ranks(&self) -> &BTreeMap<LogicalRank, Rank> {
         &self.logical_ranks
     }
 
-    /// Where it stands.
+    /// Returns the current stage.
     pub fn stage(&self) -> &Stage {
         &self.stage
     }
 
-    /// The epoch that is being made or brought back here, or else the one that is kept.
+    /// Returns the epoch that is being made or recovered here, or else the one that is kept.
     pub(crate) fn epoch(&self) -> Option<EpochId> {
         match &self.stage {
             Stage::Working(work) | Stage::Sealing(work) | Stage::Sealed(work) => Some(work.epoch),
@@ -200,22 +200,22 @@ impl Protocol {
         }
     }
 
-    /// The newest epoch that this process keeps, local or encoded.
+    /// Returns the newest epoch that this process keeps, local or encoded.
     pub fn newest(&self) -> Option<EpochId> {
         self.local.or(self.kept)
     }
 
-    /// The encoded epoch that this process keeps.
+    /// Returns the encoded epoch that this process keeps.
     pub fn kept(&self) -> Option<EpochId> {
         self.kept
     }
 
-    /// Sending has been measured again.
+    /// Sets the cost of sending after a new measurement.
     pub fn set_costs(&mut self, costs: Costs) {
         self.costs = costs;
     }
 
-    /// What is to be done about an event.
+    /// Handles an event and returns the actions to take.
     pub fn handle(&mut self, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -231,7 +231,7 @@ impl Protocol {
             Event::Acknowledged(epoch) => self.acknowledged(epoch, &mut actions),
             Event::Kept => self.kept_alone(&mut actions),
             Event::Failed(epoch, reason) => self.failed(epoch, reason, &mut actions),
-            // Of an attempt that was given up since: this one seals for itself, and hears of that.
+            // This belongs to an abandoned attempt. The current one seals by itself, and gets its own answer.
             Event::Unstored(..) if matches!(self.stage, Stage::Working(_)) => {}
             Event::Unstored(epoch, reason) => self.failed(epoch, reason, &mut actions),
             Event::Damaged(epoch, damaged) => self.damaged(epoch, damaged, &mut actions),
@@ -258,7 +258,7 @@ impl Protocol {
     }
 
     fn received(&mut self, from: Rank, term: Term, control: Control, actions: &mut Vec<Action>) {
-        // A new attempt begins with the coordinator's decision, which is the first that anybody hears of its term.
+        // A new attempt begins with the coordinator's decision, which is the first message of its term.
         let begins =
             matches!(control, Control::Restore(..) | Control::Refuse(_)) && term.membership == self.term.membership;
         if term == self.term {
@@ -275,7 +275,7 @@ impl Protocol {
         }
     }
 
-    /// Takes what was early for the term that has begun.
+    /// Processes messages that came early for the term that has begun.
     fn replay(&mut self, actions: &mut Vec<Action>) {
         let early = std::mem::take(&mut self.early);
         for (from, term, control) in early {

@@ -1,4 +1,4 @@
-//! A shard store in the memory of its process. One that must outlive its process puts the same shards where they do.
+//! A shard store in the memory of its process. A store that must outlive its process keeps the same shards elsewhere.
 
 use super::{Damaged, Place, ShardId, ShardStore};
 use crate::decide::Holding;
@@ -19,7 +19,7 @@ struct Shard {
     acknowledged: bool,
 }
 
-/// A page and what it was known by when it was written.
+/// A page and its fingerprint when it was written.
 #[derive(Clone, Debug)]
 struct Stored {
     page: Box<Page>,
@@ -32,8 +32,8 @@ impl Stored {
     }
 }
 
-/// A shard store in memory: all that recovery in place asks for, and what the simulator runs on. Beside each page it keeps 16
-/// bytes to know it again.
+/// A shard store in memory: enough for recovery in place, and what the simulator uses. It keeps a fingerprint of 16 bytes
+/// with each page.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryShardStore {
     shards: BTreeMap<ShardId, Shard>,
@@ -43,8 +43,8 @@ pub struct MemoryShardStore {
 }
 
 impl MemoryShardStore {
-    /// What is there: [`Action::Survey`](crate::Action::Survey). What is still open was being encoded or rebuilt by something
-    /// that has been given up, and goes.
+    /// Lists the shards: [`Action::Survey`](crate::Action::Survey). An open shard belongs to work that was abandoned, and
+    /// is deleted.
     pub fn survey(&mut self) -> Survey {
         self.shards.retain(|_, shard| shard.sealed);
         let good = self.shards.iter().filter(|(id, _)| self.is_whole(**id));
@@ -57,22 +57,22 @@ impl MemoryShardStore {
         Survey { life: self.life, holdings: good.map(holding).collect(), unpromised }
     }
 
-    /// Makes the open shard of an epoch count.
+    /// Seals the open shard of an epoch.
     pub fn seal(&mut self, work: Work) {
         for (_, shard) in self.shards.iter_mut().filter(|(id, shard)| id.epoch == work.epoch && !shard.sealed) {
             shard.sealed = true;
-            // Nobody goes on from a recovery before all have acknowledged it.
+            // A recovery continues only after all processes have acknowledged it.
             self.promised |= !work.recovery;
         }
     }
 
-    /// Notes that everybody has sealed an epoch.
+    /// Records that all processes have sealed an epoch.
     pub fn acknowledge(&mut self, epoch: EpochId) {
         self.promised = true;
         self.shards.iter_mut().filter(|(id, _)| id.epoch == epoch).for_each(|(_, shard)| shard.acknowledged = true);
     }
 
-    /// Deletes all but one shard, which takes up what it has from its base. A local one keeps its base beside it.
+    /// Deletes all shards but one, which absorbs the pages of its base. A local shard keeps its base as a separate shard.
     pub fn keep(&mut self, epoch: Option<EpochId>, logical_rank: Option<LogicalRank>, life: Life) {
         self.life = life;
         self.promised = epoch.is_some();
@@ -92,19 +92,19 @@ impl MemoryShardStore {
         self.shards.insert(id, shard);
     }
 
-    /// Pages that it holds, of the members' own and of checks.
+    /// Returns how many pages it holds: the members' own pages, and pages of checks.
     pub fn pages(&self) -> (usize, usize) {
         let places = || self.shards.values().flat_map(|shard| shard.pages.keys());
         let own = places().filter(|place| matches!(place, Place::Slot(_))).count();
         (own, places().count() - own)
     }
 
-    /// Its shards.
+    /// Returns its shards.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> + '_ {
         self.shards.keys().copied()
     }
 
-    /// Flips a bit of a stored page, as a bad disk would; says whether there was a page to damage.
+    /// Flips a bit of a stored page, as a bad disk would. Reports whether there was a page to damage.
     pub fn damage(&mut self, choice: usize) -> bool {
         let mut pages: Vec<_> = self.shards.values_mut().flat_map(|shard| shard.pages.values_mut()).collect();
         if pages.is_empty() {
@@ -115,7 +115,7 @@ impl MemoryShardStore {
         true
     }
 
-    /// Whether the member's own pages are by their fingerprints what its description says. A shard that nothing describes
+    /// Reports whether the fingerprints of the member's own pages match its description. A shard without descriptions
     /// cannot be used.
     fn is_whole(&self, id: ShardId) -> bool {
         let mut own = Sums::default();
@@ -178,7 +178,7 @@ impl ShardStore for MemoryShardStore {
     }
 
     fn open(&mut self, shard: ShardId, base: Option<ShardId>) {
-        // What stood above a shard that is replaced would stand above something else.
+        // Shards based on the one that is replaced would get the wrong base.
         self.shards.retain(|_, other| other.base != Some(shard));
         self.shards.insert(shard, Shard { base, ..Shard::default() });
     }
@@ -221,7 +221,7 @@ mod tests {
         Work { epoch: shard(number).epoch, recovery: false, level: EpochLevel::Encoded }
     }
 
-    /// With one page of a check, and nothing of its own.
+    /// Adds a shard with one page of a check, and no page of its own.
     fn add(shard_store: &mut MemoryShardStore, id: ShardId, base: Option<ShardId>, byte: u8) {
         shard_store.open(id, base);
         let page = [byte; PAGE_BYTES];

@@ -1,12 +1,12 @@
-//! Partial sums on their way through a process: what has come, and its own share. They lie in one buffer, sum by sum, and of
-//! each the stripes in which there will be something, as they travel: what comes first becomes the buffer, and the buffer
-//! becomes what is sent on.
+//! Partial sums on their way through a process: what has arrived, plus its own share. They are in one buffer, sum by sum.
+//! Each sum has only the stripes that will contain something, in the same form as on the wire: the first part that
+//! arrives becomes the buffer, and the buffer becomes the message that is sent on.
 //!
-//! A sum that is used here and goes no further may stand in the parts as they came, as long as these have different stripes: of
-//! small epochs nearly all have, and nothing is copied.
+//! If a sum is used here and goes no further, it may stay in the parts as they arrived, as long as their stripes differ.
+//! In small epochs nearly all do, and nothing is copied.
 //!
-//! Beside each page stands the syndrome that it should have, the sum of those of its shares, whatever has befallen the page on
-//! its way or in memory. Whoever uses the page looks whether it has it, and nobody before.
+//! Each page has the syndrome that it should have: the sum of the syndromes of its shares, whatever happened to the page
+//! on its way or in memory. Only the final user of a page compares the two.
 
 use super::plan::{Share, Sum};
 use super::{Pages, TransferError};
@@ -17,46 +17,46 @@ use standfast_core::delta::Page;
 use standfast_core::erasure::Combiner;
 use standfast_core::{PAGE_BYTES, Syndrome};
 
-/// Pages of a share that are added at once: what a processor's first cache holds.
+/// Pages of a share that are added at once: what a processor's first-level cache holds.
 pub(super) type PageBlock = [Page; 4];
 
 /// Partial sums in the making.
 #[derive(Debug, Default)]
 pub(super) struct Accumulator {
-    /// Empty as long as nothing is in it.
+    /// Empty as long as no sum is in it.
     bytes: Vec<u8>,
-    /// What each page should leave.
+    /// Expected syndrome of each page.
     syndromes: Vec<Syndrome>,
-    /// Stripes that each sum has, one bit each.
+    /// Stripes of each sum, one bit each.
     stripes: u64,
-    /// Those of them in which there is something already; the bytes of others may be anything.
+    /// Stripes that contain something already; the bytes of others may be anything.
     begun: u64,
-    /// In place of the bytes: parts of the only sum as they came, of other stripes each.
+    /// Used instead of `bytes`: parts of the only sum as they arrived, with different stripes each.
     kept: Vec<Kept>,
-    /// Parts that have not come.
+    /// Number of parts that have not arrived.
     pub(super) missing: usize,
-    /// Whether the process's own share is to be added.
+    /// Whether the process's own share still has to be added.
     pub(super) owes: bool,
 }
 
 /// Pages of some stripes.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// One bit each.
+    /// The stripes, one bit each.
     pub(super) stripes: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) syndromes: Vec<Syndrome>,
 }
 
 impl Kept {
-    /// How many pages stand before that of a stripe; `None` where it has none.
+    /// Returns how many pages precede that of a stripe; `None` if it has none.
     fn at(&self, stripe: usize) -> Option<usize> {
         (self.stripes >> stripe & 1 == 1).then(|| before(self.stripes, stripe))
     }
 }
 
 impl Accumulator {
-    /// For sums with these stripes.
+    /// Creates an accumulator for sums with these stripes.
     pub(super) fn new(stripes: u64, missing: usize, owes: bool) -> Self {
         Self { bytes: Vec::new(), syndromes: Vec::new(), stripes, begun: 0, kept: Vec::new(), missing, owes }
     }
@@ -65,22 +65,22 @@ impl Accumulator {
         self.stripes.count_ones() as usize * PAGE_BYTES
     }
 
-    /// The stripes that each sum has.
+    /// Returns the stripes of each sum.
     pub(super) fn stripes(&self) -> u64 {
         self.stripes
     }
 
-    /// How many stripes stand before this one.
+    /// Returns how many stripes precede this one.
     fn before(&self, stripe: usize) -> usize {
         before(self.stripes, stripe)
     }
 
-    /// What it takes.
+    /// Returns the bytes that it occupies.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len() + self.kept.iter().map(|kept| kept.bytes.len()).sum::<usize>()
     }
 
-    /// Room for so many sums, unless something has come already.
+    /// Makes room for this many sums, unless there is some already.
     pub(super) fn make_room(&mut self, sums: usize, buffers: &Buffers) {
         if self.bytes.is_empty() {
             self.bytes = buffers.take(sums * self.sum_bytes());
@@ -88,7 +88,7 @@ impl Accumulator {
         }
     }
 
-    /// Makes zeros of those of these stripes, one bit each, in which there is nothing yet.
+    /// Fills those of these stripes with zeros that contain nothing yet.
     pub(super) fn begin_stripes(&mut self, stripes: u64) {
         let absent = stripes & !self.begun;
         if absent == 0 {
@@ -102,8 +102,8 @@ impl Accumulator {
         }
     }
 
-    /// Keeps what has come for some stripes of the only sum as it is, if nothing has come but other stripes; gives it back
-    /// otherwise.
+    /// Keeps a part of the only sum as it arrived, if only parts with other stripes have arrived; otherwise gives it
+    /// back.
     pub(super) fn keep(&mut self, part: Kept) -> Option<Kept> {
         if self.bytes.is_empty() && self.kept_stripes() & part.stripes == 0 {
             self.kept.push(part);
@@ -117,7 +117,7 @@ impl Accumulator {
         self.kept.iter().fold(0, |stripes, kept| stripes | kept.stripes)
     }
 
-    /// Copies what is kept to where more can be added.
+    /// Copies the kept parts to the buffer, where more can be added.
     pub(super) fn gather(&mut self, buffers: &Buffers) {
         let kept = std::mem::take(&mut self.kept);
         if !kept.is_empty() {
@@ -130,7 +130,7 @@ impl Accumulator {
         }
     }
 
-    /// Makes zeros of stripes in which there is nothing.
+    /// Fills stripes with zeros that contain nothing.
     pub(super) fn begin_rest(&mut self, buffers: &Buffers) {
         let kept = self.kept_stripes();
         if kept != self.stripes {
@@ -139,7 +139,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes what has come for all stripes as it is, if it is the first; gives it back otherwise.
+    /// Takes a part with all stripes as the buffer, if it is the first; otherwise gives it back.
     pub(super) fn begin_with(&mut self, bytes: Vec<u8>, syndromes: &[Syndrome]) -> Option<Vec<u8>> {
         if self.bytes.is_empty() && self.kept.is_empty() {
             (self.bytes, self.begun) = (bytes, self.stripes);
@@ -150,7 +150,7 @@ impl Accumulator {
         }
     }
 
-    /// Adds a page that has come to one of the sums; its syndrome is what its sender says.
+    /// Adds a page that has arrived to one of the sums, with the syndrome that its sender stated.
     pub(super) fn add(&mut self, sum: usize, stripe: usize, page: &Page, syndrome: Syndrome) {
         let at = self.at(sum, stripe);
         self.syndromes[at] ^= syndrome;
@@ -162,18 +162,18 @@ impl Accumulator {
         self.bytes[at * PAGE_BYTES..][..PAGE_BYTES].iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
     }
 
-    /// What stands in a stripe of the only sum has been added to.
+    /// Adds to the syndrome of a stripe of the only sum.
     fn add_syndrome(&mut self, stripe: usize, syndrome: Syndrome) {
         let at = self.at(0, stripe);
         self.syndromes[at] ^= syndrome;
     }
 
-    /// Where a page stands among all of them.
+    /// Returns the index of a page among all pages.
     fn at(&self, sum: usize, stripe: usize) -> usize {
         sum * self.stripes.count_ones() as usize + self.before(stripe)
     }
 
-    /// Adds shares of a column to all sums, to stripes that stand beside each other.
+    /// Adds shares of a column to adjoining stripes of all sums.
     fn add_column(&mut self, combiner: &Combiner, column: usize, first: usize, shares: &[Page]) {
         let (begun, before) = (self.begun, self.before(first));
         self.begin_stripes(u64::MAX >> (u64::BITS as usize - shares.len()) << first);
@@ -186,15 +186,15 @@ impl Accumulator {
         let range = before * PAGE_BYTES..(before + shares.len()) * PAGE_BYTES;
         let sums = self.sums_mut().into_iter().map(|sum| &mut sum[range.clone()]);
         combiner.add(column, shares.as_flattened(), &mut sums.collect::<Vec<_>>());
-        // What a share that was multiplied has added is what the page leaves more than before.
+        // A share that was multiplied adds the difference between the syndromes of the page after and before.
         self.each_syndrome(combiner, before, shares.len(), |page, plain, _| match plain {
             true => Syndrome::default(),
             false => Syndrome::of(page),
         });
     }
 
-    /// Adds to the syndromes of so many stripes of all sums what is said of a page, whether shares are added to its sum as they
-    /// are, and which of the stripes it is.
+    /// Adds to the syndromes of `count` stripes of all sums. The closure computes the addend from a page, whether shares
+    /// are added to its sum unchanged, and the index of the stripe.
     fn each_syndrome(
         &mut self,
         combiner: &Combiner,
@@ -212,7 +212,7 @@ impl Accumulator {
         }
     }
 
-    /// The page of the only sum in a stripe, to become its first share; `None` where there are more sums, or shares.
+    /// Returns the page of the only sum in a stripe, to become its first share; `None` if there are more sums, or shares.
     fn first(&mut self, stripe: usize) -> Option<&mut Page> {
         if self.bytes.len() != self.sum_bytes() || self.begun >> stripe & 1 == 1 {
             return None;
@@ -222,18 +222,18 @@ impl Accumulator {
         self.bytes.as_chunks_mut().0.get_mut(at)
     }
 
-    /// One of the sums. What stands in stripes that nobody has begun may be anything.
+    /// Returns one of the sums. Stripes that were not begun may contain anything.
     pub(super) fn sum(&self, sum: usize) -> &[u8] {
         &self.bytes[sum * self.sum_bytes()..][..self.sum_bytes()]
     }
 
-    /// The syndromes of one of the sums, in some of the stripes.
+    /// Returns the syndromes of one of the sums, in some of the stripes.
     pub(super) fn syndromes_in(&self, stripes: u64, sum: usize) -> impl Iterator<Item = Syndrome> {
         let syndromes = ones(self.stripes).zip(&self.syndromes[self.at(sum, 0)..]);
         syndromes.filter(move |(stripe, _)| stripes >> stripe & 1 == 1).map(|(_, syndrome)| *syndrome)
     }
 
-    /// The pages of one of the sums, each of them what its shares come to.
+    /// Returns the pages of one of the sums, each compared with its syndrome.
     pub(super) fn proved(&self, sum: usize) -> impl Iterator<Item = Result<&Page, TransferError>> {
         ones(self.stripes).map(move |stripe| {
             let (page, syndrome) = self.page(sum, stripe);
@@ -241,41 +241,41 @@ impl Accumulator {
         })
     }
 
-    /// The page of a stripe, and what it should leave.
+    /// Returns the page of a stripe and its expected syndrome.
     fn page(&self, sum: usize, stripe: usize) -> (&Page, Syndrome) {
         let kept = self.kept.iter().find_map(|kept| Some((&kept.bytes, &kept.syndromes, kept.at(stripe)?)));
         let (bytes, syndromes, at) = kept.unwrap_or_else(|| (&self.bytes, &self.syndromes, self.at(sum, stripe)));
         (&bytes.as_chunks().0[at], syndromes[at])
     }
 
-    /// Takes all pages as what they should be: they have just been made of others.
+    /// Recomputes all syndromes from the pages, which have just been computed from others.
     pub(super) fn renew_syndromes(&mut self) {
         self.syndromes = self.bytes.as_chunks().0.iter().map(Syndrome::of).collect();
     }
 
-    /// All of them.
+    /// Returns all sums.
     pub(super) fn sums_mut(&mut self) -> Vec<&mut [u8]> {
         let length = self.sum_bytes();
         self.bytes.chunks_exact_mut(length).collect()
     }
 
-    /// The sums, one behind the other.
+    /// Returns the buffer with the sums, one after the other.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// All that is to be used again.
+    /// Returns all buffers, to be used again.
     pub(super) fn into_buffers(self) -> impl Iterator<Item = Vec<u8>> {
         [self.bytes].into_iter().chain(self.kept.into_iter().map(|kept| kept.bytes))
     }
 }
 
-/// How many stripes stand before one.
+/// Returns how many stripes precede one.
 fn before(stripes: u64, stripe: usize) -> usize {
     (stripes & ((1 << stripe) - 1)).count_ones() as usize
 }
 
-/// The ones of some bits, ascending.
+/// Returns the positions of the bits that are set, ascending.
 pub(super) fn ones(bits: u64) -> impl Iterator<Item = usize> {
     (0..u64::BITS as usize).filter(move |at| bits >> at & 1 == 1)
 }

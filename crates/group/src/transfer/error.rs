@@ -1,29 +1,29 @@
-//! Why a transfer cannot go on.
+//! Why a transfer cannot continue.
 
 use super::PartError;
 use crate::message::Node;
 use crate::shard::Damaged;
 
-/// Why a part cannot be taken. It comes from a process with another plan, or was made by a fault: the epoch fails.
+/// Why a part is rejected. It comes from a process with another plan, or was made by a fault: the epoch fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    /// It fits nothing that is waited for.
+    /// No part with these numbers is expected.
     #[error("a part of sum {sum}, piece {piece}, for {to:?} is not waited for")]
     Unexpected {
-        /// Which sum.
+        /// The sum.
         sum: u32,
-        /// Which piece.
+        /// The piece.
         piece: u32,
-        /// For whom.
+        /// The receiving node.
         to: Node,
     },
-    /// Its pages are not pages.
+    /// Its bytes are not valid pages.
     #[error(transparent)]
     Pages(#[from] PartError),
-    /// What came out is not what went in.
+    /// The result does not have the syndrome of its shares.
     #[error("a page is not the sum of what was added: it was altered on its way, or in the memory of a process")]
     Altered,
-    /// A page of this process's own is not what it was.
+    /// A page of this process itself is damaged.
     #[error(transparent)]
     Damaged(#[from] Damaged),
 }

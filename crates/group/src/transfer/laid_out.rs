@@ -1,4 +1,4 @@
-//! What a process has to do for each piece of a transfer: laid out a window ahead.
+//! The tasks of a process for each piece of a transfer, laid out a window ahead.
 
 use super::Transfer;
 use super::accumulator::Accumulator;
@@ -8,7 +8,7 @@ use crate::message::Node;
 use std::collections::{BTreeMap, VecDeque};
 
 impl Transfer {
-    /// Who sends this process parts of a sum.
+    /// Returns the processes that send this one parts of a sum.
     pub(super) fn senders_of(&self, sum: &Sum) -> Vec<Rank> {
         let (me, source) = (Some(self.seating.me), |position: usize| self.source(sum, position));
         let sink = |position: usize| self.seating.sinks[position];
@@ -25,7 +25,7 @@ impl Transfer {
         senders.chain(solver).flatten().filter(|rank| Some(*rank) != me).collect()
     }
 
-    /// How many pages a piece has in the places of the tree that are this process's.
+    /// Returns how many pages of a piece are at this process's nodes of the tree.
     pub(super) fn pages_here(&self, sum: &Sum, piece: usize) -> usize {
         let me = Some(self.seating.me);
         let hops = sum.contributors.iter().filter(|it| self.source(sum, it.position) == me);
@@ -37,7 +37,7 @@ impl Transfer {
         in_hops as usize * sum.width + whole * sum.piece_stripes(piece).len()
     }
 
-    /// Lays out the tasks of pieces that have come into the window.
+    /// Lays out the tasks of pieces that have entered the window.
     pub(super) fn lay_out(&mut self) {
         while self.laid_out < self.plan.pieces.min(self.low_water_mark + self.plan.window()) {
             let (mut tasks, mut owed) = (BTreeMap::new(), VecDeque::new());
@@ -85,7 +85,8 @@ impl Transfer {
         }
     }
 
-    /// Who adds a position's share. In the second half what was rebuilt is added by who has taken it.
+    /// Returns the process that adds a position's share. In the second half, the process that took a rebuilt column adds
+    /// it.
     pub(super) fn source(&self, sum: &Sum, position: usize) -> Option<Rank> {
         let second = sum.first_piece >= self.plan.second && self.plan.second < self.plan.pieces;
         let sink = if second { self.seating.sinks[position] } else { None };

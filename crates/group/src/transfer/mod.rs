@@ -1,28 +1,28 @@
 //! Encoding and rebuilding, byte by byte: one process's part in a transfer (D6, D7). Messages in, messages out.
 //!
-//! Shares travel to their sum along the route of the [`TransferPlan`]: a process adds what arrives to an accumulator, adds
-//! its own share once, and passes the accumulator on when all that it waits for has come. Adding is XOR, so nothing has to
-//! come in order. Pieces are numbered through, and a process works on a window of them: it tells who sends to it its
-//! *low-water mark*, the first piece that it has not done with, in steps, and nobody sends it parts from low-water mark +
-//! [`WINDOW`] on. Those wait with their sender, which has not done with their piece before they have gone. A transfer of few
-//! pieces has a window as long as itself: nobody waits for a low-water mark, and none is told.
+//! Shares travel to their sum along the route of the [`TransferPlan`]. A process adds what arrives to an accumulator and
+//! adds its own share once. It passes the accumulator on when all awaited parts have arrived. Adding is XOR, so the order
+//! of arrival does not matter. Pieces are numbered consecutively, and a process works on a window of them. It reports its
+//! *low-water mark*, the first unfinished piece, in steps to its senders. They send it no parts from low-water mark +
+//! [`WINDOW`] on. Such parts wait with their sender, whose piece is unfinished until they are sent. A transfer of few
+//! pieces has a window as long as itself: no process waits for a low-water mark, and none is reported.
 //!
-//! So a process holds of each place in a tree that is its own a window of sums, in the making or waiting
-//! ([`Transfer::held_bytes_max`]), however slow another is. What it has sent and the other has not taken is of the other's
-//! window.
+//! So for each of its nodes in a tree, a process holds one window of sums, in progress or waiting
+//! ([`Transfer::held_bytes_max`]), however slow another process is. Parts that were sent but not yet received belong to
+//! the receiver's window.
 //!
-//! Nothing waits in a circle. Let *k* be the lowest low-water mark of all:
+//! There is no deadlock. Let *k* be the lowest low-water mark of all:
 //!
-//! 1. No part of piece *k* waits for long. Its receiver's low-water mark is *k* or higher; it has told it, or one less than a
-//!    step below it, which is less than a window, or one from which on the window reaches to the end.
-//! 2. Nobody holds back its own share of piece *k*. In the second half a process does so until its own low-water mark is
-//!    there, and who has something to do with piece *k* has just that low-water mark.
-//! 3. Within a piece parts go from hops to hops with higher numbers, from these to targets, from targets to replacements,
-//!    whatever the route, and each of them sits with somebody: what is lost gives nothing in the first half, and is taken by
-//!    then; a logical rank that stays vacant is no target. The first in this order that is not complete has been sent all its
-//!    parts by who has completed theirs; it comes to its end when they arrive.
+//! 1. No part of piece *k* waits for long. Its receiver's low-water mark is *k* or higher. The receiver has reported it,
+//!    or one less than a step below it, which is less than a window, or one from which on the window reaches to the end.
+//! 2. No process holds back its own share of piece *k*. In the second half a process does so until its own low-water mark
+//!    has reached that half, and a process with a task for piece *k* has exactly that low-water mark.
+//! 3. Within a piece, parts go from hops to hops with higher numbers, from these to targets, from targets to
+//!    replacements, whatever the route. Each of these nodes has a process: lost positions contribute nothing in the first
+//!    half, and are taken by then; a vacant logical rank is no target. The first incomplete node in this order has been
+//!    sent all its parts by complete nodes, and it completes when they arrive.
 //!
-//! So every process whose low-water mark is *k* comes to raise it, until the lowest low-water mark is the end.
+//! So every process whose low-water mark is *k* eventually raises it, until the lowest low-water mark is the end.
 
 mod accumulator;
 mod error;
@@ -50,34 +50,34 @@ use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Pieces under way at once.
+/// Most pieces in progress at once.
 pub const WINDOW: u32 = 16;
-/// Whoever sends is told the low-water mark when it is so many pieces higher than it was told last.
+/// Senders are informed of the low-water mark when it has risen by this many pieces since the last report.
 const STEP: u32 = WINDOW / 2;
-/// A transfer of so many pieces, or fewer, goes at once.
+/// Most pieces of a transfer that goes at once.
 pub const AT_ONCE: u32 = 24;
-/// No part of this piece or a later one is sent before the receiver has told a low-water mark.
+/// No part of this piece or a later one is sent before the receiver has reported a low-water mark.
 pub const FIRST_WINDOW_END: u32 = if WINDOW > AT_ONCE { WINDOW } else { AT_ONCE };
 
-/// A part is kept as it came if its buffer has room for no more than so many times its pages.
+/// A part is kept as it arrived if its buffer is at most this many times as large as its pages.
 const ROOM_MAX: usize = 4;
 
 /// The pages of a process, read and written by a transfer.
 pub trait Pages {
-    /// What a position adds as a column: the difference, or the content, of one of its slots.
+    /// Reads what a position adds as a column: the difference, or the content, of one of its slots.
     ///
     /// # Errors
     /// [`Damaged`]
     fn column(&mut self, position: usize, slot: u32, page: &mut Page) -> Result<(), Damaged>;
-    /// A page of a check that a position holds.
+    /// Reads a page of a check that a position holds.
     ///
     /// # Errors
     /// [`Damaged`]
     fn check(&mut self, position: usize, check: usize, stripe: u32, page: &mut Page) -> Result<(), Damaged>;
-    /// A check's page, or what is to be added to it.
+    /// Takes a check's page, or with `update` a page to add to it.
     ///
     /// # Errors
-    /// [`Damaged`] where there is something to add to.
+    /// [`Damaged`] if the page to add to is.
     fn take_check(
         &mut self,
         position: usize,
@@ -86,20 +86,21 @@ pub trait Pages {
         page: &Page,
         update: bool,
     ) -> Result<(), Damaged>;
-    /// A page that was rebuilt.
+    /// Takes a rebuilt page.
     fn take_column(&mut self, position: usize, slot: u32, page: &Page);
-    /// A hint: a page of what a position holds is about to be asked for, or updated.
+    /// A hint that a page of a position is about to be read or updated.
     fn expect(&self, _position: usize, _place: Place) {}
 }
 
-/// Where the parts of a transfer come from and go to.
+/// The processes between which a transfer runs.
 #[derive(Clone, Debug)]
 pub struct Seating {
     /// This process.
     pub me: Rank,
-    /// For each position who holds its piece, and adds its shares. After a loss the replacement does, once it has it.
+    /// For each position, the process that holds its shard and adds from it. After a loss, the replacement does so once
+    /// it has the shard.
     pub sources: Vec<Option<Rank>>,
-    /// For each position who sits there now, and takes what is made.
+    /// For each position, the process that has it now and takes the results.
     pub sinks: Vec<Option<Rank>>,
 }
 
@@ -112,19 +113,19 @@ pub struct Transfer {
     layout: Layout,
     seating: Seating,
     compress: bool,
-    /// What this process still has to do, by piece.
+    /// The remaining tasks of this process, by piece.
     tasks: BTreeMap<u32, BTreeMap<(u32, Node), Accumulator>>,
-    /// Those of them to which its own share is to be added, and those that are complete.
+    /// Tasks that still need the process's own share, and tasks that are complete.
     owed: VecDeque<Spot>,
     ready: Vec<Spot>,
     low_water_mark: u32,
-    /// The low-water mark that others have been told.
+    /// The low-water mark that was last reported to the others.
     acknowledged: u32,
     /// First piece whose tasks are not laid out yet.
     laid_out: u32,
-    /// Who sends something here, and is told the low-water mark.
+    /// Processes that send parts here, and get the low-water mark.
     senders: BTreeSet<Rank>,
-    /// What the others have told, and what waits for them to go on.
+    /// The low-water marks of the others, and the parts that wait for these to rise.
     low_water_marks: BTreeMap<Rank, u32>,
     waiting: BTreeMap<Rank, Vec<(u32, Part)>>,
     out: Vec<(Rank, Data)>,
@@ -132,20 +133,20 @@ pub struct Transfer {
     block: Box<PageBlock>,
 }
 
-/// A piece, a sum, and where in its tree.
+/// A piece, a sum, and a node of its tree.
 type Spot = (u32, u32, Node);
 
-/// What of a complete sum goes to whom.
+/// The parts of a complete sum that go to one receiver.
 struct Onward {
     to: Option<Rank>,
     node: Node,
     stripes: u64,
-    /// Which of the sums.
+    /// The sums that go there.
     sums: Vec<usize>,
 }
 
 impl Transfer {
-    /// This process's part in a plan of a group. With `compress`, differences travel in word form where that pays.
+    /// Creates this process's part in the plan of a group. With `compress`, differences travel in word form if that pays.
     pub fn new(
         epoch: EpochId,
         group: u32,
@@ -181,23 +182,23 @@ impl Transfer {
         transfer
     }
 
-    /// Whether this process's part is done. Others may still wait for parts that are in [`Transfer::advance`]'s answer.
+    /// Reports whether this process's part is done. Others may still wait for parts that [`Transfer::advance`] returns.
     pub fn is_done(&self) -> bool {
         self.low_water_mark == self.plan.pieces
     }
 
-    /// Whether it goes window by window.
+    /// Reports whether the transfer goes window by window.
     pub fn is_long(&self) -> bool {
         self.plan.pieces > AT_ONCE
     }
 
-    /// Bytes of sums that it holds: in the making, and complete and waiting for their receiver.
+    /// Returns the bytes of sums that it holds: in progress, and complete but waiting for their receiver.
     pub fn held_bytes(&self) -> usize {
         let making = self.tasks.values().flat_map(BTreeMap::values).map(Accumulator::bytes);
         making.sum::<usize>() + self.waiting.values().flatten().map(|(_, part)| part.bytes.len()).sum::<usize>()
     }
 
-    /// The most that they may ever be: a window of each place in a tree that is this process's.
+    /// Returns the upper bound of these bytes: one window for each of this process's nodes in a tree.
     pub fn held_bytes_max(&self) -> usize {
         let of_piece = |number: u32| {
             let here = self.plan.sums.iter().filter_map(|sum| Some((sum, self.piece_of(sum, number)?)));
@@ -208,7 +209,7 @@ impl Transfer {
         windows.map(|window| window.iter().sum::<usize>()).max().unwrap_or(0) * PAGE_BYTES
     }
 
-    /// Takes a part that came.
+    /// Processes a part that arrived.
     ///
     /// # Errors
     /// [`TransferError`]
@@ -218,7 +219,7 @@ impl Transfer {
         self.work(pages)
     }
 
-    /// Notes how far another process is.
+    /// Records the low-water mark of another process.
     pub fn low_water_mark(&mut self, from: Rank, piece: u32) {
         let low_water_mark = self.low_water_marks.entry(from).or_insert(piece);
         *low_water_mark = piece.max(*low_water_mark);
@@ -230,7 +231,7 @@ impl Transfer {
         self.out.extend(ready.into_iter().map(|(_, part)| (from, Data::Part(part))));
     }
 
-    /// Does all that can be done, and returns what is to be sent.
+    /// Does all that can be done, and returns the messages to send.
     ///
     /// # Errors
     /// [`TransferError::Damaged`]
@@ -239,7 +240,7 @@ impl Transfer {
         Ok(std::mem::take(&mut self.out))
     }
 
-    /// Works until nothing is left that can be done without another part.
+    /// Works until everything left needs another part.
     fn work(&mut self, pages: &mut dyn Pages) -> Result<(), TransferError> {
         loop {
             self.lay_out();
@@ -258,7 +259,8 @@ impl Transfer {
         }
     }
 
-    /// A piece is not done with before its parts have gone: a process that waits for a slow one takes no more either.
+    /// Raises the low-water mark. A piece is unfinished until its parts are sent: a process that waits for a slow one
+    /// accepts no more either.
     fn raise_low_water_mark(&mut self) {
         let waiting = self.waiting.values().flatten().map(|(piece, _)| *piece).min();
         let end = waiting.unwrap_or(self.laid_out);
@@ -266,7 +268,7 @@ impl Transfer {
             self.tasks.remove(&self.low_water_mark);
             self.low_water_mark += 1;
         }
-        // Who has been told a low-water mark from which on the window reaches to the end needs no other.
+        // If a reported low-water mark puts the end within the window, no other report is needed.
         if self.low_water_mark >= self.acknowledged + STEP && self.acknowledged + self.plan.window() < self.plan.pieces
         {
             self.acknowledged = self.low_water_mark;
@@ -278,7 +280,7 @@ impl Transfer {
 
     /// Adds this process's own shares to the pieces of the window.
     fn give_shares(&mut self, pages: &mut dyn Pages) -> Result<(), TransferError> {
-        // What others rebuild here must be complete before it is added elsewhere.
+        // What is rebuilt here must be complete before it is added elsewhere.
         let end = if self.low_water_mark >= self.plan.second { u32::MAX } else { self.plan.second };
         while let Some((number, sum_index, node)) = self.owed.pop_front_if(|(piece, ..)| *piece < end) {
             let sum = &self.plan.sums[sum_index as usize];
@@ -291,7 +293,7 @@ impl Transfer {
             accumulator.owes = false;
             if accumulator.missing == 0 {
                 let accumulator = tasks.remove(&(sum_index, node)).expect("it was found there");
-                // While it is at hand.
+                // Finish it now, while it is in the cache.
                 self.finish(number, sum_index, node, accumulator, pages)?;
             }
         }
@@ -342,7 +344,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Passes on, or uses, a sum that is complete here.
+    /// Passes on or uses a sum that is complete here.
     fn finish(
         &mut self,
         number: u32,
@@ -402,7 +404,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Uses a sum that is complete, for what its target is for; returns what others get of it.
+    /// Uses a complete sum for the purpose of its target; returns what other processes get of it.
     fn take_sum(
         &self,
         sum: &Sum,
@@ -456,7 +458,8 @@ impl Transfer {
         }
     }
 
-    /// Sends a part, or keeps it until its receiver's window has come so far. To itself it is handed over at once.
+    /// Sends a part, or keeps it until its receiver's window reaches its piece. A part for this process itself is handed
+    /// over at once.
     fn send(&mut self, to: Rank, piece: u32, part: Part) {
         if to == self.seating.me {
             self.add_part(part).expect("what a process sends itself, it waits for");

@@ -1,41 +1,41 @@
 //! Partial sums as bytes: which pages, and each of them raw or in word form.
 //!
-//! A difference is mostly zero as long as few shares are in it, and word form pays; with each hop less of it is. A hop
-//! tries, and sends a part raw as soon as three quarters of the bytes would not be saved by more than a quarter.
+//! A difference is mostly zero as long as few shares are in it, and then word form pays; each hop makes it denser. A hop
+//! tries word form, and sends a part raw as soon as word form needs more than three quarters of the bytes.
 
 use super::accumulator::ones;
 use crate::buffers::Buffers;
 use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, words};
 
-/// A page in word form takes at most this share of its size on average, or the part goes raw.
+/// Most of its size that a page may take in word form on average; otherwise the part goes raw.
 pub(crate) const WORTH: (usize, usize) = (3, 4);
-/// So many pages are tried before judging.
+/// Number of pages that are tried before judging.
 const TRIED: usize = 4;
 
 const RAW: u8 = 0;
 const WORDS: u8 = 1;
 
-/// Why some bytes are not the pages that they should be.
+/// Why bytes are not the expected pages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the pages of a part make no sense: {0}")]
 pub struct PartError(String);
 
-/// The pages of some stripes, of those that the sums have, sum by sum, as they are.
+/// Copies the pages of some of the stripes that the sums have, sum by sum, in raw form.
 pub(super) fn raw(sums: &[&[u8]], had: u64, stripes: u64, buffers: &Buffers) -> Vec<u8> {
     let mut bytes = buffers.empty(sums.len() * stripes.count_ones() as usize * PAGE_BYTES);
     pages(sums, had, stripes).for_each(|page| bytes.extend_from_slice(page));
     bytes
 }
 
-/// The same in word form; `None` where that does not pay.
+/// Encodes the same pages in word form; `None` if that does not pay.
 pub(super) fn packed(sums: &[&[u8]], had: u64, stripes: u64) -> Option<Vec<u8>> {
     let pays = |bytes: usize, pages: usize| bytes * WORTH.1 <= pages * PAGE_BYTES * WORTH.0;
     let first = || pages(sums, had, stripes).take(TRIED);
     if !pays(first().map(|page| words::packed_bytes(page).unwrap_or(PAGE_BYTES)).sum(), first().count()) {
         return None;
     }
-    // Not one of the buffers that are used again: these are far longer.
+    // Do not use a pooled buffer: these are far longer.
     let mut bytes = Vec::with_capacity(TRIED * PAGE_BYTES);
     for (count, page) in (1..).zip(pages(sums, had, stripes)) {
         let start = bytes.len();
@@ -52,7 +52,7 @@ pub(super) fn packed(sums: &[&[u8]], had: u64, stripes: u64) -> Option<Vec<u8>> 
     pays(bytes.len(), sums.len() * stripes.count_ones() as usize).then_some(bytes)
 }
 
-/// Calls with sum, stripe within the piece, and page.
+/// Calls the closure with sum, stripe within the piece, and page.
 pub(super) fn unpack(
     bytes: &[u8],
     sums: usize,

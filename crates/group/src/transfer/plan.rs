@@ -1,9 +1,10 @@
-//! What a transfer does, decided before the first byte moves: which sums are made of whose shares, in which stripes, by which
-//! way, and who takes them. Every process of the group makes the same plan from the same facts, so that nothing of it goes
-//! over the wire.
+//! The plan of a transfer, made before the first byte moves: which sums are made of whose shares, in which stripes, by
+//! which route, and who takes them. Every process of the group makes the same plan from the same facts, so the plan
+//! itself is not sent.
 //!
-//! With rotating checks the chains of the stripe groups begin at different members, and all links are busy: a reduce-scatter
-//! around the ring. Only stripes in which somebody has something are in the plan, packed into pieces of a few stripes.
+//! With rotating checks, the chains of the stripe groups begin at different members, and all links are busy: a
+//! reduce-scatter around the ring. The plan contains only stripes in which some member has something, packed into pieces
+//! of a few stripes.
 
 use super::route::{Route, parent};
 use super::{AT_ONCE, WINDOW};
@@ -14,35 +15,36 @@ use crate::slots::SlotSet;
 use standfast_core::erasure::{CodeError, Combiner, Repair};
 use std::slice::Chunks;
 
-/// Pages that travel together, 60 KiB. Message passing over TCP sends a message of up to 64 KiB at once, and a longer one when its
-/// receiver has answered; and what is under way stays in a processor's own cache: of four processes on two processors each sent
-/// 256 MB to the next in 330 ms by messages of 60 KiB, and in 750 ms by messages of 256 KiB (Open MPI 4.1).
+/// Pages that travel together, 60 KiB. Message passing over TCP sends a message of up to 64 KiB at once, and a longer one
+/// only after its receiver has answered. Pieces of this size also stay in a processor's own cache. Four processes on two
+/// processors each sent 256 MB to the next in 330 ms by messages of 60 KiB, and in 750 ms by messages of 256 KiB (Open
+/// MPI 4.1).
 pub const PIECE_PAGES: usize = 15;
-/// Stripes of a piece where all goes at once: few messages, and of those who have something in a third of them, each has less
-/// than what is sent at once (of 64 stripes, or 44, an epoch of which one page in a hundred has changed takes a twentieth
-/// longer, or more).
+/// Most stripes of a piece if all goes at once. This gives few messages, and a process that has something in a third of
+/// the stripes still sends less than what goes at once. (With 64 stripes, or 44, an epoch in which one page in a hundred
+/// has changed takes a twentieth longer, or more.)
 const STRIPES_MAX: usize = 32;
 
-/// What is to be computed.
+/// What a transfer computes.
 #[derive(Clone, Debug)]
 pub enum TransferTask {
     /// New checks from the members' differences, or in full from their contents.
     Encode {
-        /// For each member the slots that changed.
+        /// Changed slots of each member.
         changed: Vec<SlotSet>,
-        /// For checks that are made in full, for each member the slots that changed or hold something.
+        /// For checks that are made in full, the slots of each member that changed or hold something.
         held: Option<Vec<SlotSet>>,
-        /// Positions of parity nodes that nobody sits on.
+        /// Positions of parity nodes that are vacant.
         vacant: Vec<usize>,
     },
-    /// What these positions held, from the rest.
+    /// The content of these positions, from the rest.
     Rebuild {
-        /// Positions without a piece.
+        /// Positions without a shard.
         lost: Vec<usize>,
-        /// Positions that are taken by somebody who has not their piece: all lost members, and who takes over from a
-        /// process that lends the piece.
+        /// Positions whose process does not have their shard: all lost members, and positions taken over from a process
+        /// that lends the shard.
         replacements: Vec<usize>,
-        /// For each member the slots that may hold something.
+        /// Slots of each member that may hold something.
         used: Vec<SlotSet>,
     },
 }
@@ -54,14 +56,14 @@ pub enum Share {
     Column(usize),
     /// A check that it holds, as it is, to the sum with this number.
     Check {
-        /// Which check.
+        /// The check.
         check: usize,
-        /// Which sum.
+        /// The sum.
         sum: usize,
     },
 }
 
-/// Who adds something to a sum.
+/// A process that adds something to a sum.
 #[derive(Clone, Debug)]
 pub struct Contributor {
     /// Position in the group.
@@ -70,48 +72,48 @@ pub struct Contributor {
     pub share: Share,
     /// The contributor to which its partial sums go; `None`: to the targets.
     pub parent: Option<usize>,
-    /// For each piece the stripes in which it has something itself.
+    /// For each piece, the stripes in which it has something itself.
     own: Vec<u64>,
-    /// For each piece the stripes in which it or someone below it has something.
+    /// For each piece, the stripes in which it or a contributor below it has something.
     below: Vec<u64>,
     children: Vec<usize>,
 }
 
-/// What a target does with the sums that it gets.
+/// What a target does with the sums that it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
-    /// Adds it to the check that it has, or has it as its check.
+    /// Adds the sum to its check, or stores it as its check.
     Check {
-        /// Which check.
+        /// The check.
         check: usize,
-        /// Whether there is an old one to add to.
+        /// Whether there is an old check to add to.
         update: bool,
     },
-    /// Has it as a column of its own.
+    /// Stores the sum as a column of its own.
     Column(usize),
     /// Solves for the lost columns.
     Solve,
 }
 
-/// Who takes a sum.
+/// A process that takes sums.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Position in the group.
     pub position: usize,
-    /// Which of the sums.
+    /// The sums that it takes.
     pub sums: Vec<usize>,
-    /// For what.
+    /// Its use of the sums.
     pub purpose: Use,
 }
 
-/// A lost column and who takes it.
+/// A lost column and the position that takes it.
 #[derive(Clone, Debug)]
 pub struct Replacement {
     /// Position in the group.
     pub position: usize,
     /// Its column.
     pub column: usize,
-    /// For each piece the stripes in which the column may hold something.
+    /// For each piece, the stripes in which the column may hold something.
     pub stripes: Vec<u64>,
 }
 
@@ -120,38 +122,38 @@ pub struct Replacement {
 pub struct Sum {
     /// The stripes of the stripe group, ascending.
     pub stripes: Vec<u32>,
-    /// So many to a piece.
+    /// Stripes in each piece.
     pub stripes_each: usize,
-    /// How many sums.
+    /// Number of sums.
     pub width: usize,
-    /// Adds shares to them.
+    /// Combiner that adds shares to the sums.
     pub combiner: Combiner,
-    /// Who adds.
+    /// The positions that add.
     pub contributors: Vec<Contributor>,
-    /// Who takes.
+    /// The positions that take sums.
     pub targets: Vec<Target>,
-    /// For a rebuilding: how to solve, and for whom.
+    /// For a rebuild: how to solve, and for which columns.
     pub repair: Option<(Repair, Vec<Replacement>)>,
-    /// Number of its first piece among those of the whole transfer.
+    /// Number of its first piece in the whole transfer.
     pub first_piece: u32,
 }
 
-/// All of it.
+/// The plan of a whole transfer.
 #[derive(Clone, Debug)]
 pub struct TransferPlan {
-    /// The sums. Those that need what others rebuild come behind them.
+    /// The sums. Those that need the results of others come after them.
     pub sums: Vec<Sum>,
-    /// Pieces of the transfer; sums side by side share numbers.
+    /// Number of pieces of the transfer; sums side by side share piece numbers.
     pub pieces: u32,
-    /// From this piece on, rebuilt columns are added in.
+    /// First piece to which rebuilt columns are added.
     pub second: u32,
 }
 
 impl TransferPlan {
-    /// The plan for a task.
+    /// Creates the plan for a task.
     ///
     /// # Errors
-    /// [`CodeError::Lost`] where the task cannot be done.
+    /// [`CodeError::Lost`] if the task is impossible.
     pub fn new(layout: &Layout, task: &TransferTask, route: Route) -> Result<Self, CodeError> {
         let (mut sums, later) = match task {
             TransferTask::Encode { changed, held, vacant } => {
@@ -160,7 +162,7 @@ impl TransferPlan {
             TransferTask::Rebuild { lost, replacements, used } => {
                 let mut first = rebuilding(layout, lost, used, route)?;
                 first.extend(handing_over(layout, lost, replacements, used));
-                // Checks over columns that are all there need not wait for what is rebuilt.
+                // Checks over columns that all exist need not wait for the rebuild.
                 let waits = |sum: &Sum| sum.contributors.iter().any(|it| replacements.contains(&it.position));
                 let (later, at_once): (Vec<_>, Vec<_>) =
                     renewing(layout, replacements, used, route).into_iter().partition(waits);
@@ -175,24 +177,24 @@ impl TransferPlan {
         Ok(Self { sums, pieces: all, second })
     }
 
-    /// Pieces that may be under way at once: the same for all.
+    /// Returns the number of pieces that may be in progress at once: the same for all processes.
     pub fn window(&self) -> u32 {
         if self.pieces <= AT_ONCE { AT_ONCE } else { WINDOW }
     }
 }
 
 impl Sum {
-    /// Its pieces.
+    /// Returns the number of its pieces.
     pub fn pieces(&self) -> usize {
         self.stripes.len().div_ceil(self.stripes_each)
     }
 
-    /// The stripes of a piece.
+    /// Returns the stripes of a piece.
     pub fn piece_stripes(&self, piece: usize) -> &[u32] {
         &self.stripes[piece * self.stripes_each..self.stripes.len().min((piece + 1) * self.stripes_each)]
     }
 
-    /// The stripes of a piece in which there may be something at a node of the tree, one bit each.
+    /// Returns the stripes of a piece that may have something at a node of the tree, one bit each.
     pub(crate) fn stripes_at(&self, node: Node, piece: usize) -> u64 {
         match node {
             Node::Hop(index) => self.contributors[index as usize].below(piece),
@@ -200,14 +202,14 @@ impl Sum {
         }
     }
 
-    /// Whether one sum is used at a node of the tree, page by page, and goes no further.
+    /// Reports whether one sum is used at a node of the tree, page by page, and goes no further.
     pub(crate) fn ends_at(&self, node: Node) -> bool {
         let Node::Target(index) = node else { return false };
         let target = &self.targets[index as usize];
         target.sums.len() == 1 && target.purpose != Use::Solve
     }
 
-    /// The contributors whose partial sums of a piece go straight to the targets, and that have any.
+    /// Returns the contributors whose partial sums of a piece go directly to the targets, if they have any.
     pub fn roots(&self, piece: usize) -> impl Iterator<Item = usize> + '_ {
         let roots =
             self.contributors.iter().enumerate().filter(move |(_, it)| it.parent.is_none() && it.below[piece] != 0);
@@ -216,12 +218,12 @@ impl Sum {
 }
 
 impl Contributor {
-    /// The stripes of a piece that it adds to.
+    /// Returns the stripes of a piece to which it adds.
     pub fn own(&self, piece: usize) -> u64 {
         self.own[piece]
     }
 
-    /// Where what it adds in a stripe is kept.
+    /// Returns the place of what it adds in a stripe.
     pub fn place(&self, layout: &Layout, stripe: u32) -> Place {
         match self.share {
             Share::Column(column) => Place::Slot(layout.slot(column, stripe)),
@@ -229,18 +231,19 @@ impl Contributor {
         }
     }
 
-    /// The stripes of a piece that it passes on.
+    /// Returns the stripes of a piece that it passes on.
     pub fn below(&self, piece: usize) -> u64 {
         self.below[piece]
     }
 
-    /// Those whose partial sums come to it.
+    /// Returns the contributors that send it their partial sums.
     pub fn children(&self) -> &[usize] {
         &self.children
     }
 }
 
-/// Checks of a stripe group that cover the same columns travel together: all of a code's, or each by itself.
+/// Groups the checks of a stripe group that cover the same columns, and so travel together: all of a code's checks, or
+/// each by itself.
 fn bundles(layout: &Layout) -> Vec<(Vec<usize>, Vec<usize>)> {
     let code = layout.code();
     let covered = |check| (0..code.members()).filter(|column| code.covers(check, *column)).collect::<Vec<_>>();
@@ -289,7 +292,7 @@ fn encoding(
     sums
 }
 
-/// The lost columns of each stripe group, gathered at one position that solves for all of them.
+/// Returns the sums for the lost columns of each stripe group, gathered at one position that solves for all of them.
 fn rebuilding(layout: &Layout, lost: &[usize], used: &[SlotSet], route: Route) -> Result<Vec<Sum>, CodeError> {
     let mut sums = Vec::new();
     for stripe_group in 0..layout.stripe_groups() {
@@ -327,13 +330,14 @@ fn rebuilding(layout: &Layout, lost: &[usize], used: &[SlotSet], route: Route) -
     Ok(sums)
 }
 
-/// Columns that somebody has who does not sit there: they go over as they are.
+/// Returns the sums for columns that another process than their own has: they are sent unchanged.
 fn handing_over(layout: &Layout, lost: &[usize], replacements: &[usize], used: &[SlotSet]) -> Vec<Sum> {
     let mut sums = Vec::new();
     for position in replacements.iter().copied().filter(|at| *at < layout.members() && !lost.contains(at)) {
         for stripe_group in 0..layout.stripe_groups() {
             let Some(column) = layout.column_of(stripe_group, position) else { continue };
-            // The first check of a column has it with coefficient one, whatever the scheme: the sum is the column.
+            // The first check that covers a column has it with coefficient one, whatever the scheme: the sum is the
+            // column.
             let check = (0..layout.code().checks()).find(|check| layout.code().covers(*check, column));
             let write_set = WriteSet {
                 layout,
@@ -349,7 +353,8 @@ fn handing_over(layout: &Layout, lost: &[usize], replacements: &[usize], used: &
     sums
 }
 
-/// Checks that whoever takes their logical rank has not, made again when all columns are there again.
+/// Returns the sums for checks that the new process of their logical rank does not have. They are made again when all
+/// columns exist again.
 fn renewing(layout: &Layout, replacements: &[usize], used: &[SlotSet], route: Route) -> Vec<Sum> {
     let mut sums = Vec::new();
     for stripe_group in 0..layout.stripe_groups() {
@@ -380,7 +385,7 @@ fn renewing(layout: &Layout, replacements: &[usize], used: &[SlotSet], route: Ro
     sums
 }
 
-/// The stripes in which one of the columns has something.
+/// Returns the stripes in which one of the columns has something.
 fn stripes_of(layout: &Layout, stripe_group: usize, columns: &[usize], has: &[SlotSet]) -> Vec<u32> {
     let mut stripes = SlotSet::default();
     for column in columns {
@@ -389,7 +394,7 @@ fn stripes_of(layout: &Layout, stripe_group: usize, columns: &[usize], has: &[Sl
     stripes.iter().collect()
 }
 
-/// For each piece the stripes in which a column has something.
+/// Returns for each piece the stripes in which a column has something.
 fn present(layout: &Layout, pieces: Chunks<'_, u32>, column: usize, has: &SlotSet) -> Vec<u64> {
     let bits = |piece: &[u32]| {
         let acknowledged = piece.iter().enumerate().filter(|(_, stripe)| has.contains(layout.slot(column, **stripe)));
@@ -398,12 +403,12 @@ fn present(layout: &Layout, pieces: Chunks<'_, u32>, column: usize, has: &SlotSe
     pieces.map(bits).collect()
 }
 
-/// One bit for each of the stripes of a piece.
+/// Returns one bit for each of the stripes of a piece.
 fn all(stripes: &[u32]) -> u64 {
     u64::MAX >> (u64::BITS as usize - stripes.len())
 }
 
-/// Stripes of a piece, where there are so many stripes, of which so many sums travel together.
+/// Returns the stripes in each piece, for this many stripes and sums that travel together.
 pub(super) fn stripes_each(stripes: usize, sums: usize) -> usize {
     if stripes <= AT_ONCE as usize * STRIPES_MAX { STRIPES_MAX } else { (PIECE_PAGES / sums).max(1) }
 }
@@ -418,14 +423,14 @@ struct WriteSet<'d> {
 }
 
 impl WriteSet<'_> {
-    /// `None` where there is nothing to add, or nobody to take it.
+    /// Creates the sum; `None` if there is nothing to add, or no target.
     fn sum(self, shares: Vec<(usize, Share)>, route: Route) -> Option<Sum> {
         if self.stripes.is_empty() || self.targets.is_empty() {
             return None;
         }
         let (count, width) = (shares.len(), self.combiner.checks());
         let is_direct = route == Route::Direct || count == 1;
-        // Those of a target at most, where nobody passes them on.
+        // If no hop passes sums on, count only the most sums of any target.
         let together = self.targets.iter().map(|target| target.sums.len()).max().filter(|_| is_direct);
         let stripes_each = stripes_each(self.stripes.len(), together.unwrap_or(width));
         let pieces = || self.stripes.chunks(stripes_each);
@@ -445,7 +450,7 @@ impl WriteSet<'_> {
                 Contributor { position, share, parent, below: own.clone(), own, children: Vec::new() }
             })
             .collect();
-        // Parents have higher numbers, so one pass upwards gathers what is below everybody.
+        // Parents have higher numbers, so one pass upwards collects what is below each contributor.
         for index in 0..count {
             let Some(parent) = contributors[index].parent else { continue };
             let below = contributors[index].below.clone();

@@ -1,4 +1,4 @@
-//! The way that shares take to their sum, and its choice by what sending costs.
+//! The route of shares to their sum, chosen by the cost of sending.
 //!
 //! ```text
 //! chain     a -> b -> c -> d -> targets     each hop adds its share: every link carries each stripe once (the default)
@@ -11,7 +11,7 @@ pub use crate::costs::{Costs, Sample};
 use crate::layout::Layout;
 use crate::slots::SlotSet;
 
-/// The way that shares take to their sum.
+/// The route of shares to their sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub enum Route {
     /// One after the other.
@@ -24,9 +24,9 @@ pub enum Route {
 }
 
 impl Route {
-    /// The quickest way for these slots of the members of a group. The checks of each stripe group have other holders, and
-    /// these take them side by side; where so many pieces are rebuilt, each comes to one process, whose link carries that of
-    /// all stripe groups.
+    /// Returns the fastest route for these slots of the members of a group. In an encode, the checks of each stripe group
+    /// have different holders, which take them side by side. In a rebuild of `rebuilt` shards, each shard goes to one
+    /// process, whose link carries the data of all stripe groups.
     pub fn of(costs: Costs, layout: &Layout, sets: &[SlotSet], rebuilt: Option<usize>) -> Self {
         let (side_by_side, sums) = match rebuilt {
             Some(pieces) => (1, pieces.max(1) as u64),
@@ -38,10 +38,11 @@ impl Route {
         Self::choose(costs, layout.code().members() as u64, pages.max(1), stripes.min(end).max(1), sums)
     }
 
-    /// The quickest way for `sources` of up to `pages` pages each, which fall into `stripes` stripes of each of `sums` sums.
+    /// Returns the fastest route for `sources` of up to `pages` pages each, which fall into `stripes` stripes of each of
+    /// `sums` sums.
     ///
     /// - direct: one step, in which the target takes all pages one after the other;
-    /// - chain: as many steps as sources, of one piece each, and behind the first piece all stripes once;
+    /// - chain: as many steps as sources, of one piece each, and after the first piece all stripes once;
     /// - fan-in: log n steps with all stripes each.
     fn choose(costs: Costs, sources: u64, pages: u64, stripes: u64, sums: u64) -> Self {
         let Costs { latency_nanoseconds: latency, page_nanoseconds: page } = costs;
@@ -55,7 +56,8 @@ impl Route {
     }
 }
 
-/// Numbers count from the leaves. In a fan-in, seen from the last, each clears the lowest bit of its number.
+/// Returns the parent of a contributor, numbered from the leaves. In a fan-in, counted from the last, each clears the
+/// lowest bit of its number.
 pub(super) fn parent(route: Route, index: usize, count: usize) -> Option<usize> {
     let from_last = count - 1 - index;
     match route {
@@ -90,7 +92,7 @@ mod tests {
         let two_checks = Layout::new(Scheme::ReedSolomon { checks: 2 }, 4, 0).unwrap();
         let of = |layout, slots, rebuilt| Route::of(costs, layout, &vec![SlotSet::all(slots); 4], rebuilt);
         assert_eq!([None, Some(1)].map(|rebuilt| of(&rotating, 65536, rebuilt)), [Route::Direct, Route::Chain]);
-        // Of two sources one sends to the other, whatever it is called.
+        // With two sources, one sends to the other on every route.
         assert_eq!([None, Some(1)].map(|rebuilt| of(&two_checks, 65536, rebuilt)), [Route::Direct, Route::FanIn]);
         assert_eq!([None, Some(1)].map(|rebuilt| of(&parity_node, 65536, rebuilt)), [Route::Chain; 2]);
         assert_eq!([None, Some(1)].map(|rebuilt| of(&rotating, 1, rebuilt)), [Route::Direct; 2]);

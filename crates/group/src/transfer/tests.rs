@@ -1,4 +1,4 @@
-//! Transfers between processes that are nothing but pages, with messages in random order, against encoding directly.
+//! Transfers between processes that consist only of pages, with messages in random order, compared with direct encoding.
 
 use super::*;
 use crate::identity::Life;
@@ -11,7 +11,7 @@ use standfast_format::manifest::JobId;
 
 const EPOCH: EpochId = EpochId { job: JobId::from_bytes([1; 16]), life: Life(1), number: 1, random: 1 };
 
-/// What one process has: pages of its own before and now, and checks.
+/// The state of one process: its own pages before and now, and checks.
 #[derive(Clone, Default, Debug)]
 struct Store {
     before: BTreeMap<u32, Page>,
@@ -56,7 +56,7 @@ impl Pseudo {
         ((self.0 >> 33) as usize) % end
     }
 
-    /// Mostly a few changed bytes, sometimes all.
+    /// Changes a few bytes of a page, and sometimes all of them.
     fn change(&mut self, page: &mut Page) {
         if self.below(4) == 0 {
             page.iter_mut().for_each(|byte| *byte = self.below(256) as u8);
@@ -66,8 +66,8 @@ impl Pseudo {
     }
 }
 
-/// Runs a task at all positions that have somebody; messages of different pairs overtake each other. Who is slow hears
-/// something only when there is nothing on its way to anybody else.
+/// Runs a task at all occupied positions; messages of different pairs overtake each other. A slow process receives
+/// messages only when none is on its way to any other.
 fn run(
     layout: &Layout,
     task: &TransferTask,
@@ -79,7 +79,7 @@ fn run(
     run_and(layout, task, route, stores, sitting, random, |_, _| ()).unwrap();
 }
 
-/// The same, where something befalls the parts on their way.
+/// Runs a task like `run`, and alters parts on their way.
 fn run_and(
     layout: &Layout,
     task: &TransferTask,
@@ -144,7 +144,7 @@ fn run_and(
     Ok(())
 }
 
-/// Checks computed stripe by stripe from what everybody has now.
+/// Computes the checks stripe by stripe from all current pages.
 fn direct(layout: &Layout, stores: &[Store]) -> Vec<BTreeMap<(usize, u32), Page>> {
     let mut found = vec![BTreeMap::new(); layout.positions()];
     let stripes = stores.iter().flat_map(|store| store.now.keys()).max().map_or(0, |slot| slot + 1);
@@ -290,7 +290,7 @@ proptest! {
     }
 }
 
-/// Carries out a task as often as it has parts, flips a bit of each part in turn, and says how many there were.
+/// Runs a task as often as it has parts, flips a bit of each part in turn, and returns how many there were.
 fn alter_each(
     layout: &Layout,
     task: &TransferTask,
@@ -351,7 +351,7 @@ fn a_parity_node_that_takes_a_members_logical_rank_lends_its_check_to_it() {
 
 #[test]
 fn nobody_takes_more_than_a_window_however_slow_another_is() {
-    // A member is a column of three in a rotating group, and is to have more pieces than go at once.
+    // A member is a column of three in a rotating group, and should have more pieces than go at once.
     let slots = 4 * AT_ONCE * u64::BITS;
     for (parity_nodes, route) in [(0, Route::Chain), (1, Route::Chain), (1, Route::FanIn), (1, Route::Direct)] {
         let layout = Layout::new(Scheme::Parity, 4, parity_nodes).unwrap();

@@ -1,15 +1,16 @@
-//! The directory, a level that all nodes see: copies of the shards of some epochs, for when the nodes have lost more than
-//! the code bears.
+//! The directory, a level that all nodes see. It has copies of the shards of some epochs, for when the nodes have lost
+//! more than the code tolerates.
 //!
 //! ```text
+//! ```text
 //!   DIR/life                              the latest life that the job is known to have begun
-//!   DIR/epoch-40-2-9f3c.../seat-3/state   a shard store with one shard, as in memory; it says itself what it is
+//!   DIR/epoch-40-2-9f3c.../seat-3/state   a shard store with one shard, as in memory
 //!                                 pages
 //!                                 table-1
 //! ```
 //!
-//! A logical rank's copy appears whole or not at all; an epoch is of use as soon as the copies that are there suffice in every
-//! group. Names of directories are for people: what a copy is stands in it.
+//! A logical rank's copy appears completely or not at all. An epoch is usable as soon as its copies suffice in every
+//! group. Names of directories are for people: the content of a copy identifies it.
 
 mod flush;
 mod rebuild;
@@ -44,29 +45,29 @@ pub struct LevelDirectory {
 /// An epoch of which a directory, or a node's memory, holds copies or shards.
 #[derive(Debug, Clone)]
 pub struct HeldEpoch {
-    /// Which.
+    /// The epoch.
     pub epoch: EpochId,
-    /// Where each logical rank's lies.
+    /// The path of each logical rank's shard.
     pub logical_ranks: BTreeMap<LogicalRank, PathBuf>,
     pub(crate) plan: PlanRecord,
-    /// How it is kept.
+    /// The level of the epoch.
     pub(crate) level: EpochLevel,
-    /// The latest life that one of the shard stores knows of.
+    /// The latest life that any of the shard stores knows.
     pub(crate) life: Life,
 }
 
 impl HeldEpoch {
-    /// How many members the job has.
+    /// Returns the number of members of the job.
     pub fn members(&self) -> usize {
         self.plan.members()
     }
 
-    /// Whether each shard stands for itself: every one of them is needed.
+    /// Reports whether each shard is stored by itself, so that every one of them is needed.
     pub fn is_local(&self) -> bool {
         self.level != EpochLevel::Encoded
     }
 
-    /// Logical ranks of which nothing is held.
+    /// Returns the logical ranks without a shard here.
     pub fn missing(&self) -> Vec<LogicalRank> {
         (0..self.members() as u32)
             .map(LogicalRank)
@@ -74,10 +75,10 @@ impl HeldEpoch {
             .collect()
     }
 
-    /// The first group that lacks more than its code bears, and what it lacks; `None` where all can be rebuilt.
+    /// Returns the first group that lacks more than its code tolerates, and what it lacks; `None` if all can be rebuilt.
     ///
     /// # Errors
-    /// Where its plan is none.
+    /// If its plan is invalid.
     pub fn lacking(&self) -> Result<Option<(usize, Vec<LogicalRank>)>, MemberError> {
         let has = |logical_rank| self.logical_ranks.contains_key(&logical_rank);
         Ok(match self.level {
@@ -86,10 +87,10 @@ impl HeldEpoch {
         })
     }
 
-    /// How many more logical ranks of any one group may be lost; `None` where that is too many already.
+    /// Returns how many more logical ranks of any one group may be lost; `None` if too many are lost already.
     ///
     /// # Errors
-    /// Where its plan is none.
+    /// If its plan is invalid.
     pub fn tolerates(&self) -> Result<Option<usize>, MemberError> {
         let plan = self.plan()?;
         if self.is_local() {
@@ -104,7 +105,7 @@ impl HeldEpoch {
         Ok(if self.lacking()?.is_some() { None } else { Some(left.map(Option::unwrap_or_default).min().unwrap_or(0)) })
     }
 
-    /// Reads every page of every shard: whose is good, and why whose is not.
+    /// Reads every page of every shard. Returns the logical ranks with good shards, and for the others the reason.
     pub fn verify(&self) -> Vec<(LogicalRank, Option<String>)> {
         let damage = |logical_rank: LogicalRank, path: &Path| -> Result<Option<String>, MemberError> {
             let good = FileShardStore::open_found(path)?.is_good(ShardId { epoch: self.epoch, logical_rank });
@@ -127,15 +128,15 @@ impl HeldEpoch {
 }
 
 impl LevelDirectory {
-    /// The directory with this path, which need not be there yet.
+    /// Creates a handle of the directory with this path, which need not exist yet.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// The epochs that it holds anything of, the newest first. A copy that cannot be read is as good as lost.
+    /// Returns the epochs of which it holds anything, the newest first. An unreadable copy counts as lost.
     ///
     /// # Errors
-    /// Those of the file system; a copy of another version.
+    /// File system errors; a copy of another version.
     pub fn epochs(&self) -> Result<Vec<HeldEpoch>, MemberError> {
         self.check()?;
         let mut held = Vec::new();
@@ -145,10 +146,10 @@ impl LevelDirectory {
         Ok(by_age(held))
     }
 
-    /// The same of one job.
+    /// Returns the epochs of one job in the same way.
     ///
     /// # Errors
-    /// Those of the file system; where it is another job's directory.
+    /// File system errors; if the directory belongs to another job.
     pub(crate) fn epochs_of(&self, job: JobId) -> Result<Vec<HeldEpoch>, MemberError> {
         let epochs = self.epochs()?;
         match epochs.iter().find(|held| held.epoch.job != job) {
@@ -163,10 +164,10 @@ impl LevelDirectory {
         }
     }
 
-    /// The latest life that is noted here.
+    /// Returns the latest life that is recorded here.
     ///
     /// # Errors
-    /// Those of the file system; where the note is damaged.
+    /// File system errors; if the record is damaged.
     pub(crate) fn life(&self) -> Result<Life, MemberError> {
         self.check()?;
         let path = self.path.join("life");
@@ -176,10 +177,10 @@ impl LevelDirectory {
         }
     }
 
-    /// Notes that a life has begun, so that no later one takes its number even when all memory is lost.
+    /// Records that a life has begun, so that no later one takes its number even when all memory is lost.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(crate) fn note_life(&self, life: Life) -> Result<(), MemberError> {
         self.make()?;
         let body = minicbor::to_vec(life).expect("a vector takes everything");
@@ -188,7 +189,7 @@ impl LevelDirectory {
         sync(&self.path)
     }
 
-    /// Where the copy of a shard lies.
+    /// Returns the path for the copy of a shard.
     pub(crate) fn place(&self, shard: ShardId) -> PathBuf {
         let EpochId { life, number, random, .. } = shard.epoch;
         self.path
@@ -196,10 +197,10 @@ impl LevelDirectory {
             .join(format!("seat-{}", shard.logical_rank.0))
     }
 
-    /// Writes the copy of a shard, unless it is there.
+    /// Writes the copy of a shard, unless it exists.
     ///
     /// # Errors
-    /// Those of the file system; a damaged page.
+    /// File system errors; a damaged page.
     pub(crate) fn keep(&self, copy: &ShardCopy) -> Result<(), MemberError> {
         let place = self.place(copy.id());
         if place.join("state").exists() {
@@ -212,10 +213,10 @@ impl LevelDirectory {
         sync(&self.path)
     }
 
-    /// Puts the copy of a logical rank where its shard store in memory was, or an empty shard store where there is none.
+    /// Replaces a logical rank's shard store in memory by its copy, or by an empty shard store if there is none.
     ///
     /// # Errors
-    /// Those of the file system; what was in memory is there still, unless it could be replaced.
+    /// File system errors. The shard store in memory then stays, unless it could be replaced.
     pub(crate) fn fetch(&self, shard: ShardId, life: Life, to: &Path) -> Result<(), MemberError> {
         let from = self.place(shard);
         if !from.join("state").exists() {
@@ -230,16 +231,16 @@ impl LevelDirectory {
             return clear(to);
         }
         match shard_store.copy(shard).in_life(life).write(to) {
-            // The others' checks may do.
+            // The checks of others may suffice.
             Err(MemberError::Damaged(_)) => clear(to),
             written => written,
         }
     }
 
-    /// Removes epochs that are older than the newest encoded one of which every logical rank's copy is there.
+    /// Removes epochs older than the newest encoded one that has the copies of all logical ranks.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(crate) fn prune(&self) -> Result<(), MemberError> {
         let epochs = self.epochs()?;
         let Some(whole) = epochs.iter().find(|held| !held.is_local() && held.missing().is_empty()) else {
@@ -248,15 +249,15 @@ impl LevelDirectory {
         epochs.iter().filter(|held| held.age() < whole.age()).try_for_each(remove)
     }
 
-    /// Removes all epochs of a job that is done, and copies that were broken off.
+    /// Removes all epochs of a finished job, and interrupted copies.
     ///
     /// # Errors
-    /// Those of the file system; where it is another job's directory.
+    /// File system errors; if the directory belongs to another job.
     pub(crate) fn remove_all(&self, job: JobId) -> Result<(), MemberError> {
         self.epochs_of(job)?;
         folders(&self.path, is_epoch_name)?.iter().try_for_each(|folder| clear(folder))?;
         let _ = fs::remove_file(self.path.join("life"));
-        // It may be somebody's working directory.
+        // It may be a user's working directory.
         let _ = fs::remove_dir(&self.path);
         Ok(())
     }
@@ -267,8 +268,8 @@ impl LevelDirectory {
         self.check()
     }
 
-    /// Refuses a directory that others may have written to: what lies there becomes the job's memory. One that is not there
-    /// holds nothing.
+    /// Refuses a directory to which others may have written: its content becomes the job's memory. A missing directory
+    /// counts as empty.
     fn check(&self) -> Result<(), MemberError> {
         let found = match fs::metadata(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -284,13 +285,13 @@ impl LevelDirectory {
     }
 }
 
-/// The epochs of which shard stores lie in this folder, the newest first.
+/// Returns the epochs whose shard stores lie in this folder, the newest first.
 pub(crate) fn held_in(folder: &Path) -> Result<Vec<HeldEpoch>, MemberError> {
     let mut held: BTreeMap<EpochId, HeldEpoch> = BTreeMap::new();
     for path in folders(folder, is_logical_rank_name)? {
         let state = match read_state(&path) {
             Ok(Some(state)) => state,
-            // Sound, but of another version: it is not lost, and must not be taken for it.
+            // The file is valid, but of another version. It is not lost, and must not count as lost.
             Err(error @ MemberError::Unusable { .. }) => return Err(error),
             Ok(None) | Err(_) => continue,
         };
@@ -319,8 +320,8 @@ fn remove(held: &HeldEpoch) -> Result<(), MemberError> {
     folder.map_or(Ok(()), clear)
 }
 
-/// Whether the folders of epochs are named so (see [`LevelDirectory::place`]). The directory may be somebody's working directory,
-/// with an `epoch-10` of his own in it.
+/// Reports whether this is a name of an epoch's folder (see [`LevelDirectory::place`]). The directory may be a user's
+/// working directory, with an unrelated `epoch-10` in it.
 fn is_epoch_name(name: &str) -> bool {
     let parts: Vec<&str> = name.split('-').collect();
     let is_number = |text: &str| text.parse::<u64>().is_ok_and(|number| number.to_string() == text);
@@ -333,7 +334,7 @@ fn is_logical_rank_name(name: &str) -> bool {
     name.starts_with("seat-")
 }
 
-/// The directories within one whose names are of one kind.
+/// Returns the directories inside one that have a certain kind of name.
 fn folders(within: &Path, is_named_so: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, MemberError> {
     let entries = match fs::read_dir(within) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

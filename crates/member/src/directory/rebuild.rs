@@ -1,5 +1,5 @@
-//! Rebuilding what a directory lacks of an epoch, without the program: the protocol's own recovery, with all logical ranks in
-//! this one process.
+//! Rebuilds the missing shards of an epoch in a directory, without the program. It runs the protocol's own recovery, with
+//! all logical ranks in this one process.
 
 use super::{HeldEpoch, LevelDirectory};
 use crate::error::MemberError;
@@ -12,19 +12,19 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What has been rebuilt.
+/// The result of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// Of which epoch.
+    /// The epoch.
     pub epoch: EpochId,
-    /// Whose shards there were none of.
+    /// The logical ranks that had no shard.
     pub logical_ranks: Vec<LogicalRank>,
 }
 
-/// Rebuilds what the newest epoch that suffices lacks. Every shard is verified, also where nothing is missing.
+/// Rebuilds the missing shards of the newest epoch that suffices. It verifies every shard, even if none is missing.
 ///
 /// # Errors
-/// [`MemberError`]: there is none that suffices; the file system.
+/// [`MemberError`]: no epoch suffices; file system errors.
 pub fn rebuild(directory: &Path) -> Result<Rebuilt, MemberError> {
     let place = LevelDirectory::new(directory);
     for held in place.epochs()? {
@@ -40,7 +40,7 @@ pub fn rebuild(directory: &Path) -> Result<Rebuilt, MemberError> {
     Err(MemberError::unusable(directory, "it holds too few shards to rebuild any epoch"))
 }
 
-/// All logical ranks of a job.
+/// All logical ranks of a job, in one process.
 struct Workshop {
     logical_ranks: Vec<(Process, FileShardStore)>,
     inputs: VecDeque<(usize, Input)>,
@@ -86,7 +86,7 @@ impl Workshop {
         Ok(Rebuilt { epoch, logical_ranks: self.missing })
     }
 
-    /// Does what one of them asks for. Says whether it has gone back to the epoch.
+    /// Executes an action of one of them. Reports whether it has rolled back to the epoch.
     fn act(&mut self, at: usize, output: Effect, epoch: EpochId) -> Result<bool, MemberError> {
         let shard_store = &mut self.logical_ranks[at].1;
         let input = match output {

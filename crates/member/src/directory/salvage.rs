@@ -1,4 +1,4 @@
-//! Saving from a node's memory what processes that have ended left there: without messages, without the program.
+//! Saves shards that ended processes left in a node's memory: without messages, without the program.
 
 use super::LevelDirectory;
 use crate::error::MemberError;
@@ -8,20 +8,21 @@ use standfast_format::manifest::JobId;
 use standfast_group::{EpochId, EpochLevel, LogicalRank, ShardId};
 use std::path::Path;
 
-/// What has been saved.
+/// The result of saving.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Shards that are in the directory now.
+    /// Shards that are now in the directory.
     pub shards: Vec<(EpochId, LogicalRank)>,
-    /// Logical ranks of which not all could be saved, and why.
+    /// Logical ranks whose shards could not all be saved, and the reasons.
     pub lost: Vec<(LogicalRank, String)>,
 }
 
-/// Copies what a job has in this node's memory to a directory: of each logical rank the newest encoded shard with the local one
-/// upon it, and the encoded one before as long as nobody here knows that all have sealed the newest.
+/// Copies a job's shards from this node's memory to a directory: for each logical rank the newest encoded shard and the
+/// local one based on it. It also copies the previous encoded shard, unless a process here knows that all have sealed the
+/// newest.
 ///
 /// # Errors
-/// Those of the file system; where it is another job's directory, or its processes still run.
+/// File system errors; if the directory belongs to another job, or the job's processes still run.
 pub fn salvage(memory: &Path, job: JobId, directory: &Path) -> Result<Salvaged, MemberError> {
     let directory = LevelDirectory::new(directory);
     directory.epochs_of(job)?;
@@ -34,7 +35,7 @@ pub fn salvage(memory: &Path, job: JobId, directory: &Path) -> Result<Salvaged, 
             sealed.iter().rposition(|it| it.acknowledged && it.level == EpochLevel::Encoded).unwrap_or(0);
         let shards =
             sealed[newest_known..].iter().map(|held| ShardId { epoch: held.epoch, logical_rank: held.logical_rank });
-        // Pages that are damaged make their shard as good as lost.
+        // A shard with damaged pages counts as lost.
         for id in shards.filter(|id| shard_store.is_good(*id)) {
             match directory.keep(&shard_store.copy(id)) {
                 Ok(()) => salvaged.shards.push((id.epoch, id.logical_rank)),

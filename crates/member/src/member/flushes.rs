@@ -1,4 +1,4 @@
-//! Epochs that go on to a directory on the disk: begun, and heard of when they are there.
+//! Copies of epochs to a directory on disk: begins them, and learns when they are complete.
 
 use super::{Copies, Member};
 use crate::directory::Flush;
@@ -8,14 +8,14 @@ use crate::transport::Transport;
 use standfast_group::{EpochId, LogicalRank, ShardId};
 
 impl<T: Transport> Member<T> {
-    /// Tells the first process of a copy that has ended.
+    /// Reports to the first process that a copy has ended.
     pub(super) fn tell_of_flush(&mut self) -> Result<(), MemberError> {
         let Some(flush) = self.copies.flush.take_if(|flush| flush.is_done()) else { return Ok(()) };
         let failure = flush.end().err().map(|error| error.to_string());
         self.wire.tell(0, &Note::Flushed(failure))
     }
 
-    /// Begins to copy an epoch to the directory, if it is the turn of one and all are done with the last.
+    /// Begins to copy an epoch to the directory, if one is due and all processes are done with the last copy.
     pub(super) fn flush(&mut self, epoch: EpochId) -> Result<(), MemberError> {
         let Copies { directory: Some(directory), every, encoded, .. } = &self.copies else { return Ok(()) };
         if *every == 0 || epoch.number / every == encoded / every {
@@ -42,7 +42,7 @@ impl<T: Transport> Member<T> {
         Ok(())
     }
 
-    /// Copies of which the first process hears that they have ended.
+    /// Counts the copies that other processes have reported to the first process as ended.
     pub(super) fn hear_of_flushes(&mut self) {
         let ended = |note: &Note| match note {
             Note::Flushed(failure) => Some(failure.clone()),

@@ -1,4 +1,4 @@
-//! What a process registers, and what of it is left out.
+//! Registration of memory, and its exclusion from checkpoints.
 
 use super::Member;
 use crate::error::MemberError;
@@ -7,7 +7,7 @@ use standfast_group::RegionId;
 use standfast_linux::RegisteredMemory;
 
 impl<T: Transport> Member<T> {
-    /// Registers memory under a number, or other memory or another length under one that is registered.
+    /// Registers memory under a number. If the number is registered already, replaces its memory or length.
     ///
     /// # Errors
     /// [`MemberError::Region`]
@@ -15,7 +15,7 @@ impl<T: Transport> Member<T> {
         self.regions.protect(RegionId(id), memory)
     }
 
-    /// Forgets a region.
+    /// Removes a region.
     ///
     /// # Errors
     /// [`MemberError::Region`]
@@ -23,8 +23,8 @@ impl<T: Transport> Member<T> {
         self.regions.unprotect(RegionId(id))
     }
 
-    /// Leaves those pages of a region out that lie wholly within so many bytes from `offset` on. What they hold after a
-    /// restore is not defined.
+    /// Excludes those pages of a region that lie completely within `bytes` bytes from `offset` on. Their content after a
+    /// restore is undefined.
     ///
     /// # Errors
     /// [`MemberError::Region`]
@@ -32,7 +32,7 @@ impl<T: Transport> Member<T> {
         self.regions.set_excluded(RegionId(id), offset..offset.saturating_add(bytes), true)
     }
 
-    /// Takes them in again.
+    /// Includes such pages again.
     ///
     /// # Errors
     /// [`MemberError::Region`]

@@ -1,4 +1,4 @@
-//! Small files that are written whole, each with a checksum.
+//! Small files that are written in one piece, each with a checksum.
 
 use crate::error::MemberError;
 use standfast_core::Checksum;
@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 
-/// A directory that nobody else may look into, and that is ours if it is there.
+/// Creates a directory that only its owner may access; an existing one must be ours.
 pub(crate) fn make_directory(path: &Path) -> Result<(), MemberError> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
     match fs::DirBuilder::new().mode(0o700).create(path) {
@@ -34,7 +34,7 @@ pub(crate) fn write_checked(directory: &Path, name: &str, body: &[u8]) -> Result
     write().map_err(MemberError::file(&path))
 }
 
-/// Reads it again; `None` where there is no such file.
+/// Reads such a file; `None` if there is none.
 pub(crate) fn read_checked(path: &Path) -> Result<Option<Vec<u8>>, MemberError> {
     let mut bytes = match fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -1,5 +1,5 @@
-//! A sealed shard on its way to another place: what is to be copied, and the copying, which may go on in another thread
-//! while the shard store goes on. The copy is a shard store as well, with this one shard.
+//! A sealed shard on its way to another place: what to copy, and the copying, which may run in another thread while the
+//! shard store continues. The copy is a shard store as well, with only this shard.
 
 use super::{Entries, Entry, FileShardStore, Frame, SealedShard, State, make_directory, table, write_checked};
 use crate::error::MemberError;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 const TABLE: u64 = 1;
 const WRITTEN_AT_ONCE: usize = 1 << 20;
 
-/// A shard as it stood when the copy was begun. Its frames are not used again while this is there.
+/// A shard as it was when the copy was begun. Its frames are not reused while this value exists.
 #[derive(Debug)]
 pub(crate) struct ShardCopy {
     state: State,
@@ -28,16 +28,16 @@ pub(crate) struct ShardCopy {
 }
 
 impl FileShardStore {
-    /// A sealed shard, to be copied.
+    /// Returns a sealed shard to be copied.
     ///
     /// # Panics
-    /// Where there is none of that name.
+    /// If there is none of that name.
     pub(crate) fn copy(&self, id: ShardId) -> ShardCopy {
         let shard = &self.shards[&id];
         let mut entries = shard.base.map(|base| self.shards[&base].entries.clone()).unwrap_or_default();
         entries.extend(shard.entries.iter());
         if shard.is_local {
-            // The checks are those of what it stands upon.
+            // The checks are those of its base.
             entries.retain(|place, _| matches!(place, Place::Slot(_)));
         }
         let held = |(place, entry): (Place, Entry)| Some((place, entry.frame.number()?, entry.checksum));
@@ -55,21 +55,21 @@ impl FileShardStore {
 }
 
 impl ShardCopy {
-    /// Of which shard.
+    /// Returns the name of the shard.
     pub(crate) fn id(&self) -> ShardId {
         self.id
     }
 
-    /// The same, as of a later life.
+    /// Returns the copy with a later life.
     pub(crate) fn in_life(self, life: Life) -> Self {
         let state = State { life: self.state.life.max(life), ..self.state };
         Self { state, ..self }
     }
 
-    /// Writes the copy into a directory of its own, which appears whole, and durable, or not at all.
+    /// Writes the copy into a directory of its own, which appears complete and durable, or not at all.
     ///
     /// # Errors
-    /// Those of the file system; a page that is not what was written.
+    /// File system errors; a page that is not what was written.
     pub(crate) fn write(&self, to: &Path) -> Result<(), MemberError> {
         let open = to.with_extension("open");
         clear(&open)?;
@@ -106,7 +106,7 @@ impl ShardCopy {
     }
 }
 
-/// Removes a directory that may not be there.
+/// Removes a directory, if it exists.
 pub(crate) fn clear(path: &Path) -> Result<(), MemberError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(MemberError::file(path)(error)),
@@ -114,7 +114,7 @@ pub(crate) fn clear(path: &Path) -> Result<(), MemberError> {
     }
 }
 
-/// Makes the files of a directory durable, and that they are in it.
+/// Makes the files of a directory durable, and their names in it.
 pub(crate) fn make_durable(directory: &Path) -> Result<(), MemberError> {
     for entry in fs::read_dir(directory).map_err(MemberError::file(directory))? {
         sync(&entry.map_err(MemberError::file(directory))?.path())?;

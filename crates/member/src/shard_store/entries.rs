@@ -1,26 +1,26 @@
-//! Which page of a shard stands in which frame, at hand. Millions of them are looked up in each epoch, here and there, so they
-//! lie by number and not in a tree: those of a shard that has most of them one behind the other, where one is found by one look
-//! at memory; those of a shard that has few in chunks of a few, which take little.
+//! In-memory index of a shard: the frame of each page. Each epoch looks up millions of entries at random, so they are
+//! arranged by number and not in a tree. A shard that has most numbers stores them in one array, and finds an entry by
+//! one memory access. A shard that has few stores them in chunks of a few, which take little memory.
 
 use super::Entry;
 use standfast_group::Place;
 
-/// Numbers that lie together.
+/// Numbers in one chunk.
 const CHUNK: usize = 4;
-/// In place of a chunk's number where there is none.
+/// Index entry of a chunk that does not exist.
 const NONE: u32 = u32::MAX;
-/// All lie one behind the other as soon as one chunk in so many is there: that takes hardly more then.
+/// Entries move to one array as soon as one chunk in this many exists: by then the array takes hardly more memory.
 const OF_CHUNKS: usize = 4;
-/// Of fewer chunks it does not matter.
+/// With fewer chunks, the form does not matter.
 const CHUNKS_MIN: usize = 64;
 
 type Chunk = [Option<Entry>; CHUNK];
 
-/// Entries of a shard by their places.
+/// Entries of a shard by place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
     slots: Numbered,
-    /// By check.
+    /// Entries of each check.
     checks: Vec<Numbered>,
 }
 
@@ -33,14 +33,14 @@ struct Numbered {
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Few of them.
+    /// For few entries.
     Sparse {
-        /// For each chunk of numbers which of the chunks below it is.
+        /// Index of each chunk of numbers in `chunks`.
         index: Vec<u32>,
-        /// In the order in which they came.
+        /// Chunks in the order of their first insertion.
         chunks: Vec<Chunk>,
     },
-    /// One behind the other.
+    /// An array of all numbers.
     Dense(Vec<Option<Entry>>),
 }
 
@@ -52,7 +52,7 @@ impl Entries {
         }
     }
 
-    /// Returns the entry that was there.
+    /// Inserts an entry and returns the previous one.
     pub(crate) fn insert(&mut self, place: Place, entry: Entry) -> Option<Entry> {
         match place {
             Place::Slot(slot) => self.slots.insert(slot, entry),
@@ -64,7 +64,7 @@ impl Entries {
         }
     }
 
-    /// In the order of places.
+    /// Iterates in the order of places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Place, Entry)> + '_ {
         let slots = self.slots.iter().map(|(slot, entry)| (Place::Slot(slot), entry));
         let checks = (0..).zip(&self.checks);
@@ -74,7 +74,7 @@ impl Entries {
         slots.chain(checks)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.slots.entries + self.checks.iter().map(|stripe| stripe.entries).sum::<usize>()
     }
@@ -83,7 +83,7 @@ impl Entries {
         self.iter().map(|(_, entry)| entry)
     }
 
-    /// Forgets those that are not to be kept.
+    /// Removes all entries for which `is_kept` is false.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(Place, Entry) -> bool) {
         self.slots.retain(|slot, entry| is_kept(Place::Slot(slot), entry));
         for (check, stripes) in (0..).zip(&mut self.checks) {
@@ -153,7 +153,7 @@ impl Numbered {
         }
     }
 
-    /// Lays all one behind the other, if there are many by now.
+    /// Moves the entries to one array, if there are many by now.
     fn gather(&mut self) {
         let Form::Sparse { index, chunks } = &self.form else { return };
         if chunks.len() < CHUNKS_MIN || chunks.len() * OF_CHUNKS < index.len() {
@@ -164,7 +164,7 @@ impl Numbered {
         self.form = Form::Dense(all);
     }
 
-    /// Lays them in chunks again, if this number is so far away that all between would take more.
+    /// Moves the entries back to chunks, if this number is so far away that the numbers between would take more memory.
     fn scatter(&mut self, number: usize) {
         let Form::Dense(all) = &self.form else { return };
         if number < all.len().max(self.entries * CHUNK * OF_CHUNKS) {
@@ -206,12 +206,12 @@ impl Numbered {
     }
 }
 
-/// Those that are there, with their numbers.
+/// Returns the existing entries with their numbers.
 fn numbered(first: u32, entries: &[Option<Entry>]) -> impl Iterator<Item = (u32, Entry)> + '_ {
     (first..).zip(entries).filter_map(|(number, entry)| Some((number, (*entry)?)))
 }
 
-/// The first number of each chunk that there is, and where that lies.
+/// Returns the first number of each existing chunk, and its index.
 fn present(index: &[u32]) -> impl Iterator<Item = (u32, usize)> + '_ {
     let firsts = (0..).step_by(CHUNK);
     firsts.zip(index).filter(|(_, at)| **at != NONE).map(|(first, at)| (first, *at as usize))
@@ -230,7 +230,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut entries, mut tree) = (Entries::default(), BTreeMap::new());
         for _ in 0..3000 {
-            // Far away now and then, when there are many in a stripe.
+            // Sometimes far away, when there are many in a stripe.
             let number = if random.u32(..800) == 0 { random.u32(..1 << 20) } else { random.u32(..300) };
             let place = match random.u32(..4) {
                 0 => Place::Slot(number),

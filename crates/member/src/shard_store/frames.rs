@@ -20,25 +20,26 @@ pub(super) struct Frames {
     directory: PathBuf,
     file: FrameFile,
     free: Free,
-    /// Would be free, were they not being copied to the directory; and whoever copies has the other half.
+    /// Frames that would be free, but are being copied to the directory. The copying side has a clone of `copying`.
     withheld: Vec<u32>,
     copying: Arc<()>,
-    /// Those of sealed shards that a recovery makes again: what it replaces stays as long as it may come to nothing, if there is
+    /// Frames of sealed shards that a recovery makes again. While that recovery may fail, they are kept, if there is
     /// room.
     replaced: Vec<u32>,
-    /// Steps by which the file may grow before it is looked again how much room there is.
+    /// Steps by which the file may grow before the available room is checked again.
     steps: u64,
     /// Whether it has grown since the last seal.
     grows: bool,
-    /// Those that have been looked at in the recovery that is under way.
+    /// Frames verified in the current recovery.
     verified: Verified,
 }
 
 impl Frames {
-    /// Those of the file in this directory, which is made if there is none. None is free before [`Self::set_used`].
+    /// Opens the frames of the file in this directory, which is created if there is none. No frame is free before
+    /// [`Self::set_used`].
     ///
     /// # Errors
-    /// The file system's, or another process has it.
+    /// File system errors, or another process uses it.
     pub(super) fn open(directory: &Path) -> Result<Self, MemberError> {
         let path = directory.join("pages");
         let file = FrameFile::open(&path).map_err(|error| match error.kind() {
@@ -60,22 +61,22 @@ impl Frames {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of frames.
     pub(super) fn count(&self) -> u32 {
         self.file.frames()
     }
 
-    /// All but these are free.
+    /// Marks all frames but these as free.
     pub(super) fn set_used(&mut self, used: impl Iterator<Item = u32>) {
         self.free = Free::default();
         (0..self.count()).for_each(|frame| self.free.give(frame));
         used.for_each(|frame| self.free.remove(frame));
     }
 
-    /// One to be written.
+    /// Takes a free frame for writing.
     ///
     /// # Errors
-    /// Why there is none, in words.
+    /// Why there is none, as text.
     pub(super) fn take(&mut self) -> Result<u32, String> {
         if !self.withheld.is_empty() && Arc::strong_count(&self.copying) == 1 {
             self.withheld.drain(..).for_each(|frame| self.free.give(frame));
@@ -103,14 +104,14 @@ impl Frames {
         let has_grown = std::mem::replace(&mut self.grows, true);
         self.file.grow().map_err(|error| format!("{}: no space for a page: {error}", self.directory.display()))?;
         (first..self.count()).for_each(|frame| self.free.give(frame));
-        // Who needs much needs more, mostly. What it turns out not to need is given back with the seal.
+        // A process that needs much memory mostly needs more. The seal gives back what it does not need.
         if has_grown && self.steps > 0 {
             self.file.grow_ahead();
         }
         Ok(())
     }
 
-    /// These hold nothing that counts any more.
+    /// Frees frames whose content no longer counts.
     pub(super) fn give_back(&mut self, frames: impl IntoIterator<Item = u32>) {
         if Arc::strong_count(&self.copying) > 1 {
             self.withheld.extend(frames);
@@ -119,26 +120,27 @@ impl Frames {
         }
     }
 
-    /// These hold a sealed shard that is made again: it may be found again as long as nothing else is.
+    /// Marks frames of a sealed shard that is made again. Their content may be found again as long as it is not
+    /// overwritten.
     pub(super) fn replace(&mut self, frames: impl IntoIterator<Item = u32>) {
         self.replaced.extend(frames);
     }
 
-    /// What was replaced will not be looked for any more.
+    /// Frees the replaced frames, which are no longer needed.
     pub(super) fn give_back_replaced(&mut self) {
         let replaced = std::mem::take(&mut self.replaced);
         self.give_back(replaced);
     }
 
-    /// What is given back is withheld until the answer is dropped.
+    /// Withholds frames that are given back, until the returned value is dropped.
     pub(super) fn withhold(&self) -> Arc<()> {
         self.copying.clone()
     }
 
-    /// What has been written stands in the file, for whoever reads it; memory that was taken ahead is given back.
+    /// Publishes all written frames in the file, for other readers, and gives back memory that was allocated ahead.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(super) fn settle(&mut self) -> Result<(), MemberError> {
         self.file.publish();
         if std::mem::take(&mut self.grows) {
@@ -147,10 +149,10 @@ impl Frames {
         Ok(())
     }
 
-    /// Gives back the memory behind the last frame that is used.
+    /// Gives back the memory after the last used frame.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub(super) fn shrink(&mut self, used: impl Iterator<Item = u32>) -> Result<(), MemberError> {
         let last = used.chain(self.withheld.iter().copied()).max();
         self.file.shrink(last.map_or(0, |last| last + 1)).map_err(MemberError::file(&self.directory))?;
@@ -158,7 +160,7 @@ impl Frames {
         Ok(())
     }
 
-    /// The content of a frame, whatever it is.
+    /// Returns the content of a frame, whatever it is.
     pub(super) fn content(&self, frame: u32) -> &Page {
         self.file.frame(frame)
     }
@@ -169,12 +171,12 @@ impl Frames {
         self.verified.forget(frame);
     }
 
-    /// Has a frame fetched, which is about to be read.
+    /// Prefetches a frame that is about to be read.
     pub(super) fn expect(&self, frame: u32) {
         self.file.expect(frame);
     }
 
-    /// Whether a frame's content is what was written. Noted, so that nobody has to look again.
+    /// Reports whether a frame's content is what was written. Records the result, so that it need not be checked again.
     pub(super) fn is_intact(&self, frame: u32, content: &Page, checksum: Checksum) -> bool {
         let is_intact = Checksum::of(content) == checksum;
         if is_intact {
@@ -183,28 +185,28 @@ impl Frames {
         is_intact
     }
 
-    /// Whether it has been found intact since the recovery began.
+    /// Reports whether the frame has been found intact since the recovery began.
     pub(super) fn is_verified(&self, frame: u32) -> bool {
         self.verified.has(frame)
     }
 
-    /// From now on it is noted what is intact.
+    /// Begins to record intact frames.
     pub(super) fn begin_verifying(&mut self) {
         self.verified = Verified::none_of(self.count());
     }
 
-    /// No longer.
+    /// Stops recording.
     pub(super) fn end_verifying(&mut self) {
         self.verified = Verified::default();
     }
 }
 
-/// A set of frames, of which the lowest is taken: neighbours are written one after the other then, which takes half the time
-/// of frames here and there, and the file stays short.
+/// A set of frames, from which the lowest is taken. So neighbours are written one after the other, which takes half the
+/// time of scattered frames, and the file stays short.
 #[derive(Debug, Default)]
 struct Free {
     bits: Vec<u64>,
-    /// There are none in the words before.
+    /// All words before this one are empty.
     from: usize,
 }
 
@@ -231,7 +233,7 @@ impl Free {
         self.bits[word] &= !bit;
     }
 
-    /// Those from this one on are no more.
+    /// Removes all frames from this one on.
     fn forget_from(&mut self, end: u32) {
         let (word, bit) = Self::place(end);
         self.bits.truncate(word + 1);

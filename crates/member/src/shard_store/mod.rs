@@ -1,13 +1,14 @@
-//! A shard store in files of a memory file system: shards that outlive their process.
+//! A shard store in files of a memory file system: its shards outlive their process.
 //!
 //! ```text
-//!   seat-3/pages      frames of one page each; whose they are stands in the tables
-//!   seat-3/table-17   which page stands in which frame, with checksums; what it adds to the tables before it
-//!   seat-3/state      what is sealed: shards, each as a list of tables; the plan; the life
+//!   seat-3/pages      frames of one page each; the tables say whose they are
+//!   seat-3/table-17   the frame of each page, with checksums; it adds to the tables before it
+//!   seat-3/state      the sealed shards, each as a list of tables; the plan; the life
 //! ```
 //!
-//! Only `state` is ever replaced, by a new file under its name; what it names is written before, and what it no longer names
-//! is removed and used again after. So whenever the process is killed, the files are those of before or those of after.
+//! Only `state` is ever replaced, by a new file under its name. The files that it names are written before; files that it
+//! no longer names are removed and reused afterwards. So whenever the process is killed, the files are in the old or in
+//! the new state.
 
 mod checked;
 mod copy;
@@ -37,15 +38,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 pub(crate) use table::{Entry, Frame};
 
-/// Tables of a shard before they are written as one: each is a file with the descriptions of the whole group.
+/// Tables of a shard before they are merged into one: each is a file with the descriptions of the whole group.
 const TABLES_MAX: usize = 32;
-/// The tables of a shard become one before they have so many times its entries.
+/// A shard's tables are merged before they contain this many times its entries.
 const LISTED_MAX: usize = 4;
 
 /// Version of the files.
 const VERSION: u32 = 2;
 
-/// What stands in `state`.
+/// The content of `state`.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     #[n(0)]
@@ -65,14 +66,14 @@ pub(crate) struct State {
     pub(crate) shards: Vec<SealedShard>,
 }
 
-/// A shard that counts.
+/// A shard that is sealed.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SealedShard {
     #[n(0)]
     pub(crate) id: ShardId,
     #[n(1)]
     pub(crate) acknowledged: bool,
-    /// The oldest first; later ones override.
+    /// Numbers of its tables, the oldest first; later ones override earlier ones.
     #[n(2)]
     tables: Vec<u64>,
     #[n(3)]
@@ -83,29 +84,29 @@ pub(crate) struct SealedShard {
 }
 
 impl SealedShard {
-    /// How its epoch is kept.
+    /// Returns the level of its epoch.
     pub(crate) fn level(&self) -> EpochLevel {
         if self.is_local { EpochLevel::Local(self.base.map(|base| base.epoch)) } else { EpochLevel::Encoded }
     }
 }
 
-/// A shard as it is at hand: what differs from its base.
+/// The in-memory form of a shard: its differences from its base.
 #[derive(Debug, Default)]
 struct Shard {
     base: Option<ShardId>,
     is_local: bool,
     entries: Entries,
     descriptions: Vec<Description>,
-    /// Empty while it is open.
+    /// Empty while the shard is open.
     tables: Vec<u64>,
-    /// Entries in them, where some are of pages that later ones have again.
+    /// Number of entries in the tables, including those that later tables override.
     listed: usize,
     sealed: bool,
     acknowledged: bool,
 }
 
 impl Shard {
-    /// Those that its own pages stand in.
+    /// Returns the frames of its own pages.
     fn frames(&self) -> impl Iterator<Item = u32> + '_ {
         self.entries.values().filter_map(|entry| entry.frame.number())
     }
@@ -121,15 +122,15 @@ pub struct FileShardStore {
     next_table: u64,
     /// Why a page could not be written since the last seal.
     failed: Option<String>,
-    /// Whether shards were there, and none of them, or nothing that says what they are, can be read.
+    /// Whether there were shards, but neither one of them nor the state that names them can be read.
     is_unreadable: bool,
 }
 
 impl FileShardStore {
-    /// Opens the shard store of a logical rank, or makes it.
+    /// Opens the shard store of a logical rank, or creates it.
     ///
     /// # Errors
-    /// [`MemberError`]: the file system's, or another process has it, or it is another job's.
+    /// [`MemberError`]: file system errors, or another process uses it, or it belongs to another job.
     pub(crate) fn open(
         directory: &Path,
         job: JobId,
@@ -157,7 +158,7 @@ impl FileShardStore {
             ));
         }
         if state.plan != *plan {
-            // Shards of another plan fit nothing that the others have.
+            // Shards of another plan do not fit those of the other processes.
             state.shards.clear();
             state.plan = plan.clone();
         }
@@ -174,7 +175,7 @@ impl FileShardStore {
         Ok(shard_store)
     }
 
-    /// Reads the tables, takes for free what they do not name, and removes what was never sealed.
+    /// Reads the tables, frees the frames that they do not name, and removes what was never sealed.
     fn load(&mut self) -> Result<(), MemberError> {
         self.next_table = table::highest(&self.directory)? + 1;
         for sealed in self.state.shards.clone() {
@@ -186,7 +187,7 @@ impl FileShardStore {
                 acknowledged: sealed.acknowledged,
                 ..Shard::default()
             };
-            // A shard whose tables cannot be read is lost, as one with damaged pages is; the others are not.
+            // A shard with unreadable tables is lost, like one with damaged pages; the other shards are not.
             let read = sealed.tables.iter().try_for_each(|number| -> Result<(), MemberError> {
                 shard.descriptions = table::read(&self.directory, *number, &mut shard.entries)?;
                 Ok(())
@@ -201,36 +202,36 @@ impl FileShardStore {
         self.shards.retain(|_, shard| shard.base.is_none_or(|base| gone.contains(&base)));
         self.frames.set_used(self.shards.values().flat_map(Shard::frames));
         self.is_unreadable |= self.state.promised && !self.state.shards.is_empty() && self.shards.is_empty();
-        // Where nothing can be read, somebody may want to look at what is there.
+        // If nothing can be read, keep the files: they may be worth examining.
         if self.is_unreadable { Ok(()) } else { self.remove_unnamed_tables() }
     }
 
-    /// The shard store that lies there, whoever made it.
+    /// Opens the existing shard store in a directory, whoever its owner is.
     ///
     /// # Errors
-    /// As [`Self::open`]; and where there is none.
+    /// As [`Self::open`]; and if there is none.
     pub(crate) fn open_found(directory: &Path) -> Result<Self, MemberError> {
         let state =
             read_state(directory)?.ok_or_else(|| MemberError::unusable(directory, "no shard store lies there"))?;
         Self::open(directory, state.job, state.logical_rank, &state.plan)
     }
 
-    /// The latest life that it knows of.
+    /// Returns the latest life that it knows.
     pub(crate) fn life(&self) -> Life {
         self.state.life
     }
 
-    /// Whether it had shards, of which nothing can be read: the job had begun, whatever the others have.
+    /// Reports whether it had shards of which none can be read: the job had begun, whatever the others have.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.is_unreadable
     }
 
-    /// What is sealed, the oldest first, verified or not.
+    /// Returns the sealed shards, the oldest first, verified or not.
     pub(crate) fn sealed(&self) -> Vec<Holding> {
         self.shards.iter().filter(|(_, shard)| shard.sealed).map(|(id, shard)| holding(id, shard)).collect()
     }
 
-    /// What is there. What is still open goes.
+    /// Deletes open shards and lists the sealed ones.
     pub fn survey(&mut self) -> Survey {
         let open: Vec<ShardId> = self.shards.iter().filter(|(_, shard)| !shard.sealed).map(|(id, _)| *id).collect();
         open.into_iter().for_each(|id| self.drop_shard(id));
@@ -240,20 +241,20 @@ impl FileShardStore {
         Survey { life: self.state.life, holdings: whole.map(|(id, shard)| holding(id, shard)).collect(), unpromised }
     }
 
-    /// Whether there is such a sealed shard, and every page of it is what was written.
+    /// Reports whether there is such a sealed shard, with every page as it was written.
     pub(crate) fn is_good(&self, id: ShardId) -> bool {
         self.shards.get(&id).is_some_and(|shard| shard.sealed) && self.is_whole(id) && self.verify(id).is_ok()
     }
 
-    /// Whether such a shard has been begun and is not sealed.
+    /// Reports whether there is such a shard that is open.
     pub(crate) fn is_open(&self, id: ShardId) -> bool {
         self.shards.get(&id).is_some_and(|shard| !shard.sealed)
     }
 
-    /// Makes the open shard of an epoch count.
+    /// Seals the open shard of an epoch.
     ///
     /// # Errors
-    /// Where a page of it, or this, could not be written.
+    /// If one of its pages, or the seal itself, could not be written.
     pub fn seal(&mut self, work: Work) -> Result<(), MemberError> {
         self.frames.settle()?;
         if let Some(reason) = self.failed.take() {
@@ -269,27 +270,27 @@ impl FileShardStore {
             (shard.tables, shard.listed) = (vec![number], shard.entries.len());
             shard.sealed = true;
         }
-        // Nobody goes on from a recovery before all have acknowledged it.
+        // A recovery continues only after all processes have acknowledged it.
         self.state.promised |= !work.recovery && !ids.is_empty();
         self.save_state()?;
         self.frames.give_back_replaced();
         Ok(())
     }
 
-    /// Notes that everybody has sealed an epoch.
+    /// Records that all processes have sealed an epoch.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn acknowledge(&mut self, epoch: EpochId) -> Result<(), MemberError> {
         self.state.promised = true;
         self.shards.iter_mut().filter(|(id, _)| id.epoch == epoch).for_each(|(_, shard)| shard.acknowledged = true);
         self.save_state()
     }
 
-    /// Deletes all but one shard, which takes up what it has from its base. A local one keeps its base beside it.
+    /// Deletes all shards but one, which absorbs the pages of its base. A local shard keeps its base as a separate shard.
     ///
     /// # Errors
-    /// Those of the file system; all is as it was then.
+    /// File system errors; the shards are then unchanged.
     pub fn keep(
         &mut self,
         epoch: Option<EpochId>,
@@ -321,19 +322,19 @@ impl FileShardStore {
         self.remove_unnamed_tables()
     }
 
-    /// Gives the memory back that an epoch took which was given up: maybe because there was too little for all.
+    /// Gives back the memory of an abandoned epoch: there may have been too little for all.
     fn shrink(&mut self) -> Result<(), MemberError> {
         self.frames.shrink(self.shards.values().flat_map(Shard::frames))
     }
 
-    /// The base's pages become the shard's own, where it has no other ones.
+    /// Adds the base's pages to the shard, except those that it has itself.
     fn take_up_base(&mut self, id: ShardId) -> Result<(), MemberError> {
         let Some(base) = self.shards[&id].base else { return Ok(()) };
         let Some(base) = self.shards.remove(&base) else {
             return Err(MemberError::unusable(&self.directory, format!("the base of {id} is gone")));
         };
         let shard = self.shards.remove(&id).expect("the caller has looked");
-        // Where it has all of them again, its own tables say everything.
+        // If the shard has all of them again, its own tables are sufficient.
         let has_all = shard.entries.len() >= base.entries.len()
             && base.entries.iter().all(|(place, _)| shard.entries.get(place).is_some());
         if has_all {
@@ -353,7 +354,7 @@ impl FileShardStore {
         self.merge_tables(id)
     }
 
-    /// Tables become one, so that the next start need not read them all, and they take little.
+    /// Merges the tables into one, so that the next start need not read them all, and they take little space.
     fn merge_tables(&mut self, id: ShardId) -> Result<(), MemberError> {
         let Shard { tables, listed, entries, .. } = &self.shards[&id];
         if tables.len() < TABLES_MAX && *listed < LISTED_MAX * entries.len().max(1) {
@@ -369,7 +370,7 @@ impl FileShardStore {
         Ok(())
     }
 
-    /// Pages that it holds, of the member's own and of checks.
+    /// Returns how many pages it holds, of the member's own and of checks.
     pub fn pages(&self) -> (usize, usize) {
         let places = || {
             let held = |shard: &'_ Shard| -> Vec<Place> {
@@ -418,7 +419,7 @@ impl FileShardStore {
         self.frames.give_back(shard.frames());
     }
 
-    /// What is sealed may be found again as long as nothing else is.
+    /// A sealed shard may be found again as long as its frames are not overwritten.
     fn replace_shard(&mut self, id: ShardId) {
         if self.is_open(id) {
             return self.drop_shard(id);
@@ -451,7 +452,7 @@ impl FileShardStore {
         }
     }
 
-    /// The entries of a shard, and of what it stands upon where it has none itself.
+    /// Returns the entries of a shard, and those of its base that it does not override.
     fn entries_of(&self, id: ShardId) -> impl Iterator<Item = (Place, Entry)> + '_ {
         let shard = self.shards.get(&id);
         let own = shard.into_iter().flat_map(|shard| shard.entries.iter());
@@ -461,7 +462,7 @@ impl FileShardStore {
         own.chain(below.filter(is_shown))
     }
 
-    /// Whether the member's own pages are by their checksums what its description says.
+    /// Reports whether the checksums of the member's own pages match its description.
     fn is_whole(&self, id: ShardId) -> bool {
         let mut own = Sums::default();
         self.entries_of(id).for_each(|(place, entry)| {
@@ -481,8 +482,8 @@ fn holding(id: &ShardId, shard: &Shard) -> Holding {
     Holding { epoch: id.epoch, logical_rank: id.logical_rank, acknowledged: shard.acknowledged, level }
 }
 
-/// The state of a shard store that may belong to another process; `None` where there is none yet, or one that is damaged: its
-/// shards are as good as lost.
+/// Reads the state of a shard store that may belong to another process; `None` if there is none yet, or it is damaged:
+/// then its shards count as lost.
 pub(crate) fn read_state(directory: &Path) -> Result<Option<State>, MemberError> {
     let path = directory.join("state");
     let body = match read_checked(&path) {

@@ -50,7 +50,7 @@ impl ShardStore for FileShardStore {
     }
 
     fn open(&mut self, shard: ShardId, base: Option<ShardId>) {
-        // What stood above a shard that is replaced would stand above something else.
+        // Shards based on the one that is replaced would get the wrong base.
         let above: Vec<ShardId> =
             self.shards.iter().filter(|(_, it)| it.base == Some(shard)).map(|(id, _)| *id).collect();
         above.into_iter().chain([shard]).for_each(|id| self.replace_shard(id));

@@ -1,32 +1,34 @@
-//! Whether there is room for more frames: in the memory file system, and in what system and control group leave to this
-//! process. Where a control group is at its limit the kernel ends processes, instead of saying that there is no room.
+//! Checks whether there is room for more frames, in the memory file system and in what system and control group leave to
+//! this process. When a control group is at its limit, the kernel kills processes instead of reporting that there is no
+//! room.
 
 use standfast_linux::FrameFile;
 use standfast_linux::proc::Room;
 use std::path::Path;
 
-/// What the program is left with. Processes of a node may look at the same moment.
+/// Bytes left for the program. Processes of a node may check at the same moment.
 const LEFT_BYTES: u64 = 16 << 20;
 
-/// What is left for tables and states, which are small, and without which no epoch can be sealed.
+/// Bytes left for tables and states. These are small, but no epoch can be sealed without them.
 const TABLES_BYTES: u64 = 1 << 20;
 
-/// All processes of a node together take less than all that is left before they look again.
+/// Divisor of the remaining room: even all processes of a node together stay within it before they check again.
 const PROCESSES_MAX: u64 = 256;
-/// Steps after which a process looks again, however much is left.
+/// Steps after which a process checks again, however much is left.
 const STEPS_MAX: u64 = 16;
 
-/// Before a shard store in this directory grows: by how many steps it may grow until the next look, one at least.
+/// Checks the room before a shard store in this directory grows. Returns by how many steps it may grow before the next
+/// check, at least one.
 ///
 /// # Errors
-/// What there is too little of, in words.
+/// What there is too little of, as text.
 pub(crate) fn check(directory: &Path) -> Result<u64, String> {
     let left = rustix::fs::statvfs(directory).map(|it| it.f_bavail.saturating_mul(it.f_frsize));
     let left = left.map_err(|error| format!("{}: {error}", directory.display()))?;
     suffices(left, Room::of(std::process::id() as i32).spare_bytes, directory)
 }
 
-/// For how many steps what is left of the file system and of memory is enough.
+/// Returns for how many steps the remaining file system space and memory suffice.
 fn suffices(left_bytes: u64, spare_bytes: u64, directory: &Path) -> Result<u64, String> {
     let mebibytes = |bytes: u64| bytes >> 20;
     if left_bytes < FrameFile::STEP_BYTES + TABLES_BYTES {

@@ -1,4 +1,4 @@
-//! Tables: which page of a shard stands in which frame. Written once, never changed.
+//! Tables: the frame of each page of a shard. They are written once and never changed.
 //!
 //! ```text
 //!   16 bytes   XXH3 of the rest
@@ -17,17 +17,17 @@ use std::path::Path;
 
 const ENTRY_BYTES: usize = 28;
 
-/// Where the content of a page is.
+/// The location of a page's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// Nowhere: it is zeros.
+    /// No frame: the page is zeros.
     Zero,
     /// In this frame.
     At(u32),
 }
 
 impl Frame {
-    /// Its number, if there is one.
+    /// Returns its number, if there is one.
     pub(crate) fn number(self) -> Option<u32> {
         match self {
             Self::Zero => None,
@@ -44,12 +44,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// A page of zeros.
+    /// Returns the entry of a page of zeros.
     pub(crate) fn zero() -> Self {
         Self { frame: Frame::Zero, checksum: Checksum::default() }
     }
 
-    /// What the page is known by.
+    /// Returns the fingerprint of the page.
     pub(crate) fn known_by(self) -> Fingerprint {
         match self.frame {
             Frame::Zero => Fingerprint::ZEROS,
@@ -58,7 +58,7 @@ impl Entry {
     }
 }
 
-/// Reads a table: what it has becomes part of these entries. Returns the descriptions.
+/// Reads a table into these entries. Returns the descriptions.
 pub(crate) fn read(directory: &Path, number: u64, entries: &mut Entries) -> Result<Vec<Description>, MemberError> {
     let path = directory.join(name(number));
     let broken = |reason: &str| MemberError::unusable(&path, reason);
@@ -85,7 +85,7 @@ pub(crate) fn write(
     write_checked(directory, &name(number), &bytes)
 }
 
-/// The highest number of a table that is there.
+/// Returns the highest number of an existing table; 0 if there is none.
 pub(crate) fn highest(directory: &Path) -> Result<u64, MemberError> {
     Ok(numbers(directory)?.into_iter().max().unwrap_or(0))
 }

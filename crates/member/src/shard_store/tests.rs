@@ -1,4 +1,4 @@
-//! One shard store by itself: what lies in its files between a survey and the seal, and how many tables it has.
+//! One shard store by itself: the content of its files between a survey and the seal, and the number of its tables.
 
 use super::*;
 use standfast_core::PAGE_BYTES;
@@ -17,7 +17,7 @@ fn shard_store(directory: &Path) -> FileShardStore {
     FileShardStore::open(directory, JOB, LogicalRank(0), &PlanRecord::new(&[group])).unwrap()
 }
 
-/// Stripes of a check, which no description has to say anything about.
+/// Writes stripes of a check, which no description mentions.
 fn written(shard_store: &mut FileShardStore, number: u64, base: Option<u64>, stripes: std::ops::Range<u32>, byte: u8) {
     let page = [byte; PAGE_BYTES];
     shard_store.open(shard(number), base.map(shard));
@@ -27,7 +27,7 @@ fn written(shard_store: &mut FileShardStore, number: u64, base: Option<u64>, str
     shard_store.describe(shard(number), vec![Description { logical_rank: LogicalRank(1), map, sums, slots: 0 }]);
 }
 
-/// With one shard, sealed.
+/// Creates a shard store with one sealed shard.
 fn begun(stripes: std::ops::Range<u32>) -> (tempfile::TempDir, FileShardStore) {
     let folder = tempfile::tempdir().unwrap();
     let mut shard_store = shard_store(&folder.path().join("seat-0"));

@@ -1,13 +1,14 @@
-//! Which frames were found to hold what was written, from a survey until its recovery is over: each is looked at once.
+//! Frames whose content was found to be what was written, from a survey until the end of its recovery: each is checked
+//! once.
 
 use std::cell::Cell;
 
-/// One bit for each frame, set while the shard store is read. Outside a recovery there are none.
+/// One bit for each frame, set when the frame is verified. Empty outside a recovery.
 #[derive(Debug, Default)]
 pub(super) struct Verified(Vec<Cell<u64>>);
 
 impl Verified {
-    /// None of so many.
+    /// Creates an empty set for this many frames.
     pub(super) fn none_of(frames: u32) -> Self {
         Self(vec![Cell::new(0); frames.div_ceil(u64::BITS) as usize])
     }

@@ -1,16 +1,16 @@
-//! Failures: who is struck, what the code still bears, and how the others go on.
+//! Failures: which process fails, what the code still tolerates, and how the others continue.
 
 use super::{Cluster, Failure, Happening, Node};
 use standfast_group::{LogicalRank, MemoryShardStore, Rank, RecoveryMode, ShardId, ShardStore, Stage};
 use std::collections::BTreeSet;
 
 impl Cluster<'_> {
-    /// A node fails, or a disk does.
+    /// Lets a node or a disk fail.
     pub(super) fn kill(&mut self) -> Result<(), Failure> {
         if self.outcome.refused || self.hosts.len() < 2 || self.kills_left == 0 {
             return Ok(());
         }
-        // In place there is nothing to go back to yet, and the run would be over: mostly that is not what is looked for.
+        // In place there is nothing to roll back to yet, and the run would be over. That is mostly not of interest.
         let begun = self.promised.is_some() || self.scenario.plan.recovery_mode() == RecoveryMode::Relaunch;
         if !begun && self.random.u8(..8) > 0 {
             let later = self.random.u64(1..5_000);
@@ -19,7 +19,7 @@ impl Cluster<'_> {
         }
         self.kills_left -= 1;
         if self.scenario.plan.recovery_mode() == RecoveryMode::Relaunch && self.random.u8(..4) == 0 {
-            // A crash that leaves the memory of all nodes whole.
+            // A crash in which the memory of all nodes survives.
             self.outcome.kills += 1;
             return self.begin_again(None);
         }
@@ -45,8 +45,8 @@ impl Cluster<'_> {
         self.begin_again(Some(lost.shard_store))
     }
 
-    /// After a failure: in place the others are told; otherwise all begin again, in which a node may come back that was
-    /// away, with all that it had.
+    /// Continues after a failure. In place the others are informed; otherwise all processes start again, and a node that
+    /// was away may come back with all that it had.
     pub(super) fn begin_again(&mut self, lost: Option<MemoryShardStore>) -> Result<(), Failure> {
         let back = (self.random.u8(..3) == 0).then(|| self.away.pop()).flatten();
         let gone = usize::from(lost.is_some());
@@ -74,7 +74,7 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    /// Whether every group still bears the loss of what this host has.
+    /// Reports whether every group still tolerates the loss of this host's shards.
     pub(super) fn tolerates(&self, victim: Rank) -> bool {
         self.groups_of(victim).into_iter().all(|group| {
             let tolerance = self.scenario.plan.layout(group).code().tolerance() as u32;
@@ -85,7 +85,8 @@ impl Cluster<'_> {
         })
     }
 
-    /// A parity node that takes a member's logical rank leaves its own, maybe that of another group.
+    /// Records vacated logical ranks: a parity node that takes a member's logical rank leaves its own, possibly in
+    /// another group.
     pub(super) fn note_vacated(&mut self, rank: Rank) {
         let protocol = self.hosts[&rank].process.protocol();
         if let Stage::Sealing(work) = protocol.stage()
@@ -106,7 +107,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// The groups of which a host has shards, or in which it sits or sat.
+    /// Returns the groups of which a host has shards, or in which it has or had a logical rank.
     fn groups_of(&self, rank: Rank) -> BTreeSet<usize> {
         let host = &self.hosts[&rank];
         let shards = host.shard_store.shards().map(|shard| shard.logical_rank);
@@ -117,7 +118,8 @@ impl Cluster<'_> {
             .collect()
     }
 
-    /// Once everybody keeps the same epoch again and works on, all losses are made good but those of empty logical ranks.
+    /// Records that all losses are repaired, except those of empty logical ranks, once all processes keep the same epoch
+    /// again and continue.
     pub(super) fn note_wholeness(&mut self) {
         if !self.has_membership {
             return;

@@ -1,4 +1,4 @@
-//! What a run shows in the end.
+//! The report of a run at its end.
 
 use super::{Cluster, Failure, Host, RunOutcome};
 use standfast_group::Rank;

@@ -1,4 +1,4 @@
-//! What must hold in every state of the model, and by which key a state is known again.
+//! The invariants of every state of the model, and the key that identifies a state.
 
 use super::{Host, Model, ProtocolFault, Violation, Work, World, survey, tolerance};
 use standfast_core::Checksum;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 impl World {
-    /// Nothing is under way and every logical rank has the shard that it keeps.
+    /// Reports whether nothing is in progress and every logical rank has the shard that it keeps.
     pub(super) fn is_whole(&self, model: &Model) -> bool {
         let quiet = self.links.is_empty() && self.hosts.values().all(|host| host.work.is_empty() && !host.unreported);
         let shards = |protocol: &Protocol| usize::from(protocol.newest() != protocol.kept()) + 1;
@@ -16,7 +16,7 @@ impl World {
         quiet && kept.count() == model.plan.logical_ranks()
     }
 
-    /// What must hold in every state.
+    /// Checks the invariants of every state.
     ///
     /// # Errors
     /// [`Violation`]
@@ -26,7 +26,7 @@ impl World {
         }
         let idle = self.progress(model).is_empty();
         let enough = self.hosts.len() >= model.plan.members() && self.missing <= tolerance(&model.plan);
-        // In place nobody can begin again where nothing was promised yet.
+        // In place, the job cannot begin again if nothing was promised yet.
         let may_refuse = !enough || (self.promised.is_none() && model.plan.recovery_mode() == RecoveryMode::InPlace);
         let done = self.hosts.values().all(|host| {
             host.protocol.logical_rank().is_none_or(|logical_rank| !model.plan.is_member(logical_rank))
@@ -49,7 +49,8 @@ impl World {
         format!("{} failures, promised {:?}; {}", self.missing, self.promised, hosts.join("; "))
     }
 
-    /// Every further loss that is tolerated leaves an epoch to go back to, no older than any on which an application went on.
+    /// Checks that after every further tolerated loss there is an epoch to roll back to, no older than any from which an
+    /// application continued.
     pub(super) fn check_recoverable(&self, model: &Model) -> Result<(), Violation> {
         let age = |epoch: EpochId| (epoch.life, epoch.number);
         let spare = tolerance(&model.plan) - self.missing;
@@ -66,7 +67,7 @@ impl World {
                 }
                 reports.insert(*rank, report);
             }
-            // Whether there are processes enough is another question.
+            // Whether there are enough processes is another question.
             reports.extend((0..8).map(|extra| (Rank(u32::MAX - extra), Report::default())));
             let is_lossless = self.missing == 0 && bits == 0;
             let Some(promised) = (if is_lossless { self.promised } else { self.encoded }) else { continue };
@@ -83,7 +84,7 @@ impl World {
         Ok(())
     }
 
-    /// What makes two states one.
+    /// Returns the key of the state; states with equal keys are one.
     pub fn key(&self, model: &Model) -> u128 {
         if !model.symmetric {
             return hash_of(self);
@@ -127,7 +128,7 @@ pub(super) fn sketch_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
     }
 }
 
-/// All that a value writes to be hashed, of which 128 bits are taken at once: exploring is little else.
+/// All bytes that a value writes to be hashed. They are hashed to 128 bits at once, since exploring does little else.
 pub(super) struct Written(Vec<u8>);
 
 /// Most values write no more.

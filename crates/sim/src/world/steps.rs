@@ -1,17 +1,17 @@
-//! What can happen next in a state of the model.
+//! The steps that are possible in a state of the model.
 
 use super::{Model, Step, Work, World, has_done, tolerance};
 use standfast_group::{EpochId, LogicalRank, Rank};
 
 impl World {
-    /// All that can happen next.
+    /// Returns all possible steps.
     pub fn steps(&self, model: &Model) -> Vec<Step> {
         let mut steps = self.progress(model);
         self.kills(model, &mut steps);
         steps
     }
 
-    /// What happens without a failure.
+    /// Returns the possible steps without a failure.
     pub(super) fn progress(&self, model: &Model) -> Vec<Step> {
         let told = self.hosts.iter().filter(|(_, host)| host.unreported).map(|(rank, _)| Step::Tell(*rank));
         let alive = |rank: &Rank| self.hosts.contains_key(rank);
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Work on bytes ends only when all have begun whose bytes it takes.
+    /// Reports whether work on bytes can end: only when all processes that contribute bytes have begun.
     pub(super) fn can_complete(&self, model: &Model, rank: Rank) -> bool {
         let host = &self.hosts[&rank];
         let group_of = |logical_rank: &LogicalRank| model.plan.place(*logical_rank).0;

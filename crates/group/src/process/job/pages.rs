@@ -1,4 +1,5 @@
-//! The pages of a group that a process reads and writes for a transfer: those of its store, and those that the program has now.
+//! The pages of a group that a process reads and writes for a transfer: those in its store, and the program's current
+//! pages.
 
 use super::super::read_now;
 use super::super::staging::Staging;
@@ -15,9 +16,9 @@ use standfast_core::delta::Page;
 pub(super) struct LogicalRankPages<'p> {
     pub(super) payload: &'p mut dyn Payload,
     pub(super) shard_store: &'p mut dyn ShardStore,
-    /// For a rebuilding the shard of each position.
+    /// The shard of each position, for a rebuild.
     pub(super) shards: Vec<ShardId>,
-    /// For a new epoch.
+    /// The shard in the making, for a new epoch.
     pub(super) live: Option<Live<'p>>,
 }
 
@@ -28,12 +29,12 @@ pub(super) struct Live<'p> {
     /// Whether checks are made in full.
     pub(super) full: bool,
     pub(super) recovery_mode: RecoveryMode,
-    /// A member's.
+    /// The staging of a member.
     pub(super) staging: Option<&'p mut Staging>,
 }
 
 impl LogicalRankPages<'_> {
-    /// In a recovery. What is damaged is the shard, also where it shares the page with what it stands upon.
+    /// Reads a page in a recovery. Damage counts against this shard, even if the shard shares the page with its base.
     fn read_old(&self, position: usize, place: Place, page: &mut Page) -> Result<(), Damaged> {
         let shard = self.shards[position];
         self.shard_store.read(shard, place, page).map(drop).map_err(|_| Damaged { shard, place })
@@ -57,7 +58,7 @@ impl Pages for LogicalRankPages<'_> {
         self.shard_store.read_base(*shard, Place::Slot(slot), &mut before)?;
         read_now(self.payload, staging.used(), slot, page);
         let place = Place::Slot(slot);
-        // What was laid went past the caches, and is the same unless somebody has written since.
+        // What was staged bypassed the caches. It is the same page unless it was written since.
         if *recovery_mode == RecoveryMode::Relaunch && Fingerprint::of(page) != self.shard_store.known(*shard, place) {
             self.shard_store.read(*shard, place, page)?;
         }
@@ -101,7 +102,7 @@ impl Pages for LogicalRankPages<'_> {
         match (place, staging, base) {
             (Place::Check { .. }, ..) => self.shard_store.expect(*shard, place),
             (Place::Slot(slot), Some(staging), _) if staging.lacks(slot) => self.payload.expect(slot),
-            // Of the difference both sides: the program's page may have been looked at long ago.
+            // A difference needs both sides: the program's page may have been read long ago.
             (Place::Slot(slot), _, Some(base)) => {
                 self.shard_store.expect(*base, place);
                 self.payload.expect(slot);
