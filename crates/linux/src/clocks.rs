@@ -1,4 +1,4 @@
-//! Clocks that a time namespace shifts: what a process sees of the monotonic ones, against what the machine has.
+//! Clocks that a time namespace shifts: the monotonic clocks as a process sees them, compared with the machine's.
 
 use crate::sys::process::clock_nanoseconds;
 use std::io;
@@ -15,7 +15,7 @@ pub struct ClockOffsets {
 const SECOND: i64 = 1_000_000_000;
 
 impl ClockOffsets {
-    /// Of a process; none where the kernel has no time namespaces (before Linux 5.6).
+    /// Returns the offsets of a process, or zeros if the kernel has no time namespaces (before Linux 5.6).
     pub fn of(pid: i32) -> Self {
         crate::proc::read(pid, "timens_offsets").map_or_else(|_| Self::default(), |text| Self::parse(&text))
     }
@@ -31,17 +31,17 @@ impl ClockOffsets {
         Self { monotonic: offset("monotonic").unwrap_or_default(), boottime: offset("boottime").unwrap_or_default() }
     }
 
-    /// The form in which the kernel takes them.
+    /// Returns the offsets in the form that the kernel accepts.
     pub(crate) fn to_text(self) -> String {
         let line =
             |name: &str, offset: i64| format!("{name} {} {}\n", offset.div_euclid(SECOND), offset.rem_euclid(SECOND));
         line("monotonic", self.monotonic) + &line("boottime", self.boottime)
     }
 
-    /// The offsets under which the monotonic clocks show these values now.
+    /// Returns the offsets with which the monotonic clocks show these values now.
     ///
     /// # Errors
-    /// When a value lies beyond what the kernel's clocks can show (292 years).
+    /// When a value is beyond what the kernel's clocks can show (292 years).
     pub fn showing(monotonic_nanoseconds: u64, boottime_nanoseconds: u64) -> io::Result<Self> {
         let own = Self::of(std::process::id() as i32);
         let offset = |wanted: u64, clock: i32, own: i64| {
@@ -56,7 +56,7 @@ impl ClockOffsets {
     }
 }
 
-/// The monotonic clock of a process, and its clock since boot, as it sees them itself, in nanoseconds.
+/// Returns CLOCK_MONOTONIC and CLOCK_BOOTTIME as the process itself sees them, in nanoseconds.
 pub fn monotonic_clocks_of(pid: i32) -> (u64, u64) {
     let (own, theirs) = (ClockOffsets::of(std::process::id() as i32), ClockOffsets::of(pid));
     let shown = |clock, own: i64, theirs: i64| clock_nanoseconds(clock).saturating_add_signed(theirs - own);

@@ -1,9 +1,9 @@
-//! Ring 2: a copy of a process's memory as it is at a stop, to be read while the process runs on: fork(2) copies page
-//! tables and shares the pages until one of the two writes.
+//! Ring 2: a copy of a process's memory as it is at a stop, which we read while the process continues. fork(2) copies
+//! the page tables and shares the pages until one of the two processes writes to them.
 //!
-//! The copy is a process of its own, which never executes a line of the program: before it is resumed for the first time it
-//! belongs to us, and it dies with us. Should we die before that, it finds itself at a call that ends it. To the program it
-//! does not exist: it is nobody's child there, in a session of its own, and holds no descriptors.
+//! The copy is a process of its own, which never executes a line of the program. It belongs to us before it first runs,
+//! and it dies with us. If we die before that, it reaches a call that ends it. The program cannot see it: the clone is
+//! no child of the program, has a session of its own, and holds no descriptors.
 //!
 //! ```text
 //! sibling:  process --clone(PARENT)--> clone               the process's parent, which is ours, gets it
@@ -11,38 +11,38 @@
 //!                                                           the clone comes to whoever takes orphans
 //! ```
 //!
-//! The middle one lives in the process's own memory, so that page tables are copied once only.
+//! The middle process shares the memory of the original process, so that page tables are copied only once.
 
 use crate::spawn::{made_here, made_here_is_gone};
 use crate::sys::process;
 use crate::{ProcessMemory, Registers, RemoteTask, Stop, Task, TaskError};
 use std::io;
 
-/// The clone has all that the process has, but for what these say.
+/// Flags of clone(2): what the clone shares with the process beyond what fork(2) shares.
 const SHARES_FILES: u64 = libc::CLONE_FILES as u64;
 const SIBLING: u64 = libc::CLONE_PARENT as u64 | SHARES_FILES;
 const MIDDLE: u64 = libc::CLONE_VM as u64 | SHARES_FILES;
-/// How it is traced: it dies with us.
+/// Trace options of the clone: it dies with us.
 const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
-/// So is the middle one, whose child is to be attached to us.
+/// Trace options of the middle process: it dies with us too, and the kernel attaches its child to us.
 const OPTIONS_OF_MIDDLE: i32 = OPTIONS | libc::PTRACE_O_TRACECLONE;
-/// `CLOSE_RANGE_UNSHARE`: the process keeps its descriptors, the clone has a table of its own, in which there are none.
+/// `CLOSE_RANGE_UNSHARE`: the process keeps its descriptors; the clone gets a table of its own, which is empty.
 const UNSHARE: u64 = 1 << 1;
-/// How the clone is called: whoever looks for the program by name does not find it twice.
+/// Name of the clone, so that a search for the program by name does not find it twice.
 const NAME: &[u8; 16] = b"standfast-clone\0";
-/// What the kernel shall end first where memory is short.
+/// OOM score of the clone: the kernel kills it first when memory is short.
 const EXPENDABLE: &str = "1000";
 
-/// To whom a clone comes.
+/// The process that becomes the clone's parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloneParent {
-    /// To the parent of the process, which must be this process, or one that this process has made.
+    /// The parent of the process, which must be this process, or one that this process has made.
     Sibling,
-    /// To whoever takes the process's orphans. That must be nobody of the job.
+    /// The process that adopts the orphans of the process. It must not belong to the job.
     Orphan,
 }
 
-/// The memory of a process as it was when this was made. Dropped, it is gone.
+/// The memory of a process as it was when this was made. Dropping this ends the clone.
 #[derive(Debug)]
 pub struct MemoryClone {
     task: Task,
@@ -50,8 +50,8 @@ pub struct MemoryClone {
 }
 
 impl RemoteTask<'_> {
-    /// Makes a clone of the process, whose other tasks must stand still. The kernel's error, or what else stands in the way,
-    /// where there can be none: nothing is left of it then.
+    /// Makes a clone of the process, whose other tasks must be stopped. Returns the inner error, from the kernel or
+    /// another cause, if no clone can be made; nothing is left of it then.
     ///
     /// # Errors
     /// When the task ends.
@@ -70,7 +70,7 @@ impl RemoteTask<'_> {
         }
     }
 
-    /// Has a child of the process, which shares its memory, make the clone, and ends that child.
+    /// Makes the clone from a child of the process that shares its memory, and ends that child.
     fn bear_orphan(&self, middle: i32) -> io::Result<i32> {
         let task = Mortal::attached(middle);
         let registers = task.claim(OPTIONS_OF_MIDDLE)?;
@@ -86,7 +86,7 @@ impl RemoteTask<'_> {
         }
     }
 
-    /// Puts a newborn clone where it is out of everybody's way.
+    /// Detaches a new clone from everything it inherited: descriptors, session and name.
     fn settle(&self, pid: i32, options: i32) -> io::Result<MemoryClone> {
         made_here(pid);
         let task = Mortal::attached(pid);
@@ -105,7 +105,7 @@ impl RemoteTask<'_> {
         let name = self.scratch();
         memory.write(name, NAME)?;
         call(libc::SYS_prctl, [libc::PR_SET_NAME as u64, name.get(), 0, 0, 0, 0])?;
-        // Where that is refused it is one of two that the kernel may choose from.
+        // If the kernel refuses, it may choose either of the two processes.
         let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), EXPENDABLE);
         self.uncover(&memory)?;
         Ok(MemoryClone { task: task.keep(), memory })
@@ -113,24 +113,25 @@ impl RemoteTask<'_> {
 }
 
 impl MemoryClone {
-    /// What it holds.
+    /// Returns the memory of the clone.
     pub fn memory(&self) -> &ProcessMemory {
         &self.memory
     }
 
-    /// Its id as this process sees it.
+    /// Returns the clone's process id as this process sees it.
     pub fn pid(&self) -> i32 {
         self.task.tid()
     }
 
-    /// Whether it still is there, and so was all the time: memory that vanishes can be read as if it had never been written.
+    /// Reports whether the clone still exists, and so existed all the time. Memory that vanishes can be read as if it
+    /// had never been written.
     pub fn is_whole(&self) -> bool {
         self.task.registers().is_ok()
     }
 
-    /// Ends it; its memory goes in the background.
+    /// Kills the clone; the kernel frees its memory in the background.
     pub fn end(&self) {
-        // Had it ended already, it would be as dead as it is to be.
+        // An error means that it has already ended.
         let _ = process::kill(self.task.tid(), libc::SIGKILL);
     }
 }
@@ -141,18 +142,18 @@ impl Drop for MemoryClone {
     }
 }
 
-/// A child of the program's that ends with this unless it is kept.
+/// A child of the program that is killed when this is dropped, unless it is kept.
 struct Mortal(Task);
 
 impl Mortal {
-    /// One that the kernel has attached to us.
+    /// Wraps a child that the kernel has attached to us.
     fn attached(pid: i32) -> Self {
         let mut task = Task::attached_by_clone(pid, pid);
         task.is_alone();
         Self(task)
     }
 
-    /// Waits until it stands, and sees to it that it dies with us. Returns its registers.
+    /// Waits until the child is stopped, and makes sure that it dies with us. Returns its registers.
     fn claim(&self, options: i32) -> io::Result<Registers> {
         let claim = || {
             while self.0.wait()? != Stop::Asked {
@@ -179,10 +180,10 @@ impl Drop for Mortal {
     }
 }
 
-/// Kills a task of ours and waits until it is gone.
+/// Kills a task that belongs to us, and waits until it is gone.
 fn end(task: &Task) {
     let _ = process::kill(task.tid(), libc::SIGKILL);
-    // Stops on the way to its death are passed over.
+    // Ignore stops before its death.
     while task.wait().is_ok() {
         let _ = task.resume(0);
     }

@@ -1,4 +1,4 @@
-//! What this kernel and this system offer, probed once into one value that `doctor` prints.
+//! Features of this kernel and system, probed once into one value that `doctor` prints.
 
 use crate::pages::PageScan;
 use crate::spawn::{HeldProgram, InheritedSignals};
@@ -6,31 +6,31 @@ use crate::sys::descriptors::HeldDescriptor;
 use crate::sys::process;
 use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind};
 
-/// What a restarted job and its user see of its namespaces.
+/// How the namespaces of a restarted job show to the job and its user.
 const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid programs, and sees only its own processes; a pid file that it wrote is not valid outside its namespace";
 const SEEN_IN_PID_NAMESPACE: &str =
     "a restarted program sees only its own processes; a pid file that it wrote is not valid outside its namespace";
 
-/// One thing that the kernel or the system may or may not offer.
+/// One feature that the kernel or the system may or may not offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
     /// Its name.
     pub name: &'static str,
-    /// Whether it is there.
+    /// Whether the feature is present.
     pub present: bool,
-    /// What its absence means for the user.
+    /// Consequence of its absence for the user.
     pub meaning: &'static str,
-    /// What its presence means, where that may surprise; otherwise empty.
+    /// Consequence of its presence if that may surprise, otherwise empty.
     pub remark: &'static str,
 }
 
-/// All of them.
+/// All probed features.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Features(pub Vec<Feature>);
 
 impl Features {
-    /// Probes this system. Starts (and ends) a process in namespaces of its own to see whether that is allowed, so call it
-    /// while this process has a single thread.
+    /// Probes this system. Starts (and ends) a process in namespaces of its own to check whether that is allowed, so
+    /// call it while this process has a single thread.
     pub fn probe() -> Self {
         let own = std::process::id() as i32;
         let first = HeldDescriptor { pid: own, number: 0 };

@@ -1,10 +1,10 @@
-//! Ring 2: a directory that is held open, and names below it. Whatever others do to the directories in it meanwhile, nothing
-//! outside is reached: no name leads out of it, and no symbolic link is followed, at the end or on the way (openat2(2) with
-//! RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, Linux 5.6).
+//! Ring 2: a directory that is held open, and names below it. Whatever other processes do to the directories in it,
+//! nothing outside is reached: no name leads out of it, and no symbolic link is followed, neither at the end of a path
+//! nor inside it (openat2(2) with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, Linux 5.6).
 //!
 //! # Safety
-//! Each block passes plain numbers, or addresses of live local values and of strings with their terminating zero, to the
-//! call that it names.
+//! Each block passes plain numbers, or addresses of live local values and of zero-terminated strings, to the call that
+//! it names.
 
 use crate::sys::check;
 use std::ffi::{CString, OsStr, OsString};
@@ -21,36 +21,36 @@ const RESOLVE_NO_SYMLINKS: u64 = 4;
 const RESOLVE_BENEATH: u64 = 8;
 const NO_LINKS: u64 = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
 const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY;
-/// Neither waits for anybody nor becomes anybody's terminal, whatever has taken the place of a file.
+/// An open with these flags neither blocks nor makes a controlling terminal, whatever has replaced the file.
 const PLAIN: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// A directory that is held open.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
-/// What a name below a folder stands for, held though the name may come to stand for something else.
+/// The object to which a name below a folder refers. It is held even if the name comes to refer to something else.
 #[derive(Debug)]
 pub struct HeldPath(File);
 
-/// For what a file is opened.
+/// The access for which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// To be read.
+    /// Reading.
     Read,
-    /// To be read and written.
+    /// Reading and writing.
     Write,
 }
 
 impl Folder {
-    /// Opens a directory by its absolute path, of which no part is a symbolic link.
+    /// Opens a directory by its absolute path, no part of which is a symbolic link.
     ///
     /// # Errors
-    /// `ELOOP` where one is; when there is no such directory.
+    /// `ELOOP` if a part is a symbolic link; another error if there is no such directory.
     pub fn open(path: &Path) -> io::Result<Self> {
         open(libc::AT_FDCWD, path.as_os_str(), DIRECTORY, 0, NO_LINKS).map(Self)
     }
 
-    /// A directory below it; the empty name is its own.
+    /// Opens a directory below this one; the empty name means this one.
     ///
     /// # Errors
     /// When there is no such directory.
@@ -58,26 +58,26 @@ impl Folder {
         self.open_name(name, DIRECTORY, 0).map(Self)
     }
 
-    /// What a name stands for, of whatever kind.
+    /// Finds the object to which a name refers, of whatever kind.
     ///
     /// # Errors
-    /// When there is nothing.
+    /// When nothing has this name.
     pub fn find(&self, name: &Path) -> io::Result<HeldPath> {
         self.open_name(name, libc::O_PATH | libc::O_NOFOLLOW, 0).map(|held| HeldPath(held.into()))
     }
 
-    /// Opens a file, which must be there.
+    /// Opens an existing file.
     ///
     /// # Errors
-    /// When it is not, or not for us.
+    /// When the file does not exist, or may not be opened.
     pub fn open_file(&self, name: &Path, access: Access) -> io::Result<File> {
         self.open_name(name, PLAIN | access.flags(), 0).map(File::from)
     }
 
-    /// Makes an empty file, which must not be there yet.
+    /// Makes an empty file, which must not exist yet.
     ///
     /// # Errors
-    /// When it is, or cannot be made.
+    /// When it exists, or cannot be made.
     pub fn make_file(&self, name: &Path, mode: u32) -> io::Result<File> {
         self.open_name(name, PLAIN | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode).map(File::from)
     }
@@ -85,7 +85,7 @@ impl Folder {
     /// Makes a directory.
     ///
     /// # Errors
-    /// When something is there already, or it cannot be made.
+    /// When the name is taken, or it cannot be made.
     pub fn make_directory(&self, name: &Path, mode: u32) -> io::Result<()> {
         let (parent, name) = self.split(name)?;
         // SAFETY: the name is live.
@@ -95,7 +95,7 @@ impl Folder {
     /// Makes a symbolic link.
     ///
     /// # Errors
-    /// When something is there already, or it cannot be made.
+    /// When the name is taken, or it cannot be made.
     pub fn make_link(&self, name: &Path, target: &Path) -> io::Result<()> {
         let (parent, name) = self.split(name)?;
         let target = string(target.as_os_str())?;
@@ -103,10 +103,10 @@ impl Folder {
         check(unsafe { libc::symlinkat(target.as_ptr(), parent.number(), name.as_ptr()) }.into()).map(drop)
     }
 
-    /// Gives what has `name` another name as well.
+    /// Gives the file `name` a second name.
     ///
     /// # Errors
-    /// When something has that one already, or it cannot be given.
+    /// When that name is taken, or it cannot be given.
     pub fn link(&self, name: &Path, other: &Path) -> io::Result<()> {
         let ((from, name), (to, other)) = (self.split(name)?, self.split(other)?);
         // SAFETY: both names are live.
@@ -116,7 +116,7 @@ impl Folder {
     /// Removes a name; a directory must be empty.
     ///
     /// # Errors
-    /// When there is nothing, or it cannot be removed.
+    /// When nothing has this name, or it cannot be removed.
     pub fn remove(&self, name: &Path) -> io::Result<()> {
         let is_directory = self.find(name)?.metadata()?.is_dir();
         let (parent, name) = self.split(name)?;
@@ -125,18 +125,18 @@ impl Folder {
         check(unsafe { libc::unlinkat(parent.number(), name.as_ptr(), flags) }.into()).map(drop)
     }
 
-    /// What is in it.
+    /// Lists the entries of the directory.
     ///
     /// # Errors
-    /// When it may not be listed.
+    /// When the directory may not be listed.
     pub fn entries(&self) -> io::Result<ReadDir> {
         std::fs::read_dir(way_to(self.number()))
     }
 
-    /// Its own status.
+    /// Returns the status of the directory itself.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel reports an error.
     pub fn metadata(&self) -> io::Result<Metadata> {
         self.0.try_clone().map(File::from)?.metadata()
     }
@@ -150,7 +150,7 @@ impl Folder {
         open(self.number(), name, flags, mode, NO_LINKS | RESOLVE_BENEATH)
     }
 
-    /// The directory in which a name is, and its last component.
+    /// Returns the directory that contains a name, and the name's last component.
     fn split(&self, name: &Path) -> io::Result<(Self, CString)> {
         let last = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         Ok((self.beneath(name.parent().unwrap_or(Path::new("")))?, string(last)?))
@@ -158,29 +158,29 @@ impl Folder {
 }
 
 impl HeldPath {
-    /// What a path leads to; if its last component is a symbolic link, that.
+    /// Finds the object to which a path leads. If its last component is a symbolic link, that is the link itself.
     ///
     /// # Errors
-    /// When there is nothing.
+    /// When nothing has this name.
     pub fn find(path: &Path) -> io::Result<Self> {
         open(libc::AT_FDCWD, path.as_os_str(), libc::O_PATH | libc::O_NOFOLLOW, 0, 0).map(|held| Self(held.into()))
     }
 
-    /// Its status.
+    /// Returns the status of the object.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel reports an error.
     pub fn metadata(&self) -> io::Result<Metadata> {
         self.0.metadata()
     }
 
-    /// Where a symbolic link leads.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is not a symbolic link.
     pub fn target(&self) -> io::Result<PathBuf> {
         let mut target = vec![0u8; libc::PATH_MAX as usize];
-        // SAFETY: `target` has room for as many bytes as said, and the empty name ends in a zero.
+        // SAFETY: `target` has room for the number of bytes passed, and the empty name ends in a zero.
         let length = check(unsafe {
             libc::readlinkat(self.0.as_raw_fd(), c"".as_ptr(), target.as_mut_ptr().cast(), target.len())
         } as libc::c_long)?;
@@ -188,16 +188,16 @@ impl HeldPath {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// Opens it, where it is a file.
+    /// Opens the object, which must be a file.
     ///
     /// # Errors
-    /// When it may not be opened so.
+    /// When it may not be opened with this access.
     pub fn reopen(&self, access: Access) -> io::Result<File> {
         open(libc::AT_FDCWD, self.way().as_os_str(), access.flags() | libc::O_NONBLOCK | libc::O_NOCTTY, 0, 0)
             .map(File::from)
     }
 
-    /// Gives it an owner and a group. It must not be a symbolic link.
+    /// Sets the owner and the group. The object must not be a symbolic link.
     ///
     /// # Errors
     /// When that is not allowed.
@@ -205,7 +205,7 @@ impl HeldPath {
         std::os::unix::fs::chown(self.way(), Some(user), Some(group))
     }
 
-    /// Gives it permissions. It must not be a symbolic link.
+    /// Sets the permissions. The object must not be a symbolic link.
     ///
     /// # Errors
     /// When that is not allowed.
@@ -213,7 +213,7 @@ impl HeldPath {
         std::fs::set_permissions(self.way(), Permissions::from_mode(mode))
     }
 
-    /// Sets the time of its last modification, where it is a file that may be read.
+    /// Sets the time of the last modification of a file that may be read.
     ///
     /// # Errors
     /// When that is not allowed.
@@ -221,10 +221,10 @@ impl HeldPath {
         self.reopen(Access::Read)?.set_modified(time)
     }
 
-    /// Device and inode.
+    /// Returns device and inode.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel reports an error.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         self.metadata().map(|status| (status.dev(), status.ino()))
     }
@@ -243,7 +243,7 @@ impl Access {
     }
 }
 
-/// By which a path leads to what a descriptor of ours holds, and to nothing else.
+/// Returns a path that leads to the object that a descriptor of ours holds, and to nothing else.
 fn way_to(descriptor: RawFd) -> PathBuf {
     format!("/proc/self/fd/{descriptor}").into()
 }
@@ -261,7 +261,7 @@ fn open(from: RawFd, name: &OsStr, flags: i32, mode: u32, resolve: u64) -> io::R
     // SAFETY: both are live, and the size is that of `how`.
     let opened =
         check(unsafe { libc::syscall(libc::SYS_openat2, from, name.as_ptr(), &raw const how, size_of::<How>()) })?;
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(opened as RawFd) })
 }
 
@@ -302,7 +302,7 @@ mod tests {
         assert!(is_loop(folder.make_link(Path::new("inner/new"), Path::new("x"))));
         assert!(is_loop(Folder::open(&path.join("folder/inner"))));
         assert_eq!(std::fs::read(path.join("outside/victim")).unwrap(), b"untouched");
-        // The link itself is found, and can be removed.
+        // The link itself can be found and removed.
         let link = folder.find(Path::new("inner")).unwrap();
         assert!(link.metadata().unwrap().is_symlink() && link.target().unwrap() == path.join("outside"));
         folder.remove(Path::new("inner")).unwrap();

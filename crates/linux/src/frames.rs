@@ -1,13 +1,14 @@
-//! Ring 2: a file in memory, mapped, that is read and written by frames of one page each.
+//! Ring 2: a mapped file in memory, which is read and written in frames of one page each.
 //!
 //! Memory for a frame is taken before the frame can be touched, so that a full file system is an error of
-//! [`FrameFile::grow`] and not a SIGBUS in the middle of a copy. What is written stands in the file at once, for whoever
-//! opens it after this process has been killed; a crash of the machine is another matter.
+//! [`FrameFile::grow`] and not a SIGBUS in the middle of a copy. Written frames are in the file at once, so that a
+//! process that opens it after this one was killed finds them. They do not survive a crash of the machine.
 //!
 //! # Safety
-//! A mapping lies within the file, whose length only grows, and is unmapped only when the value is dropped. References to
-//! frames borrow the value, so that nobody in this process has one while a frame is written. The value stays in its thread,
-//! for which alone writes past the caches are in order. Other processes keep out by the lock that [`FrameFile::open`] takes.
+//! A mapping lies within the file, whose length only grows, and is unmapped only when the value is dropped. References
+//! to frames borrow the value, so that none exists in this process while a frame is written. The value stays in its
+//! thread, since writes past the caches are in order for that thread alone. The lock that [`FrameFile::open`] takes
+//! keeps other processes out.
 
 mod ahead;
 mod large_pages;
@@ -23,12 +24,12 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// Frames that are mapped at once: 4 MiB.
+/// Frames of one mapping: 4 MiB.
 const FRAMES_MAPPED: u32 = 1024;
 const BYTES_MAPPED: usize = FRAMES_MAPPED as usize * PAGE_BYTES;
-/// What the kernel enters at once where one page of a file is read (`fault_around_bytes`).
+/// Bytes that the kernel enters in the page table when one page of a file is read (`fault_around_bytes`).
 const BYTES_AROUND: usize = 64 << 10;
-/// What is written at once to take memory.
+/// Bytes written in one call to take memory.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The frames of one file.
@@ -36,27 +37,27 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 pub struct FrameFile {
     file: File,
     mapped: Vec<Mapping>,
-    /// The step behind the last that is mapped.
+    /// The step after the last mapped one.
     ahead: Option<Ahead>,
 }
 
-/// What is mapped at once.
+/// One mapping.
 #[derive(Debug)]
 struct Mapping {
-    /// A pointer, which keeps the value in its thread.
+    /// The address; being a pointer, it keeps the value in its thread.
     address: NonNull<u8>,
-    /// Whether the kernel has been asked to enter its pages.
+    /// Whether the kernel has been asked to enter the pages of the mapping.
     entered: Cell<bool>,
 }
 
 impl FrameFile {
-    /// A file's length is a multiple of this.
+    /// The length of a file is a multiple of this.
     pub const STEP_BYTES: u64 = BYTES_MAPPED as u64;
 
-    /// Opens a file, or makes it, and takes the lock that keeps it to this process.
+    /// Opens or makes a file, and takes the lock that reserves it for this process.
     ///
     /// # Errors
-    /// Those of the file system; EWOULDBLOCK where another process has it.
+    /// Those of the file system; EWOULDBLOCK if another process holds the lock.
     pub fn open(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -67,44 +68,44 @@ impl FrameFile {
         Ok(frames)
     }
 
-    /// How many there are.
+    /// Returns the number of frames.
     pub fn frames(&self) -> u32 {
         self.mapped.len() as u32 * FRAMES_MAPPED
     }
 
-    /// Takes memory for more of them, 1024 at a time.
+    /// Takes memory for 1024 more frames.
     ///
     /// # Errors
-    /// ENOSPC where there is none left; nothing has changed then.
+    /// ENOSPC if no memory is left; nothing has changed then.
     pub fn grow(&mut self) -> io::Result<()> {
         let step = self.mapped.len() as u64;
         let taken = self.ahead.take().map_or_else(|| take_memory(&self.file, step), Ahead::end);
         if let Err(error) = taken {
-            // Part of it may have been taken.
+            // A part of the step may have been taken.
             self.settle()?;
             return Err(error);
         }
         self.map(step)
     }
 
-    /// Begins to take what the next [`FrameFile::grow`] will ask for, and does not wait for it.
+    /// Begins to take the memory for the next [`FrameFile::grow`], without waiting for it.
     pub fn grow_ahead(&mut self) {
         if self.ahead.is_none() {
             self.ahead = Ahead::begin(&self.file, self.mapped.len() as u64);
         }
     }
 
-    /// Gives back what was taken ahead and is not needed.
+    /// Gives back memory that was taken ahead and is not needed.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn settle(&mut self) -> io::Result<()> {
-        // Whether it could be taken does not matter.
+        // It does not matter whether the memory could be taken.
         let _ = self.ahead.take().map(Ahead::end);
         self.file.set_len((self.mapped.len() * BYTES_MAPPED) as u64)
     }
 
-    /// Gives back all of them but so many, rounded up to a step.
+    /// Gives back all frames but the first `frames`, rounded up to a step.
     ///
     /// # Errors
     /// Those of the file system.
@@ -117,36 +118,36 @@ impl FrameFile {
         self.settle()
     }
 
-    /// The content of a frame.
+    /// Returns the content of a frame.
     ///
     /// # Panics
-    /// Where there is no such frame.
+    /// If there is no such frame.
     pub fn frame(&self, number: u32) -> &Page {
-        // SAFETY: `place` lies within a mapping that lives as long as `self`, is as long as a page, and nobody writes to it
+        // SAFETY: `place` lies within a mapping that lives as long as `self`, is as long as a page, and is not written
         // while `self` is borrowed.
         unsafe { &*self.place(number).cast() }
     }
 
-    /// Has a frame fetched, which is about to be read.
+    /// Prefetches a frame that is about to be read.
     ///
     /// # Panics
-    /// Where there is no such frame.
+    /// If there is no such frame.
     pub fn expect(&self, number: u32) {
         caches::fetch(self.place(number));
     }
 
-    /// Writes a frame, past the caches: it is not read soon again. Other threads may read something else before
+    /// Writes a frame past the caches, since it is not read again soon. Other threads may read something else before
     /// [`FrameFile::publish`]; this one does not.
     ///
     /// # Panics
-    /// Where there is no such frame.
+    /// If there is no such frame.
     pub fn write(&mut self, number: u32, page: &Page) {
-        // SAFETY: `place` lies within a mapping that lives as long as `self`, is a page, and `self` is borrowed by this
-        // caller alone.
+        // SAFETY: `place` lies within a mapping that lives as long as `self`, is a page, and this caller alone borrows
+        // `self`.
         unsafe { caches::write_past(self.place(number), page) };
     }
 
-    /// What has been written stands in the file from now on, for whoever reads it.
+    /// Makes everything written so far visible to every reader of the file.
     pub fn publish(&self) {
         caches::finish_writing();
     }
@@ -168,32 +169,34 @@ impl FrameFile {
 }
 
 impl Mapping {
-    /// Has its pages entered, at the first use of one: who goes back to an epoch needs those of no other, and the rest of them is
-    /// about to be used as well. A read enters those around it, to be written as well, and costs less than asking for each;
-    /// where a kernel enters fewer, the others come when they are needed.
+    /// Has the kernel enter the pages of the mapping in the page table, at the first use of one. To return to an epoch,
+    /// a program needs frames of no other epoch, and the rest of these are about to be used as well. Reading one page
+    /// also enters its neighbours, writable, and costs less than a request for each. If a kernel enters fewer, the
+    /// others are entered when they are used.
     #[cold]
     fn enter(&self) {
         for at in (0..BYTES_MAPPED).step_by(BYTES_AROUND) {
-            // SAFETY: within the mapping, of which the file has all.
+            // SAFETY: within the mapping, all of which the file covers.
             unsafe { self.address.as_ptr().add(at).read_volatile() };
         }
     }
 }
 
-/// Takes memory for a step: in large pages, or else in small ones.
+/// Takes memory for a step: in large pages if possible, else in small ones.
 fn take_memory(file: &File, step: u64) -> io::Result<()> {
     let offset = step * BYTES_MAPPED as u64;
     if large_pages::take(file, offset, BYTES_MAPPED).is_ok() {
         return Ok(());
     }
-    // Written zeros take memory as fallocate does, and leave nothing to be cleared at the first touch.
+    // Writing zeros takes memory as fallocate does, and leaves nothing to be cleared at the first touch.
     let mut parts = (0..BYTES_MAPPED / ZEROS.len()).map(|part| offset + (part * ZEROS.len()) as u64);
     parts.try_for_each(|at| file.write_all_at(&ZEROS, at))
 }
 
 impl Drop for FrameFile {
     fn drop(&mut self) {
-        // Who opens it next finds only what is used, unless this process is killed before. What cannot be given back stays.
+        // The next process to open the file finds only used frames, unless this process is killed first. Memory that
+        // cannot be given back stays.
         let _ = self.ahead.is_some().then(|| self.settle());
         for mapping in &self.mapped {
             // SAFETY: it was mapped with this length, and no reference to it outlives `self`.
@@ -206,7 +209,7 @@ impl Drop for FrameFile {
 mod tests {
     use super::*;
 
-    /// Opens a file that has just been let go of: a child that another test has just made has the lock as well, until it
+    /// Opens a file that has just been closed. A child that another test has just forked also holds the lock, until it
     /// executes its program.
     pub(super) fn open_again(path: &Path) -> FrameFile {
         loop {

@@ -1,9 +1,10 @@
-//! Ring 2: names of Unix sockets that lead nowhere. A socket is bound to a path whose file has been removed, or whose
-//! directory cannot be had: in a process of ours for which a directory of our own is the root of the file system, so that
-//! the path is free there whatever it leads to elsewhere. Nobody else ever sees a file of that name.
+//! Ring 2: names of Unix sockets that lead nowhere. They bind a socket to a path whose file has been removed, or whose
+//! directory is not available. A helper process does this with a directory of our own as the root of its file system,
+//! so that the path is free there, whatever it leads to elsewhere. No other process ever sees a file of that name.
 //!
 //! # Safety
-//! The blocks pass live, zero-terminated strings and live buffers; the root changes for a process of its own, which ends.
+//! The blocks pass live, zero-terminated strings and live buffers. Only a process of its own changes its root, and it
+//! ends afterwards.
 
 use crate::namespace_helper::apart;
 use crate::sys::check;
@@ -16,13 +17,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-/// A directory of our own, which goes with this.
+/// A temporary directory of our own, removed when this is dropped.
 #[derive(Debug)]
 pub struct PassingDirectory(PathBuf);
 
 impl PassingDirectory {
     /// # Errors
-    /// Where none can be made.
+    /// If none can be made.
     pub fn new() -> io::Result<Self> {
         let mut last = io::ErrorKind::NotFound.into();
         for place in ["/dev/shm", "/tmp", "/var/tmp"] {
@@ -41,7 +42,7 @@ impl PassingDirectory {
         Err(last)
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -49,12 +50,12 @@ impl PassingDirectory {
 
 impl Drop for PassingDirectory {
     fn drop(&mut self) {
-        // Whoever is in it stays there.
+        // A process in it stays there.
         let _ = remove_dir(&self.0).or_else(|_| remove_dir_all(&self.0));
     }
 }
 
-/// Names that lead to sockets nowhere but in a directory of our own.
+/// Names that lead to sockets only in a directory of our own.
 #[derive(Debug)]
 pub struct HiddenNames {
     directory: PassingDirectory,
@@ -63,16 +64,16 @@ pub struct HiddenNames {
 
 impl HiddenNames {
     /// # Errors
-    /// Where no directory can be made.
+    /// If no directory can be made.
     pub fn new() -> io::Result<Self> {
         Ok(Self { directory: PassingDirectory::new()?, given: 0 })
     }
 
-    /// Binds a socket to an address (`struct sockaddr_un` with a path). Returns the path at which it can be reached as long
-    /// as this lives: a short one.
+    /// Binds a socket to an address (`struct sockaddr_un` with a path). Returns a short path at which the socket can be
+    /// reached as long as this value lives.
     ///
     /// # Errors
-    /// Where the kernel does not let us change the root, and what bind(2) gives.
+    /// If the kernel does not let us change the root, and any error of bind(2).
     pub fn bind(&mut self, socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<PathBuf> {
         self.given += 1;
         let root = self.directory.path().join(format!("root-{}", self.given));
@@ -88,7 +89,8 @@ impl HiddenNames {
     }
 }
 
-/// Makes every directory that a path passes through from a root that is also the working directory. Returns where it leads.
+/// Makes every directory that a path passes through, from a root that is also the working directory. Returns the place
+/// to which the path leads.
 fn make_way(root: &Path, path: &Path) -> io::Result<PathBuf> {
     let mut way = Vec::new();
     let at = |way: &[&OsStr]| way.iter().fold(root.to_owned(), |path, name| path.join(name));
@@ -108,7 +110,7 @@ fn make_way(root: &Path, path: &Path) -> io::Result<PathBuf> {
     Ok(at(&way))
 }
 
-/// For a process of its own.
+/// Binds the socket below the new root; only for a process of its own.
 fn bind_below(root: &CString, socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     // SAFETY: see above.
     unsafe {
@@ -140,7 +142,7 @@ mod tests {
             let made = socket::create(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
             let address = address(path);
             let reached = match names.bind(made.as_fd(), &address) {
-                // Some systems forbid it.
+                // Some systems forbid this.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
                 reached => reached.unwrap(),
             };

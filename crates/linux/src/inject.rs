@@ -1,11 +1,12 @@
-//! Ring 2: makes a stopped task execute system calls of our choice, so that it survives our death at any point.
+//! Ring 2: makes a stopped task execute system calls of our choice, so that the task survives our death at any point.
 //!
-//! Before its registers are touched, a signal frame with all of its own state lies in its [`ParasiteArea`]; the last of the
-//! injected calls is rt_sigreturn. Wherever the tracer dies, the task runs into that return and is itself again. Measured
-//! before this existed: SIGKILL of a tracer between two injected stops killed the program.
+//! Before its registers are touched, a signal frame with all of its own state is placed in its [`ParasiteArea`]; the
+//! last of the injected calls is rt_sigreturn. Wherever the tracer dies, the task runs into that return and has its own
+//! state again. Without this, SIGKILL of a tracer between two injected stops killed the program (measured).
 //!
-//! Calls are made many at a time: the task takes one after the other from its stack and then rings a [`CompletionSignal`], so
-//! that twenty of them cost two switches between processes. Where there is no completion signal it is stopped at each call.
+//! Calls are batched: the task takes one after the other from its stack and then sends itself a [`CompletionSignal`],
+//! so that twenty calls cost two switches between processes. If there is no completion signal, the task stops at each
+//! call.
 
 use crate::arch::{CallRecord, Registers, SigreturnFrame};
 use crate::{ParasiteArea, ProcessMemory, Stop, Task, TaskError};
@@ -13,17 +14,17 @@ use standfast_core::Address;
 use std::io;
 
 const WORD: u64 = size_of::<u64>() as u64;
-/// Everything blocked: no signal may run a handler on the borrowed stack.
+/// All signals blocked, since no signal may run a handler on the borrowed stack.
 const ALL_SIGNALS: u64 = u64::MAX;
 
-/// A signal with which a task tells its tracer that it is through, and that does nothing should the tracer be gone: one that
-/// the kernel drops where nobody traces.
+/// A signal with which a task reports to its tracer that its calls are complete. It has no effect if the tracer is
+/// gone: it is one that the kernel drops for a task without a tracer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompletionSignal(i32);
 
 impl CompletionSignal {
-    /// One for a process that catches the signals `caught`, and blocks `blocked` in any of its threads. Such a signal would
-    /// be kept, and be the program's own.
+    /// Returns a completion signal for a process that catches the signals `caught`, and blocks `blocked` in any of its
+    /// threads. The kernel would keep a signal of either set, as one of the program's own.
     pub fn for_process(caught: u64, blocked: u64) -> Option<Self> {
         let is_dropped = |signal: &i32| (caught | blocked) & Self::bit(*signal) == 0;
         [libc::SIGURG, libc::SIGWINCH].into_iter().find(is_dropped).map(Self)
@@ -43,7 +44,7 @@ pub struct Call {
     pub arguments: [u64; 6],
 }
 
-/// Injects into the tasks of one process, by way of its parasite area.
+/// Injects calls into the tasks of one process, through its parasite area.
 #[derive(Debug)]
 pub struct Injector<'a> {
     memory: &'a ProcessMemory,
@@ -51,7 +52,7 @@ pub struct Injector<'a> {
     completion_signal: Option<CompletionSignal>,
 }
 
-/// A task's own state, as it stood when it was stopped.
+/// A task's own state at its stop.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnState<'a> {
     /// General registers.
@@ -60,14 +61,14 @@ pub struct OwnState<'a> {
     pub extended: &'a [u8],
     /// Blocked signals.
     pub mask: u64,
-    /// The call behind a `restart_syscall`, where known.
+    /// The call that a `restart_syscall` continues, if known.
     pub first_call: Option<i64>,
-    /// Its process and thread id as it sees them itself.
+    /// Its process and thread id, as the task itself sees them.
     pub ids: (i32, i32),
 }
 
 impl<'a> Injector<'a> {
-    /// An injector for the process that `parasite_area` was made in.
+    /// Makes an injector for the process whose `parasite_area` this is.
     pub fn new(
         memory: &'a ProcessMemory,
         parasite_area: &'a ParasiteArea,
@@ -76,12 +77,12 @@ impl<'a> Injector<'a> {
         Self { memory, parasite_area, completion_signal }
     }
 
-    /// Where injected calls may leave what they return: [`ParasiteArea::OUTPUT_BYTES`] bytes.
+    /// Returns the address of the buffer for output of injected calls: [`ParasiteArea::OUTPUT_BYTES`] bytes.
     pub fn output(&self) -> Address {
         self.parasite_area.output()
     }
 
-    /// Reads what an injected call left there.
+    /// Reads the output that an injected call left in the buffer.
     ///
     /// # Errors
     /// When the process is gone.
@@ -89,7 +90,7 @@ impl<'a> Injector<'a> {
         self.memory.read(self.output(), into)
     }
 
-    /// Puts what an injected call is given there.
+    /// Writes input of an injected call to the buffer.
     ///
     /// # Errors
     /// When the process is gone.
@@ -98,7 +99,7 @@ impl<'a> Injector<'a> {
         self.memory.write(self.output(), bytes)
     }
 
-    /// Takes over a task until the remote task is released. One at a time: all share the parasite area.
+    /// Takes over a task until the remote task is released. Only one at a time, since all share the parasite area.
     ///
     /// # Errors
     /// When the task is gone or its parasite area cannot be written.
@@ -109,7 +110,7 @@ impl<'a> Injector<'a> {
             .write(Address::new(frame.start), &frame.bytes)
             .map_err(|error| TaskError::of(task.tid(), "writing the sigreturn frame", error))?;
         let remote_task = RemoteTask { injector: self, task, own, healing: frame.start, released: false };
-        // From here on the task heals if we die: registers first, the mask only then.
+        // From here on the task heals if we die. The registers come first, and the mask only after them.
         remote_task.go_on_from(frame.start)?;
         task.set_signal_mask(
             self.completion_signal
@@ -119,19 +120,19 @@ impl<'a> Injector<'a> {
     }
 }
 
-/// A task that does as it is told, until released.
+/// A task that executes our calls until it is released.
 #[derive(Debug)]
 pub struct RemoteTask<'t> {
     injector: &'t Injector<'t>,
     task: &'t Task,
     own: OwnState<'t>,
-    /// Where on the stack the record of the return lies.
+    /// Address of the record of the return on the stack.
     healing: u64,
     released: bool,
 }
 
 impl RemoteTask<'_> {
-    /// Makes one system call; the kernel's result, negative errors included.
+    /// Makes one system call, and returns the kernel's result, negative errors included.
     ///
     /// # Errors
     /// When the task ends.
@@ -139,7 +140,7 @@ impl RemoteTask<'_> {
         Ok(self.calls(&[Call { number, arguments }])?[0])
     }
 
-    /// Makes these system calls, one after the other; the kernel's results, negative errors included.
+    /// Makes these system calls in order, and returns the kernel's results, negative errors included.
     ///
     /// # Errors
     /// When the task ends.
@@ -151,8 +152,8 @@ impl RemoteTask<'_> {
         Ok(results)
     }
 
-    /// Makes a call that makes a descriptor, which will have the number `expected`; has a copy of it taken with `take`, and
-    /// closes it. Should we die meanwhile, the task closes it. The kernel's error where it cannot be made.
+    /// Makes a call that opens a descriptor, which will have the number `expected`, has `take` copy it, and closes it.
+    /// If we die in between, the task closes it. Returns the kernel's error if the descriptor cannot be made.
     ///
     /// # Errors
     /// When the task ends.
@@ -168,7 +169,7 @@ impl RemoteTask<'_> {
             return Ok(Err(io::Error::from_raw_os_error(-made)));
         }
         let taken = take(made);
-        // It goes on as it would without us: there is no moment at which our death would leave the descriptor open.
+        // The task continues as it would without us: at no moment would our death leave the descriptor open.
         if made == expected {
             self.run_left_call()?
         } else {
@@ -177,7 +178,7 @@ impl RemoteTask<'_> {
         Ok(Ok(taken))
     }
 
-    /// Lets the task make the one call that it was left.
+    /// Lets the task make the one call that was left to it.
     fn run_left_call(&self) -> Result<(), TaskError> {
         let (mut stops, mut signal) = (0, 0);
         while stops < 2 {
@@ -202,7 +203,7 @@ impl RemoteTask<'_> {
         Ok(())
     }
 
-    /// Makes as many calls as there is room for. `left` are those that it would go on with if it were let go.
+    /// Makes at most as many calls as there is room for. The task would continue with `left` if it were released.
     fn some_calls(&self, some: &[Call], left: &[Call]) -> Result<Vec<i64>, TaskError> {
         let gone = |error| TaskError::of(self.task.tid(), "injecting system calls", error);
         let record = |it: &Call| CallRecord::new(it.number, it.arguments).bytes();
@@ -218,7 +219,7 @@ impl RemoteTask<'_> {
         let start = Address::new(self.healing - records.len() as u64);
         self.injector.memory.write(start, &records).map_err(gone)?;
         self.go_on_from(start.get())?;
-        // Where it is stopped at the last call, that one's result is not in its record yet.
+        // If the task stops at the last call, the result of that call is not in its record yet.
         let last = match self.injector.completion_signal {
             Some(completion_signal) => {
                 let behind = self.healing - (left.len() * CallRecord::BYTES) as u64;
@@ -237,17 +238,17 @@ impl RemoteTask<'_> {
         Ok(results)
     }
 
-    /// Makes a child of this process with clone(2) and these flags; its id as we see it, or the kernel's error. The kernel
-    /// attaches it to us. Should it be let go before we have claimed it, it comes to a call that ends it; and should we die,
-    /// the task waits for it by itself where it `is_awaited`.
+    /// Makes a child of this process with clone(2) and these flags. Returns the child's id as we see it, or the
+    /// kernel's error. The kernel attaches the child to us. If the child is released before we have claimed it, it
+    /// reaches a call that ends it. If we die, the task itself waits for the child if it `is_awaited`.
     pub(crate) fn bear(&self, flags: u64, is_awaited: bool) -> Result<io::Result<i32>, TaskError> {
-        /// Nobody's, and not even a group's: waiting for that fails at once.
+        /// No process or group has this id, so waiting for it fails at once.
         const NOBODY: u64 = i32::MIN as u32 as u64;
         let bytes = CallRecord::BYTES as u64;
         let waiting = self.healing - bytes;
         let cloning = if is_awaited { waiting - bytes } else { waiting };
         let ending = cloning - bytes;
-        // The kernel puts the child's id where the record of the wait has it.
+        // The kernel stores the child's id in the record of the wait.
         let arguments = if is_awaited {
             [flags | libc::CLONE_PARENT_SETTID as u64, ending, waiting + WORD, 0, 0, 0]
         } else {
@@ -273,17 +274,17 @@ impl RemoteTask<'_> {
         (0..2).try_for_each(|_| run_to_syscall_stop(self.task).map(drop))
     }
 
-    /// Where there is a `syscall` instruction.
+    /// Returns the address of a `syscall` instruction.
     pub(crate) fn syscall_instruction(&self) -> u64 {
         self.injector.parasite_area.syscall_instruction()
     }
 
-    /// Where something may be left that calls are to read.
+    /// Returns the address of a buffer for input of calls.
     pub(crate) fn scratch(&self) -> Address {
         self.injector.output()
     }
 
-    /// Puts back what the parasite area covers in a copy of the process's memory.
+    /// Restores, in a copy of the process's memory, the bytes that the parasite area covers.
     pub(crate) fn uncover(&self, copy: &ProcessMemory) -> io::Result<()> {
         self.injector.parasite_area.uncover(copy)
     }
@@ -293,13 +294,13 @@ impl RemoteTask<'_> {
         CallRecord::new(libc::SYS_tgkill, [process as u64, thread as u64, completion_signal.0 as u64, 0, 0, 0])
     }
 
-    /// Lets it take its calls from there on when it runs.
+    /// Makes the task take its calls from `record` on when it next runs.
     fn go_on_from(&self, record: u64) -> Result<(), TaskError> {
         self.task.set_registers(&self.own.registers.going_on(self.injector.parasite_area.blob(), record))
     }
 
-    /// Until it has rung, and its stack pointer is `behind` the record of that. Whoever else rings is not heard, as would be so
-    /// without us.
+    /// Runs the task until it has sent the signal, and its stack pointer is at `behind`, just after the record of that
+    /// call. The same signal from other senders is dropped, as it would be without us.
     fn run_to_completion_signal(&self, completion_signal: CompletionSignal, behind: u64) -> Result<(), TaskError> {
         let mut signal = 0;
         loop {
@@ -335,22 +336,22 @@ impl RemoteTask<'_> {
 impl Drop for RemoteTask<'_> {
     fn drop(&mut self) {
         if !self.released {
-            // An error here means that the task is gone; there is nothing left to give back.
+            // An error here means that the task is gone, and nothing is left to give back.
             let _ = self.give_back();
         }
     }
 }
 
-/// What an injected call gave.
+/// Result of an injected call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// The kernel's result, negative errors included.
     pub result: i64,
-    /// The task that the call has made, as this process sees it; attached, and about to stop.
+    /// The task that the call has made, as this process sees it. It is attached, and about to stop.
     pub new_task: Option<i32>,
 }
 
-/// Late answers to an interrupt come in between and are passed over; the event of a new task is kept.
+/// Runs the task to its next system call stop. Ignores late answers to an interrupt; returns the new task of an event.
 fn run_to_syscall_stop(task: &Task) -> Result<Option<i32>, TaskError> {
     let mut new_task = None;
     let mut signal = 0;
@@ -368,15 +369,16 @@ fn run_to_syscall_stop(task: &Task) -> Result<Option<i32>, TaskError> {
     }
 }
 
-/// SIGSTOP cannot be blocked: it is passed on, and the kernel carries out the stop when the task is let go.
+/// Returns the signal to pass on. SIGSTOP cannot be blocked: it is passed on, and the kernel carries out the stop when
+/// the task is released.
 fn passed_on(signal: i32) -> i32 {
     assert!(signal == libc::SIGSTOP, "signal {signal} came through though all are blocked");
     signal
 }
 
 impl Task {
-    /// Makes one system call in a process under construction, at a `syscall` instruction of its vdso. The task must have
-    /// all signals blocked; it does not heal, it dies with its tracer.
+    /// Makes one system call in a process under construction, at a `syscall` instruction of its vdso. The task must
+    /// have all signals blocked. It does not heal: it dies with its tracer.
     ///
     /// # Errors
     /// When it ends.

@@ -1,10 +1,10 @@
-//! The fence: every Linux system call that Standfast makes on behalf of a job, and nothing else.
+//! The system-call boundary: every Linux system call that Standfast makes on behalf of a job, and nothing else.
 //!
-//! Three rings. [`sys`] holds one function per system call, with owned descriptors and [`std::io::Error`]. The types
-//! around it ([`Task`], [`Injector`], [`ProcessMemory`], [`NamespaceInit`]) each hold one invariant and undo themselves.
-//! Everything outside this crate is free of `unsafe`.
+//! The crate has three rings. [`sys`] holds one function per system call, with owned descriptors and
+//! [`std::io::Error`]. The types around it ([`Task`], [`Injector`], [`ProcessMemory`], [`NamespaceInit`]) each hold one
+//! invariant and undo themselves when dropped. Code outside this crate contains no `unsafe`.
 //!
-//! Parsers of `/proc` in [`proc`] take bytes and return values; one thin function beside each opens the file.
+//! The `/proc` parsers in [`proc`] take bytes and return values; one thin function beside each opens the file.
 
 mod arch;
 mod caches;

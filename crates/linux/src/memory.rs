@@ -1,4 +1,4 @@
-//! Ring 2: the memory of a process that stands still.
+//! Ring 2: the memory of a stopped process.
 
 use crate::sys::memory::{self, Remote, VECTORS_MAX};
 use standfast_core::{Address, PageRange};
@@ -6,10 +6,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Reads and writes a process's memory: by process_vm_readv and process_vm_writev, the fastest way (9 GB/s at 64 KiB and
-/// more), and through `/proc/PID/mem` (6 GB/s) where the program itself may not reach (PROT_NONE, code) or its stack must
-/// grow, and where pages are shared with another process since a fork: process_vm_readv(2) pins what it reads, and since Linux
-/// 5.19 the kernel copies a page that is shared so before it pins it. Measured: to read a clone once made all of it a copy.
+/// Reads and writes a process's memory. The fastest way is process_vm_readv and process_vm_writev (9 GB/s at 64 KiB and
+/// more). `/proc/PID/mem` (6 GB/s) is used if the program itself has no access (PROT_NONE, code), if its stack must
+/// grow, and if pages are shared with another process since a fork: process_vm_readv(2) pins the pages that it reads,
+/// and since Linux 5.19 the kernel copies a page shared in this way before it pins it. Measured: reading a clone once
+/// copied all of it.
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: i32,
@@ -21,23 +22,23 @@ impl ProcessMemory {
     /// Opens the memory of a process.
     ///
     /// # Errors
-    /// When it is gone or may not be looked at.
+    /// When the process is gone or may not be inspected.
     pub fn open(pid: i32) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
         Ok(Self { pid, file, is_shared: false })
     }
 
-    /// From now on pages that another process shares since a fork stay shared when they are read.
+    /// From now on, reads leave pages shared that another process shares since a fork.
     pub fn leave_shared(&mut self) {
         self.is_shared = true;
     }
 
-    /// Whether they do.
+    /// Reports whether reads leave such pages shared.
     pub fn leaves_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// Fills `into` from `start` on.
+    /// Fills `into` with the memory from `start` on.
     ///
     /// # Errors
     /// When not all of it is mapped.
@@ -49,7 +50,7 @@ impl ProcessMemory {
         self.file.read_exact_at(into, start.get())
     }
 
-    /// Writes `from` to `start` on.
+    /// Writes `from` to the memory from `start` on.
     ///
     /// # Errors
     /// When not all of it is mapped.
@@ -81,7 +82,8 @@ impl ProcessMemory {
         })
     }
 
-    /// Writes the pages of all `ranges` from `from`, one after the other, also where the process itself may not write.
+    /// Writes the pages of all `ranges` from `from`, one after the other, even if the process itself may not write
+    /// there.
     ///
     /// # Errors
     /// When not all of it is mapped.
@@ -102,7 +104,7 @@ impl ProcessMemory {
     }
 }
 
-/// Cuts `ranges`, which together are `bytes` long, into calls of at most [`VECTORS_MAX`] stretches.
+/// Splits `ranges`, which together are `bytes` long, into calls of at most [`VECTORS_MAX`] ranges.
 fn each_call(
     ranges: &[PageRange],
     bytes: usize,

@@ -1,7 +1,7 @@
-//! Ring 2: message queues of POSIX. The kernel gives no look ahead: what is in one is taken out and put back.
+//! Ring 2: message queues of POSIX. The kernel has no way to peek into one, so its messages are taken out and put back.
 //!
-//! That is done by a process of its own, which goes on should we be killed meanwhile, and which needs nothing that a killed
-//! thread of ours might have kept.
+//! A process of its own does that. It continues if we are killed meanwhile, and needs nothing that a killed thread of
+//! ours might have held.
 //!
 //! # Safety
 //! Each block passes plain numbers or addresses of live values to the call that it names, with their lengths.
@@ -13,25 +13,25 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// What a message queue is made with.
+/// The limits with which a message queue is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// How many messages it takes.
+    /// Maximum number of messages.
     pub messages_max: u64,
-    /// How many bytes a message may have.
+    /// Maximum number of bytes of a message.
     pub bytes_max: u64,
 }
 
 /// A message: priority and text.
 pub type QueuedMessage = (u32, Vec<u8>);
 
-/// A message queue, opened by us.
+/// A message queue that this process has opened.
 #[derive(Debug)]
 pub struct OpenPosixQueue {
     queue: OwnedFd,
 }
 
-/// A message while it is out.
+/// A message while it is out of the queue.
 #[derive(Clone, Copy)]
 struct Taken {
     priority: u32,
@@ -39,7 +39,7 @@ struct Taken {
 }
 
 impl OpenPosixQueue {
-    /// Opens the queue behind a descriptor once more, for ourselves.
+    /// Opens the queue of a descriptor once more, for ourselves.
     ///
     /// # Errors
     /// When this user may not read and write it.
@@ -49,10 +49,10 @@ impl OpenPosixQueue {
         Ok(Self { queue: file.into() })
     }
 
-    /// Whether a process is to be told of the next message (`mq_notify(3)`).
+    /// Reports whether a process has asked to be notified of the next message (`mq_notify(3)`).
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel reports an error.
     pub fn notifies(&self) -> io::Result<bool> {
         let mut text = String::new();
         std::fs::File::from(self.queue.try_clone()?).read_to_string(&mut text)?;
@@ -68,20 +68,20 @@ impl OpenPosixQueue {
         Ok(attributes)
     }
 
-    /// What it was made with.
+    /// Returns the limits with which the queue was made.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel reports an error.
     pub fn limits(&self) -> io::Result<QueueLimits> {
         let attributes = self.attributes()?;
         Ok(QueueLimits { messages_max: attributes.mq_maxmsg as u64, bytes_max: attributes.mq_msgsize as u64 })
     }
 
-    /// The messages in it, as they would be received. They are back in it afterwards. Only while everybody who uses the queue
-    /// stands still, and nobody is to be told of messages.
+    /// Returns the messages in the queue, in the order of receipt, and leaves them in it. Call this only while every
+    /// user of the queue is stopped, and no process is to be notified of messages.
     ///
     /// # Errors
-    /// When a message cannot be taken, or put back.
+    /// When a message cannot be taken out or put back.
     pub fn messages(&self) -> io::Result<Vec<QueuedMessage>> {
         let attributes = self.attributes()?;
         let (messages, bytes) = (attributes.mq_curmsgs as usize, attributes.mq_msgsize as usize);
@@ -104,7 +104,7 @@ impl OpenPosixQueue {
         Ok(found.map(|(text, taken)| (taken.priority, text[..taken.bytes].to_vec())).collect())
     }
 
-    /// Puts a message in.
+    /// Sends a message to the queue.
     ///
     /// # Errors
     /// When there is no room.
@@ -112,26 +112,26 @@ impl OpenPosixQueue {
         send(self.queue.as_raw_fd(), priority, text)
     }
 
-    /// The queue itself.
+    /// Returns the descriptor of the queue.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.as_fd()
     }
 
-    /// The queue of this name (without the slash) in our IPC namespace.
+    /// Opens the queue of this name (without the slash) in our IPC namespace.
     ///
     /// # Errors
     /// When there is none, or it may not be opened.
     pub fn named(name: &CStr) -> io::Result<Self> {
         use std::os::fd::FromRawFd;
         let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        // SAFETY: the name is live; nobody else owns the new descriptor.
+        // SAFETY: the name is live; nothing else owns the new descriptor.
         unsafe {
             let made = check(libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags, 0, 0))?;
             Ok(Self { queue: OwnedFd::from_raw_fd(made as i32) })
         }
     }
 
-    /// Takes a name (without the slash) from a queue.
+    /// Removes the name (without the slash) of a queue.
     ///
     /// # Errors
     /// When there is none, or it is another user's.
@@ -143,13 +143,13 @@ impl OpenPosixQueue {
 
 fn receive(queue: i32, into: &mut [u8]) -> io::Result<Taken> {
     let mut priority = 0;
-    // SAFETY: both are live, and `into` is as long as said.
+    // SAFETY: both are live, and `into` has the length passed.
     let got = unsafe { libc::mq_receive(queue, into.as_mut_ptr().cast(), into.len(), &raw mut priority) };
     check(got as i64).map(|bytes| Taken { priority, bytes: bytes as usize })
 }
 
 fn send(queue: i32, priority: u32, text: &[u8]) -> io::Result<()> {
-    // SAFETY: `text` is live, and as long as said.
+    // SAFETY: `text` is live, and has the length passed.
     check(unsafe { libc::mq_send(queue, text.as_ptr().cast(), text.len(), priority) }.into()).map(drop)
 }
 
@@ -158,11 +158,11 @@ mod tests {
     use super::*;
     use std::os::fd::FromRawFd;
 
-    /// One without a name.
+    /// Makes a queue without a name.
     fn queue() -> OpenPosixQueue {
         let name = std::ffi::CString::new(format!("standfast-test-{}", std::process::id())).unwrap();
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NONBLOCK;
-        // SAFETY: all zeros is a value; name and attributes are live, and nobody else owns the descriptor.
+        // SAFETY: all zeros is a value; name and attributes are live, and nothing else owns the descriptor.
         let made = unsafe {
             let mut attributes: libc::mq_attr = std::mem::zeroed();
             (attributes.mq_maxmsg, attributes.mq_msgsize) = (5, 100);

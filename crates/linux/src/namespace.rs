@@ -1,8 +1,9 @@
 //! Ring 2: namespaces of its own for a restarted job, so that it can have its old process and thread ids.
 //!
-//! A small process, the *init*, is the first in a new pid namespace (and, without privilege, user namespace). It creates
-//! the job's main process under its old id, chooses the ids of the threads that follow, and later reaps. Until the
-//! restart commits it lives and dies with us; afterwards it outlives us, since the kernel ends a namespace with its init.
+//! A small process, the *init*, is the first in a new pid namespace (and, without privilege, user namespace). It
+//! creates the job's main process under its old id, chooses the ids of the threads that follow, and later reaps. Until
+//! the restart commits it lives and dies with us. Afterwards it outlives us, since the kernel ends a namespace with its
+//! init.
 //!
 //! ```text
 //!  we                              init (pid 1 inside)              main process (old pid inside)
@@ -17,7 +18,7 @@
 //! ```
 //!
 //! # Safety
-//! The init is forked while this process has a single thread and makes plain system calls on its own copies.
+//! The init is forked while this process has a single thread. It makes plain system calls on its own copies.
 
 use crate::proc;
 use crate::spawn::{HeldChild, HeldProgram, InheritedSignals, gate, wait_and_execute};
@@ -27,19 +28,19 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Which namespaces the job gets.
+/// The namespaces that the job gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamespaceKind {
-    /// User, pid and mount namespace: works without privilege where the system allows it.
+    /// User, pid and mount namespace: works without privilege if the system allows it.
     User,
-    /// Pid and mount namespace: for root, who thus stays root.
+    /// Pid and mount namespace: for root, who then remains root.
     Pid,
 }
 
-/// What a job finds in its namespaces.
+/// Properties of the namespaces of a job.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Furnishing {
-    /// A time namespace, in which the monotonic clocks are shifted so.
+    /// A time namespace whose monotonic clocks are shifted by these offsets.
     pub clocks: Option<ClockOffsets>,
     /// Pseudo-terminals of its own, so that their numbers are free.
     pub terminals: bool,
@@ -47,23 +48,23 @@ pub struct Furnishing {
     pub ipc: bool,
 }
 
-/// Our end of the line to the init.
+/// Our end of the channel to the init.
 #[derive(Debug)]
 pub struct NamespaceInit {
     channel: OwnedFd,
     pid: i32,
 }
 
-/// What the init tells of the job's main process.
+/// News of the job's main process from the init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HelperNews {
-    /// Job control has stopped it.
+    /// Job control has stopped the main process.
     Stopped,
-    /// It ended, and how. The namespaces live on as long as any process in them.
+    /// The main process ended, with this status. The namespaces live on as long as any process in them.
     Ended(WaitStatus),
 }
 
-/// One message: what, and a number.
+/// One message: its kind, and a number.
 type Message = [u8; 5];
 const READY: u8 = b'R';
 const FAILED: u8 = b'F';
@@ -78,11 +79,11 @@ fn message(kind: u8, number: i32) -> Message {
 }
 
 impl NamespaceInit {
-    /// Makes the namespaces and, in them, a process with the id `pid` that waits to execute `program`. `furnishing` says
-    /// what else it finds there.
+    /// Makes the namespaces and, in them, a process with the id `pid` that waits to execute `program`. `furnishing`
+    /// defines what else the process finds there.
     ///
     /// # Errors
-    /// When the system does not allow it. Nothing is left behind.
+    /// When the system does not allow it. Nothing is left over.
     pub fn start(
         kind: NamespaceKind,
         pid: i32,
@@ -114,7 +115,7 @@ impl NamespaceInit {
         Ok((this, HeldChild::behind(main, gate)))
     }
 
-    /// The next task made in the namespace will have the id `id`.
+    /// Gives the next task made in the namespace the id `id`.
     ///
     /// # Errors
     /// When the init is gone or the kernel refuses.
@@ -123,7 +124,7 @@ impl NamespaceInit {
         self.expect_ready()
     }
 
-    /// From now on the namespace outlives us.
+    /// Makes the namespace outlive us from now on.
     ///
     /// # Errors
     /// When the init is gone, and the job with it.
@@ -132,17 +133,17 @@ impl NamespaceInit {
         self.expect_ready()
     }
 
-    /// The init's own pid as we see it.
+    /// Returns the init's pid as we see it.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Becomes readable when there is [`HelperNews`].
+    /// Returns a descriptor that becomes readable when there is [`HelperNews`].
     pub fn channel(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
 
-    /// What has become of the main process; waits for that.
+    /// Waits for the next news of the main process.
     ///
     /// # Errors
     /// When the init was killed, and the job with it.
@@ -154,9 +155,9 @@ impl NamespaceInit {
         }
     }
 
-    /// Takes note of the init's own end, if that has come: it is our child.
+    /// Reaps the init, which is our child, if it has ended.
     pub fn reap(&self) {
-        // An error means that somebody has done so.
+        // An error means that it has already been reaped.
         let _ = process::wait(self.pid, libc::WNOHANG);
     }
 
@@ -173,13 +174,13 @@ impl NamespaceInit {
 
     /// Ends the namespace and everything in it, and waits until it is gone.
     pub fn destroy(self) {
-        // Errors mean that it is gone already, which is what is wanted.
+        // Errors mean that it is already gone.
         let _ = process::kill(self.pid, libc::SIGKILL);
         let _ = process::wait(self.pid, 0);
     }
 }
 
-/// Who we are outside, to be the same inside.
+/// Our user and group outside, to be the same inside.
 struct Identity {
     user: u32,
     group: u32,
@@ -193,7 +194,7 @@ impl Identity {
     }
 }
 
-/// The init's side.
+/// The side of the init.
 struct Init {
     channel: RawFd,
     waiting: RawFd,
@@ -230,7 +231,7 @@ impl Init {
         program: HeldProgram<'_>,
         signals: InheritedSignals,
     ) -> io::Result<i32> {
-        // SAFETY: a name with its terminating zero.
+        // SAFETY: a zero-terminated name.
         unsafe { libc::prctl(libc::PR_SET_NAME, c"standfast-init".as_ptr(), 0, 0, 0) };
         if kind == NamespaceKind::User {
             fs::write("/proc/self/setgroups", "deny")?;
@@ -245,7 +246,7 @@ impl Init {
             mount_message_queues();
         }
         if let Some(clocks) = furnishing.clocks {
-            // The namespace is entered by the next child; until it has one, its clocks can be set.
+            // The next child enters the namespace; until then, its clocks can be set.
             // SAFETY: a plain number.
             check(unsafe { libc::unshare(libc::CLONE_NEWTIME) }.into())?;
             fs::write("/proc/self/timens_offsets", clocks.to_text())?;
@@ -258,13 +259,13 @@ impl Init {
         Ok(main)
     }
 
-    /// Tells why and ends, and with it the namespace.
+    /// Reports the error and exits, which ends the namespace.
     fn fail(&self, error: &io::Error) -> ! {
         let _ = send(self.channel, message(FAILED, error.raw_os_error().unwrap_or(libc::EINVAL)));
         exit(1)
     }
 
-    /// Answers until the commit. Whoever holds the other end being gone before that means that the restart failed.
+    /// Answers requests until the commit. If the other end closes before that, the restart has failed.
     fn serve(&self) {
         loop {
             match receive(self.channel) {
@@ -279,7 +280,7 @@ impl Init {
                     }
                 }
                 Ok([COMMIT, ..]) => {
-                    // Whether or not anybody hears it, the commit stands.
+                    // The commit stands even if nothing receives the answer.
                     let _ = send(self.channel, message(READY, 0));
                     return;
                 }
@@ -290,12 +291,12 @@ impl Init {
 }
 
 fn exit(status: i32) -> ! {
-    // SAFETY: ends this process and nothing else; no destructor of the copied parent may run.
+    // SAFETY: ends only this process; no destructor of the copied parent may run.
     unsafe { libc::_exit(status) }
 }
 
-/// The first process of a namespace inherits all orphans; the namespace ends with it, so it stays as long as there is any
-/// other process.
+/// Reaps until no other process is left. The first process of a namespace inherits all orphans, and the namespace ends
+/// with it.
 fn reap_until_end(main: i32, channel: RawFd) -> ! {
     loop {
         let mut status = 0;
@@ -305,15 +306,15 @@ fn reap_until_end(main: i32, channel: RawFd) -> ! {
             exit(0);
         }
         if id == main {
-            // If nobody listens any more the status is lost, as that of any orphan.
+            // If nothing listens any more, the status is lost, like that of any orphan.
             let kind = if libc::WIFSTOPPED(status) { STOPPED } else { ENDED };
             let _ = send(channel, message(kind, status));
         }
     }
 }
 
-/// `/proc` of the new namespace, where that is allowed: containers that mask parts of theirs forbid it, and the job then
-/// sees the outer one.
+/// Mounts the `/proc` of the new namespace, if that is allowed. Containers that mask parts of their own forbid it, and
+/// the job then sees the outer one.
 fn mount_proc() {
     let flags = libc::MS_REC | libc::MS_PRIVATE;
     // SAFETY: strings end with zero; nothing else is passed.
@@ -324,7 +325,7 @@ fn mount_proc() {
     }
 }
 
-/// A file system of pseudo-terminals of the namespace's own. Where that is not allowed the job sees the outer one.
+/// Mounts pseudo-terminals of the namespace's own. If that is not allowed, the job sees the outer ones.
 fn mount_terminals() {
     let options = c"ptmxmode=0666,mode=0620";
     // SAFETY: strings end with zero.
@@ -334,7 +335,7 @@ fn mount_terminals() {
     }
 }
 
-/// The message queues of the namespace, where those of the outer one could be looked at.
+/// Mounts the message queues of the namespace, if those of the outer one are mounted.
 fn mount_message_queues() {
     // SAFETY: strings end with zero; nothing else is passed.
     unsafe { libc::mount(c"mqueue".as_ptr(), c"/dev/mqueue".as_ptr(), c"mqueue".as_ptr(), 0, std::ptr::null()) };
@@ -352,7 +353,8 @@ fn close_all_but(kept: RawFd) {
     close(kept + 1, u32::MAX);
 }
 
-/// clone3(2) without new stack: a fork with `flags`, in the child's innermost namespace under the id `id` if given.
+/// Calls clone3(2) without a new stack: a fork with `flags`. The child has the id `id`, if given, in its innermost
+/// namespace.
 fn clone_process(flags: u64, id: Option<i32>) -> io::Result<i32> {
     /// `struct clone_args`, as of Linux 5.5.
     #[repr(C)]
@@ -379,11 +381,11 @@ fn clone_process(flags: u64, id: Option<i32>) -> io::Result<i32> {
     check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of::<Arguments>()) }).map(|pid| pid as i32)
 }
 
-/// A pair of connected ends that keep message boundaries.
+/// Makes a pair of connected ends that keep message boundaries.
 fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: `ends` is live and takes two descriptors, which nobody else owns.
+    // SAFETY: `ends` is live and takes two descriptors, which nothing else owns.
     unsafe {
         check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()).into())?;
         Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
@@ -391,7 +393,7 @@ fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 fn send(channel: RawFd, message: Message) -> io::Result<()> {
-    // SAFETY: `message` is live and as long as given.
+    // SAFETY: `message` is live and has the length passed.
     let sent = unsafe { libc::send(channel, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL) };
     check(sent as i64).map(drop)
 }
@@ -399,7 +401,7 @@ fn send(channel: RawFd, message: Message) -> io::Result<()> {
 fn receive(channel: RawFd) -> io::Result<Message> {
     let mut message = Message::default();
     loop {
-        // SAFETY: `message` is live and as long as given.
+        // SAFETY: `message` is live and has the length passed.
         let got = unsafe { libc::recv(channel, message.as_mut_ptr().cast(), message.len(), 0) };
         match check(got as i64) {
             Ok(5) => return Ok(message),

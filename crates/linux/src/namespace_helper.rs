@@ -1,12 +1,12 @@
 //! Ring 2: work done in namespaces of a job, by a process of our own that enters them and shares our memory.
 //!
-//! What lives in an IPC namespace can be reached from within only, and a thread cannot enter a user namespace. So a process
-//! is made that has our memory and nobody else's namespaces, as vfork(2) makes one: the calling thread waits until it has
-//! ended, and finds in its memory what was done. It dies with us, unless it is to finish.
+//! Objects of an IPC namespace can be reached only from within, and a thread cannot enter a user namespace. So we make
+//! a process that has our memory but can have other namespaces, as vfork(2) does: the calling thread waits until the
+//! process has ended, and finds the results in its memory. The process dies with us, unless it must finish its work.
 //!
 //! # Safety
-//! The visitor runs on a stack of its own while the thread that made it stands still, so that nothing is used by two at a
-//! time that one thread alone might use. It unwinds no further than to its beginning.
+//! The helper runs on a stack of its own while the thread that made it is suspended, so that the two never use
+//! thread-local data at the same time. A panic unwinds no further than to the helper's entry function.
 
 use crate::proc;
 use crate::spawn::undisturbed_by_strays;
@@ -20,16 +20,16 @@ const STACK_BYTES: usize = 1 << 20;
 /// The IPC namespace of a job, with the user namespace that it belongs to.
 #[derive(Debug)]
 pub struct IpcNamespace {
-    /// `None` where it is our own.
+    /// The user namespace, or `None` if it is our own.
     user: Option<OwnedFd>,
     ipc: OwnedFd,
 }
 
 impl IpcNamespace {
-    /// That of a process; `None` where it is ours as well.
+    /// Opens the IPC namespace of a process. Returns `None` if it is also ours.
     ///
     /// # Errors
-    /// When the process is gone or may not be looked at.
+    /// When the process is gone or may not be inspected.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         let own = std::process::id() as i32;
         let differs = |name: &str| Ok::<_, io::Error>(proc::link(pid, name)? != proc::link(own, name)?);
@@ -41,10 +41,10 @@ impl IpcNamespace {
         Ok(Some(Self { user, ipc: open("ns/ipc")? }))
     }
 
-    /// Does some work in there.
+    /// Runs `work` in the namespace.
     ///
     /// # Errors
-    /// When it may not be entered, and what the work gives.
+    /// When the namespace may not be entered, and any error of `work`.
     pub fn within<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let enter = |namespace: &OwnedFd, kind: i32| {
             // SAFETY: the descriptor is open.
@@ -58,10 +58,10 @@ impl IpcNamespace {
     }
 }
 
-/// Has some work done by a process of its own that shares our memory and, of all else, only what a child does.
+/// Runs `work` in a process of its own. The process shares our memory and, apart from that, only what a child shares.
 ///
 /// # Errors
-/// When no process can be made, and what the work gives.
+/// When no process can be made, and any error of `work`.
 pub(crate) fn apart<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     apart_to_the_end(|| {
         // SAFETY: plain numbers.
@@ -70,8 +70,8 @@ pub(crate) fn apart<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     })
 }
 
-/// The same, which goes on if we are killed meanwhile. Such work must not take memory or locks: a thread that was killed may
-/// have kept what it needs.
+/// Does the same as [`apart`], but the work continues if we are killed meanwhile. Such work must not allocate memory or
+/// take locks: a killed thread may hold what it needs.
 ///
 /// # Errors
 /// As above.
@@ -100,12 +100,12 @@ struct NamespaceHelper<T, F> {
     result: Option<io::Result<T>>,
 }
 
-/// The visitor's own beginning, for a visit of this type.
+/// Returns the entry function of a helper of this type.
 fn enter<T, F: FnOnce() -> io::Result<T>>(
     _: &NamespaceHelper<T, F>,
 ) -> extern "C" fn(*mut libc::c_void) -> libc::c_int {
     extern "C" fn begin<T, F: FnOnce() -> io::Result<T>>(namespace_helper: *mut libc::c_void) -> libc::c_int {
-        // SAFETY: whoever made this process has passed such a visit, and waits.
+        // SAFETY: the maker of this process has passed such a value, and waits.
         let namespace_helper = unsafe { &mut *namespace_helper.cast::<NamespaceHelper<T, F>>() };
         let work = namespace_helper.work.take().expect("a visit begins once");
         let result = catch_unwind(AssertUnwindSafe(work));
@@ -116,7 +116,7 @@ fn enter<T, F: FnOnce() -> io::Result<T>>(
     begin::<T, F>
 }
 
-/// Handlers of ours are for our own threads.
+/// Blocks all signals during `work`, since our handlers are only for our own threads.
 fn with_signals_blocked<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     // SAFETY: signal sets are bit masks for which all zeros is a value; both are live.
     unsafe {

@@ -1,4 +1,4 @@
-//! Ring 2: which pages of a process hold anything of its own.
+//! Ring 2: finds the pages of a process that hold content of its own.
 
 use crate::sys::memory::{PageRegion, Selection, category, scan_pages};
 use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
@@ -9,15 +9,15 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// Which pages count.
+/// The pages that a scan selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Populated {
-    /// Every page in memory or swap, but the kernel's page of zeros: for anonymous memory.
+    /// Every page in memory or swap, except the kernel's page of zeros: for anonymous memory.
     Any,
-    /// Those that no longer show the file beneath: for private mappings of files. The kernel's page of zeros is one of them:
-    /// KSM puts it in the place of a page that the program has cleared.
+    /// Pages that no longer show the underlying file: for private mappings of files. The kernel's page of zeros is one
+    /// of them: KSM maps it instead of a page that the program has cleared.
     Own,
-    /// Those that do show it: for private mappings of memory objects.
+    /// Pages that still show it: for private mappings of memory objects.
     File,
 }
 
@@ -25,15 +25,15 @@ pub enum Populated {
 #[derive(Debug)]
 pub struct PageScan {
     pagemap: File,
-    /// Whether the kernel has the ioctl (Linux 6.7); otherwise the table is read word by word.
+    /// Whether the kernel has the ioctl (Linux 6.7). Otherwise the table is read word by word.
     by_ioctl: bool,
-    /// [`category::GUARD`] where the kernel tells guarded pages from others (Linux 6.15), else 0.
+    /// [`category::GUARD`] if the kernel distinguishes guarded pages from others (Linux 6.15), else 0.
     guard: u64,
-    /// Where the kernel puts its answers.
+    /// Buffer for the kernel's answers.
     regions: RefCell<Vec<PageRegion>>,
 }
 
-/// Regions fetched by one ioctl: so few that the room for them need not be fetched from the system.
+/// Number of regions that one ioctl fetches: small enough that their memory need not be requested from the system.
 pub(crate) const REGIONS: usize = 512;
 /// Words of the page table read at a time.
 const WORDS: usize = 16 * 1024;
@@ -42,7 +42,7 @@ impl PageScan {
     /// Opens the page tables of a process.
     ///
     /// # Errors
-    /// When it is gone or may not be looked at.
+    /// When the process is gone or may not be inspected.
     pub fn open(pid: i32) -> io::Result<Self> {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         static BY_IOCTL: OnceLock<bool> = OnceLock::new();
@@ -51,12 +51,13 @@ impl PageScan {
         Ok(Self { pagemap, by_ioctl, guard, regions: RefCell::new(vec![PageRegion::default(); REGIONS]) })
     }
 
-    /// Whether the kernel walks the tables for us.
+    /// Reports whether the kernel walks the tables for us.
     pub fn is_by_ioctl(&self) -> bool {
         self.by_ioctl
     }
 
-    /// Appends the populated pages of `range`, ascending. Costs what is populated, not what is reserved.
+    /// Appends the populated pages of `range`, ascending. The cost grows with the populated pages, not with the
+    /// reserved ones.
     ///
     /// # Errors
     /// When the process is gone.
@@ -73,7 +74,8 @@ impl PageScan {
         Ok(())
     }
 
-    /// Appends the pages of `range` that must not be touched, ascending. Nothing where the kernel does not tell.
+    /// Appends the guarded pages of `range`, which must not be touched, ascending. Appends nothing if the kernel does
+    /// not report them.
     ///
     /// # Errors
     /// When the process is gone.
@@ -113,7 +115,8 @@ impl PageScan {
         Ok(())
     }
 
-    /// The twin for kernels before 6.7, and the oracle for tests: one word for each page, also of mere reservations.
+    /// Does the same for kernels before 6.7, and is the oracle for tests. Reads one word for each page, even for mere
+    /// reservations.
     fn read_words(&self, range: PageRange, which: Populated, into: &mut Vec<PageRange>) -> io::Result<()> {
         const PRESENT: u64 = 1 << 63;
         const SWAPPED: u64 = 1 << 62;
@@ -141,13 +144,13 @@ impl PageScan {
     }
 }
 
-/// [`category::GUARD`] where the kernel knows it, else 0.
+/// Returns [`category::GUARD`] if the kernel knows it, else 0.
 pub(crate) fn guard_category(pagemap: &File) -> u64 {
     static GUARD: OnceLock<u64> = OnceLock::new();
     *GUARD.get_or_init(|| if knows(pagemap, category::GUARD) { category::GUARD } else { 0 })
 }
 
-/// Whether the kernel has the ioctl, and knows a category.
+/// Reports whether the kernel has the ioctl and knows a category.
 fn knows(pagemap: &File, category: u64) -> bool {
     let probe = PageRange::new(Address::new(0), 1);
     let selection = Selection { any_of: category, reported: category::PRESENT, ..Selection::default() };

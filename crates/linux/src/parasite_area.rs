@@ -1,9 +1,9 @@
-//! Ring 2: the place in a program from which system calls can be injected into it, found without changing it.
+//! Ring 2: the place in a program from which system calls can be injected, found without changing the program.
 //!
-//! A parasite area is dead memory below a stack pointer, where a signal frame and what injected calls return may lie, and 16
-//! bytes of code in the zero padding at the end of the vdso. Both are put back as they were: between checkpoints nothing
-//! of ours is in the program. If we die instead, garbage stays where the program's own signal handlers leave theirs, and
-//! the 16 bytes stay where the next parasite area finds and removes them.
+//! A parasite area is dead memory below a stack pointer, which holds a signal frame and the output of injected calls,
+//! and 16 bytes of code in the zero padding at the end of the vdso. Both are restored afterwards: between checkpoints
+//! the program contains nothing of ours. If we die before that, garbage stays where the program's own signal handlers
+//! leave theirs, and the next parasite area finds and removes the 16 bytes.
 
 use crate::arch::{CallRecord, Registers, SYSCALL_OFFSET, SigreturnFrame, healing_blob};
 use crate::proc::Map;
@@ -11,7 +11,7 @@ use crate::{ProcessMemory, Task, TaskError};
 use standfast_core::{Address, is_zero};
 use std::io;
 
-/// A place to stand in a program while injecting.
+/// A place in a program from which calls are injected.
 #[derive(Debug)]
 pub struct ParasiteArea {
     top: u64,
@@ -19,35 +19,35 @@ pub struct ParasiteArea {
     covered: Covered,
 }
 
-/// Memory that the parasite area borrows, with what it held.
+/// Memory that the parasite area borrows, with its old content.
 #[derive(Debug)]
 struct Covered {
     start: Address,
     bytes: Vec<u8>,
 }
 
-/// Why a program offers no parasite area at this moment.
+/// The reason why a program has no parasite area at this moment.
 #[derive(Debug, thiserror::Error)]
 pub enum ParasiteAreaError {
-    /// No stack with room.
+    /// No stack has enough room.
     #[error("no thread has {bytes} bytes of free stack")]
     NoStack {
-        /// How many were looked for.
+        /// Number of bytes needed.
         bytes: u64,
     },
-    /// No zero padding behind the vdso.
+    /// There is no zero padding at the end of the vdso.
     #[error("the kernel's vdso has no padding to put 16 bytes of code into")]
     NoPadding,
-    /// A task is still on its way back from an injection whose tracer died. It will be through in a moment.
+    /// A task is still returning from an injection whose tracer died. It will finish in a moment.
     #[error("task {tid} is still returning from an interrupted checkpoint")]
     Healing {
         /// The task.
         tid: i32,
     },
-    /// The kernel said no.
+    /// The kernel refused a request.
     #[error("looking for a parasite area: {0}")]
     Kernel(#[from] io::Error),
-    /// As above, of a task.
+    /// The same for a task.
     #[error(transparent)]
     Task(#[from] TaskError),
 }
@@ -55,12 +55,13 @@ pub enum ParasiteAreaError {
 const BLOB_BYTES: u64 = 16;
 
 impl ParasiteArea {
-    /// How many calls can be injected at a time, with the one that tells of their end.
+    /// Maximum number of calls injected at a time, including the one that reports their end.
     pub(crate) const CALLS_MAX: usize = 32;
-    /// How much injected calls may return at a time.
+    /// Maximum output of injected calls at a time.
     pub const OUTPUT_BYTES: usize = 1024;
 
-    /// Finds one in a process all of whose tasks stand still. `extended_bytes` is the length of their XSAVE areas.
+    /// Finds a parasite area in a process whose tasks are all stopped. `extended_bytes` is the length of their XSAVE
+    /// areas.
     ///
     /// # Errors
     /// When there is none at this moment.
@@ -88,7 +89,7 @@ impl ParasiteArea {
         Ok(parasite_area)
     }
 
-    /// Gives the memory back as it was. Every remote task must have been released.
+    /// Restores the borrowed memory. Every remote task must have been released.
     ///
     /// # Errors
     /// When the process is gone.
@@ -98,7 +99,7 @@ impl ParasiteArea {
         Ok(())
     }
 
-    /// Puts back what the program's memory held here in a copy of it, which will never run.
+    /// Restores the program's own memory in a copy of the process, which will never run.
     ///
     /// # Errors
     /// When the copy is gone.
@@ -106,7 +107,7 @@ impl ParasiteArea {
         copy.write(self.covered.start, &self.covered.bytes)
     }
 
-    /// Address of the `syscall` instruction in the code.
+    /// Returns the address of the `syscall` instruction in the code.
     pub(crate) fn syscall_instruction(&self) -> u64 {
         self.blob + SYSCALL_OFFSET
     }
@@ -116,23 +117,23 @@ impl ParasiteArea {
         task.poke(self.blob + 8, words[1])
     }
 
-    /// Where injected calls may leave what they return.
+    /// Returns the address of the buffer for output of injected calls.
     pub fn output(&self) -> Address {
         self.covered.start
     }
 
-    /// Highest address of the borrowed stack.
+    /// Returns the highest address of the borrowed stack.
     pub(crate) fn top(&self) -> u64 {
         self.top
     }
 
-    /// Address of the code.
+    /// Returns the address of the code.
     pub(crate) fn blob(&self) -> u64 {
         self.blob
     }
 }
 
-/// A place that might do: dead memory ends at `top`.
+/// A possible place: dead memory ends at `top`.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     top: u64,
@@ -145,7 +146,7 @@ impl Candidate {
         let start = Address::new(self.top.checked_sub(bytes)?);
         let mut held = vec![0u8; bytes as usize];
         if memory.read(start, &mut held).is_err() {
-            // The kernel's stack grows when it is written to below; what it grows by reads as zero.
+            // The kernel's stack grows when memory below it is written; the new part reads as zero.
             held.fill(0);
             let grown = memory.write(start, &held[..8]).is_ok() && memory.read(start, &mut held).is_ok();
             return grown.then_some((self.top, Covered { start, bytes: held }));
@@ -155,9 +156,10 @@ impl Candidate {
     }
 }
 
-/// Places in order of safety: below the stack pointer on the kernel's stack; below it on the stack of a thread made by a
-/// C library, whose own variables lie in the same mapping; the untouched far end of the kernel's stack, for programs that
-/// run on stacks of their own (Go).
+/// Returns possible places in order of safety. The first is below the stack pointer on the kernel's stack. The second
+/// is below the stack pointer on the stack of a thread made by a C library, whose thread-local variables are in the
+/// same mapping. The last is the untouched far end of the kernel's stack, for programs that run on stacks of their own
+/// (Go).
 fn candidates<'a>(
     maps: &'a [Map],
     registers: impl Iterator<Item = &'a Registers> + Clone + 'a,
@@ -180,7 +182,8 @@ fn candidates<'a>(
     proved.chain(far_end.map(|top| Candidate { top, untouched: true }))
 }
 
-/// The last 16-byte place of the vdso that is zero, or holds (half of) our code from an earlier tracer that died.
+/// Returns the address of the last 16 bytes of the vdso, which must be zero, or hold (half of) our code from an earlier
+/// tracer that died.
 fn padding_of_vdso(memory: &ProcessMemory, maps: &[Map]) -> Result<u64, ParasiteAreaError> {
     let vdso = maps.iter().find(|map| map.path == b"[vdso]").ok_or(ParasiteAreaError::NoPadding)?;
     let place = vdso.end - BLOB_BYTES;

@@ -1,7 +1,8 @@
-//! Ring 2: this thread on the processor of a task that it is about to talk to.
+//! Ring 2: moves this thread to the processor of a task with which it is about to communicate.
 //!
-//! With tracer and task on one processor each stop is a plain switch, and an injected call that costs two takes 12 to 16 us;
-//! from the other processor it is an interrupt each way, 80 to 116 us. And the scheduler has a clock for each processor.
+//! If tracer and task share a processor, each stop is a plain switch, and an injected call that costs two of them takes
+//! 12 to 16 us. From another processor it takes an interrupt each way, 80 to 116 us. Besides, the scheduler has a clock
+//! for each processor.
 //!
 //! # Safety
 //! The masks passed to the kernel are live local values of the size given.
@@ -13,7 +14,7 @@ pub struct PinnedToCpu {
 }
 
 impl PinnedToCpu {
-    /// Moves this thread to `cpu`; does nothing where that is not allowed, since it is only a matter of speed.
+    /// Moves this thread to `cpu`. Does nothing if that is not allowed, since it only affects speed.
     pub fn new(cpu: usize) -> Option<Self> {
         if cpu >= libc::CPU_SETSIZE as usize {
             return None;

@@ -1,13 +1,13 @@
-//! Ring 2: whether somebody may write to the memory of this process past its page tables, which write tracking cannot see:
-//! a device, or the kernel on behalf of one, that has pinned pages beforehand and writes to them later.
+//! Ring 2: detects writers that may change the memory of this process past its page tables, which write tracking cannot
+//! see. Such a writer is a device, or the kernel on behalf of one, that has pinned pages and writes to them later.
 //!
-//! To pin a page for writing takes its protection off, so a look after that finds it written; what is written after *that* look
-//! is what is missed. The kernel says how much memory is pinned (`VmPin`: RDMA, registered buffers of io_uring) and not where,
-//! and of some devices it does not count it (xpmem, KNEM, VFIO, video and graphics, AF_XDP): of these it is known only that they
-//! are open. A device that is not known to be harmless counts as one that may.
+//! Pinning a page for writing removes its protection, so a later scan reports it as written; writes after *that* scan
+//! are missed. The kernel reports how much memory is pinned (`VmPin`: RDMA, registered buffers of io_uring) but not
+//! where. It does not count the memory of some devices (xpmem, KNEM, VFIO, video and graphics, AF_XDP), of which only
+//! their open descriptors are known. A device that is not known to be harmless counts as a possible writer.
 //!
-//! Not here, since they are seen: process_vm_writev(2), ptrace, futexes and everything else that writes by way of the page
-//! tables; devices that follow the page tables (KVM, RDMA on demand).
+//! Other writers are seen and not covered here: process_vm_writev(2), ptrace, futexes and everything else that writes
+//! through the page tables, and devices that follow the page tables (KVM, RDMA on demand).
 
 use crate::proc::{Map, Status, link, numbers, read};
 use std::fs::metadata;
@@ -16,18 +16,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// Character devices that write to nobody's memory but within a call: null, zero, full, random, urandom, kmsg.
+/// Character devices that write to a process's memory only during a call: null, zero, full, random, urandom, kmsg.
 const MEMORY_DEVICES: (u32, [u32; 6]) = (1, [3, 5, 7, 8, 9, 11]);
-/// Terminals: one's own, and both sides of pseudo-terminals.
+/// Terminals: the controlling one, and both sides of pseudo-terminals.
 const TERMINALS: [std::ops::RangeInclusive<u32>; 2] = [4..=5, 128..=143];
 const RING: &[u8] = b"anon_inode:[io_uring]";
 const SOCKET: &[u8] = b"socket:";
 const AF_XDP: i32 = 44;
 
-/// Who may write to memory of this process unseen; `None` where nobody is known to.
+/// Returns a description of a possible unseen writer to the memory of this process, or `None` if none is known.
 ///
 /// # Errors
-/// Where `/proc` cannot be read.
+/// If `/proc` cannot be read.
 pub fn unseen_writer() -> io::Result<Option<String>> {
     let own = std::process::id() as i32;
     let pinned = Status::of(own)?.pinned_kib;
@@ -35,13 +35,14 @@ pub fn unseen_writer() -> io::Result<Option<String>> {
         return Ok(Some(format!("{pinned} KiB are pinned for a device or for io_uring")));
     }
     for number in numbers(own, "fd")? {
-        // One that another thread closes meanwhile is none.
+        // Ignore a descriptor that another thread closes meanwhile.
         let Ok(target) = link(own, &format!("fd/{number}")) else { continue };
         if let Some(writer) = writer_behind(number, &target) {
             return Ok(Some(writer));
         }
     }
-    // Of what is closed a mapping may be left. Of some hundreds of lines hardly any is worth more than a glance.
+    // A closed descriptor may have left a mapping. The filter is cheap, since hardly any of some hundreds of lines is
+    // suspect.
     let text = read(own, "maps")?;
     let is_suspect = |line: &&[u8]| [RING, b" /dev/"].iter().any(|part| line.windows(part.len()).any(|at| at == *part));
     let suspects: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(is_suspect).collect();
@@ -76,7 +77,7 @@ fn is_harmless(device: u64) -> bool {
 
 fn family(socket: i32) -> Option<i32> {
     let (mut family, mut length) = (0_i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: the value and its length live through the call; the number may be that of anything, or of nothing.
+    // SAFETY: the value and its length are live during the call; the number may be any descriptor, or none.
     let asked = unsafe {
         libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_DOMAIN, (&raw mut family).cast(), &raw mut length)
     };
@@ -94,7 +95,7 @@ mod tests {
                 assert!(is_harmless(found.rdev()), "{device}");
             }
         }
-        // uverbs0, xpmem and other ones of misc, nvidia0, renderD128, video0, vfio, mem.
+        // uverbs0, xpmem and others of misc, nvidia0, renderD128, video0, vfio, mem.
         for (major, minor) in [(231, 192), (10, 120), (195, 0), (226, 128), (81, 0), (245, 0), (1, 1)] {
             assert!(!is_harmless(libc::makedev(major, minor)), "{major}:{minor}");
         }

@@ -1,16 +1,17 @@
-//! Ring 2: what the processor offers to programs, by the names of `/proc/cpuinfo`. Libraries look at it when they start,
-//! and go on using what they have found.
+//! Ring 2: the features that the processor offers to programs, by the names of `/proc/cpuinfo`. Libraries look at them
+//! when they start, and rely on the result from then on.
 //!
 //! # Safety
-//! CPUID exists on every x86-64 processor; XGETBV is asked for only where CPUID says that the system uses it.
+//! CPUID exists on every x86-64 processor; XGETBV is used only if CPUID reports that the system enables it.
 
 use std::arch::x86_64::{__cpuid_count, __get_cpuid_max, CpuidResult};
 use std::sync::OnceLock;
 
-/// Where a feature shows: leaf, subleaf, register (0 to 3: eax to edx), bit, name.
+/// Position of a feature: leaf, subleaf, register (0 to 3: eax to edx), bit, name.
 type Place = (u32, u32, u8, u8, &'static str);
 
-/// Features that programs choose their code by. What only systems use stands not here, nor what every x86-64 has.
+/// Features by which programs choose their code. Features that only operating systems use, or that every x86-64 has,
+/// are not listed.
 const FEATURES: [Place; 84] = [
     (1, 0, 2, 0, "pni"),
     (1, 0, 2, 1, "pclmulqdq"),
@@ -98,13 +99,13 @@ const FEATURES: [Place; 84] = [
     (EXTENDED, 0, 3, 27, "rdtscp"),
 ];
 const EXTENDED: u32 = 0x8000_0001;
-/// All that the table names.
+/// All leaves that the table uses.
 const LEAVES: [(u32, u32); 5] = [(1, 0), (7, 0), (7, 1), (STATE, 1), (EXTENDED, 0)];
 /// Leaf of the processor state.
 const STATE: u32 = 0xd;
 
-/// The features that this processor, and the system on it, offer to programs. Asked for once: in a virtual machine each
-/// CPUID leaves the machine, which takes up to 70 us.
+/// Returns the features that this processor, and the system on it, offer to programs. They are read only once: in a
+/// virtual machine each CPUID leaves the machine, which takes up to 70 us.
 pub fn features() -> Vec<&'static str> {
     static KNOWN: OnceLock<Vec<&'static str>> = OnceLock::new();
     KNOWN
@@ -120,8 +121,8 @@ pub fn features() -> Vec<&'static str> {
         .clone()
 }
 
-/// Where the state of each feature in a set of XSAVE features lies in an XSAVE area: feature, offset, length. Processors of
-/// different makers may differ.
+/// Returns the location of each feature of a set of XSAVE features in an XSAVE area: feature, offset, length.
+/// Processors of different makers may differ.
 pub fn state_areas(features: u64) -> Vec<(u32, u32, u32)> {
     static KNOWN: OnceLock<Vec<(u32, u32, u32)>> = OnceLock::new();
     let known = KNOWN.get_or_init(|| {
@@ -135,7 +136,7 @@ pub fn state_areas(features: u64) -> Vec<(u32, u32, u32)> {
     known.iter().filter(|(feature, ..)| features & 1 << feature != 0).copied().collect()
 }
 
-/// The XSAVE features that are enabled here (XCR0); 0 where there is no such thing.
+/// Returns the XSAVE features that are enabled here (XCR0), or 0 if the processor has none.
 pub fn enabled_state() -> u64 {
     const OSXSAVE: u32 = 1 << 27;
     if leaf_of(1, 0).ecx & OSXSAVE == 0 {
@@ -149,7 +150,7 @@ pub fn enabled_state() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// A leaf that the processor has not got is all zeros.
+/// Reads a leaf; one that the processor lacks is all zeros.
 fn leaf_of(leaf: u32, subleaf: u32) -> CpuidResult {
     // SAFETY: see above.
     #[allow(unused_unsafe, reason = "safe in newer compilers")]
@@ -173,7 +174,7 @@ mod tests {
         let flags = text.lines().find_map(|line| line.strip_prefix("flags")).unwrap();
         let known: Vec<&str> = flags.split_whitespace().collect();
         let ours = features();
-        // What the kernel hides (for a fault of the processor, say) it hides from its list only.
+        // Features that the kernel hides (because of a processor bug, say) are missing from its list only.
         for name in ["pni", "avx", "avx2", "bmi2", "sse4_2", "avx512f", "xsave", "rdtscp", "abm", "sha_ni", "lahf_lm"] {
             assert!(!known.contains(&name) || ours.contains(&name), "{name}");
         }

@@ -1,21 +1,21 @@
 //! A pending signal as the kernel keeps it.
 
-/// A `siginfo_t`: 128 bytes, the first word of which is the signal's number.
+/// A `siginfo_t`: 128 bytes, whose first word is the signal's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalInformation(pub [u8; 128]);
 
-/// Where the code stands: why the signal was sent.
+/// Offset of the code, the reason why the signal was sent.
 const CODE: usize = 8;
-/// Where the id of a timer stands, in a signal that a timer sent.
+/// Offset of the id of a timer, in a signal that a timer sent.
 const TIMER: usize = 16;
 
 impl SignalInformation {
-    /// The signal's number.
+    /// Returns the signal's number.
     pub fn signal(&self) -> i32 {
         self.word(0)
     }
 
-    /// The timer that sent it, if one made with timer_create(2) did.
+    /// Returns the timer that sent the signal, if it was one made with timer_create(2).
     pub fn timer(&self) -> Option<i32> {
         (self.word(CODE) == libc::SI_TIMER).then(|| self.word(TIMER))
     }

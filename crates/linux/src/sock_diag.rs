@@ -1,4 +1,4 @@
-//! The kernel's directory of sockets (sock_diag(7)): how it is asked, and what is the same in its answers for all families.
+//! The kernel's directory of sockets (sock_diag(7)): requests, and the parts of the answers common to all families.
 
 use crate::sys::socket;
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const REQUEST_DUMP: u16 = 0x301;
 const HEADER_BYTES: usize = 16;
-/// The kernel's own messages are no longer.
+/// The kernel's messages are no longer than this.
 const BUFFER_BYTES: usize = 1 << 16;
-/// `struct inet_diag_msg`: its length, and where the inode stands.
+/// `struct inet_diag_msg`: its length, and the offset of the inode.
 const INET_MESSAGE_BYTES: usize = 72;
 const INET_INODE: usize = 68;
 const INET_DIAG_SHUTDOWN: u16 = 8;
@@ -20,7 +20,7 @@ const INET_DIAG_SHUTDOWN: u16 = 8;
 /// Asks for sockets, and calls `each` with the body of each message of the answer.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the kernel reports an error.
 pub(crate) fn dump(request: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
     let directory = socket::directory()?;
     // struct nlmsghdr: length, type, flags, sequence, port.
@@ -40,7 +40,7 @@ pub(crate) fn dump(request: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()
     }
 }
 
-/// Parses some messages of an answer; returns whether the last one was among them.
+/// Parses some messages of an answer. Returns whether the last one was among them.
 fn parse(mut messages: &[u8], each: &mut impl FnMut(&[u8])) -> io::Result<bool> {
     while messages.len() >= HEADER_BYTES {
         let (length, kind) = (word(messages, 0).unwrap_or_default(), half(messages, 4).unwrap_or_default());
@@ -59,7 +59,7 @@ fn parse(mut messages: &[u8], each: &mut impl FnMut(&[u8])) -> io::Result<bool> 
     Ok(false)
 }
 
-/// The attributes behind the fixed part of a message: kind and value.
+/// Returns the attributes after the fixed part of a message: kind and value.
 pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (length, kind) = half(rest, 0).zip(half(rest, 2))?;
@@ -70,10 +70,11 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
     })
 }
 
-/// What has been shut down of each UDP socket of this network namespace, by inode: 1 receiving, 2 sending.
+/// Returns, by inode, which directions of each UDP socket of this network namespace are shut down: 1 receiving, 2
+/// sending.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the kernel reports an error.
 pub fn udp_shut_down() -> io::Result<HashMap<u64, u8>> {
     let mut found = HashMap::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
@@ -121,7 +122,7 @@ mod tests {
             |socket: &OwnedFd| std::fs::metadata(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap().ino();
         let bound = || OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap());
         let (open, shut) = (bound(), bound());
-        // Not connected, so that the kernel says no, and does it all the same.
+        // It is not connected, so the kernel returns an error, but shuts it down nevertheless.
         assert!(socket::shut_down(shut.as_fd(), libc::SHUT_WR).is_err());
         let told = udp_shut_down().unwrap();
         assert_eq!((told.get(&inode(&open)), told.get(&inode(&shut))), (Some(&0), Some(&2)));

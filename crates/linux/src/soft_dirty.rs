@@ -1,8 +1,9 @@
-//! Ring 2: which pages of a process were written since the last look, by the soft-dirty bits of its page tables: the twin of
-//! [`crate::WriteProtection`] for kernels before 6.7 that are built with them (`CONFIG_MEM_SOFT_DIRTY`). It sees and
-//! misses the same writes.
+//! Ring 2: finds the pages of a process that were written since the last scan, by the soft-dirty bits of its page
+//! tables. This replaces [`crate::WriteProtection`] on kernels before 6.7 that are built with these bits
+//! (`CONFIG_MEM_SOFT_DIRTY`). It sees and misses the same writes.
 //!
-//! Awaits a kernel that has them: what is tested here is how their words are read and that a kernel without them is told.
+//! Not yet tested on a kernel that has the bits: the tests here cover only how their words are parsed, and that a
+//! kernel without them is detected.
 
 use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
 use std::fs::File;
@@ -12,7 +13,7 @@ use std::sync::OnceLock;
 
 /// Documentation/admin-guide/mm/soft-dirty.rst: the bit of a page that was written since the bits were cleared.
 const SOFT_DIRTY: u64 = 1 << 55;
-/// What clears them, written to `/proc/PID/clear_refs`.
+/// Value that clears the bits when written to `/proc/PID/clear_refs`.
 const CLEAR: &[u8] = b"4";
 /// Words read at a time.
 const WORDS: u64 = 16 * 1024;
@@ -25,7 +26,7 @@ pub struct SoftDirty {
 }
 
 impl SoftDirty {
-    /// Whether this kernel keeps them: a page of ours that has just been written has one.
+    /// Reports whether this kernel keeps the bits: a page of ours that has just been written then has one.
     pub fn is_kept() -> bool {
         static KEPT: OnceLock<bool> = OnceLock::new();
         *KEPT.get_or_init(|| {
@@ -41,13 +42,13 @@ impl SoftDirty {
     /// Opens the page tables of a process.
     ///
     /// # Errors
-    /// When it is gone or may not be looked at.
+    /// When the process is gone or may not be inspected.
     pub fn open(pid: i32) -> io::Result<Self> {
         Ok(Self { pid, pagemap: File::open(format!("/proc/{pid}/pagemap"))? })
     }
 
-    /// Appends those of some populated pages that have been written since the bits were cleared. A mapping that has been made
-    /// since then counts as written.
+    /// Appends those of the `populated` pages that have been written since the bits were cleared. A mapping that has
+    /// been made since then counts as written.
     ///
     /// # Errors
     /// When the process is gone.
@@ -69,7 +70,8 @@ impl SoftDirty {
         Ok(())
     }
 
-    /// Clears the bits of all pages of the process. What is written while that goes on is lost: it must stand still.
+    /// Clears the bits of all pages of the process. Writes during the call would be lost, so the process must be
+    /// stopped.
     ///
     /// # Errors
     /// When the process is gone.
@@ -78,7 +80,7 @@ impl SoftDirty {
     }
 }
 
-/// The pages from `start` on whose words say that they were written.
+/// Returns the pages from `start` on whose words mark them as written.
 fn dirty(start: Address, words: &[u8]) -> impl Iterator<Item = PageRange> {
     let words = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let dirty = words.enumerate().filter(|(_, word)| word & SOFT_DIRTY != 0);

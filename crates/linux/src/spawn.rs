@@ -1,4 +1,4 @@
-//! Ring 2: new processes: a program launched as if we were not there, and one held before its exec for a restart.
+//! Ring 2: makes new processes: a program launched as if we were not there, or one held before its exec for a restart.
 //!
 //! # Safety
 //! Between fork and exec only async-signal-safe calls are made, on values prepared before.
@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Highest signal number.
 const SIGNALS: i32 = 64;
 
-/// The signal state that this process was started with, to be passed on to the program: what is ignored (nohup) and what
-/// is blocked. Capture it before installing handlers.
+/// The signal state with which this process was started, to be passed on to the program: the ignored signals (nohup)
+/// and the blocked ones. Capture it before installing handlers.
 #[derive(Debug, Clone, Copy)]
 pub struct InheritedSignals {
     ignored: u64,
@@ -26,7 +26,7 @@ pub struct InheritedSignals {
 }
 
 impl InheritedSignals {
-    /// Of this process, now.
+    /// Captures the current state of this process.
     pub fn capture() -> Self {
         let ignored = (1..=SIGNALS).filter(|signal| is_ignored(*signal)).fold(0, |all, signal| all | 1 << (signal - 1));
         // SAFETY: a sigset_t is a bit mask for which all zeros is a value.
@@ -37,13 +37,13 @@ impl InheritedSignals {
         Self { ignored: ignored & !(1 << (libc::SIGPIPE - 1)), blocked }
     }
 
-    /// None ignored and none blocked: for a process that brings its own.
+    /// Returns a state with no signal ignored or blocked, for a process that restores its own.
     pub fn none() -> Self {
         // SAFETY: a sigset_t is a bit mask for which all zeros is a value, the empty set.
         Self { ignored: 0, blocked: unsafe { std::mem::zeroed() } }
     }
 
-    /// Takes this state on, in a child about to exec.
+    /// Applies this state in a child that is about to exec.
     fn take_on(&self) {
         for signal in 1..=SIGNALS {
             let ignored = self.ignored & 1 << (signal - 1) != 0;
@@ -63,36 +63,36 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// The terminal of a program that is started.
+/// The terminal of a program that is launched.
 #[derive(Debug, Clone)]
 pub enum LaunchTerminal {
-    /// That of this process. The program leads a group of its own in our session; if the keys go to this group, they go to
-    /// the program from now on.
+    /// The terminal of this process. The program leads a group of its own in our session. If this group is in the
+    /// foreground, the program's group replaces it there.
     Shared {
-        /// The process group for which the program is started.
+        /// The process group for which the program is launched.
         callers: i32,
     },
-    /// One that nobody has yet. The program leads a session of its own, which this terminal controls.
+    /// A terminal that is not in use yet. The program leads a session of its own, and this is its controlling terminal.
     New {
-        /// Its slave.
+        /// Slave of the terminal.
         slave: Arc<OwnedFd>,
-        /// Which of the standard streams lead there.
+        /// The standard streams that are connected to it.
         streams: [bool; 3],
     },
 }
 
 impl LaunchTerminal {
-    /// That of this process, whose own group the program is started for.
+    /// Returns the terminal of this process, for whose own group the program is launched.
     pub fn shared() -> Self {
         Self::Shared { callers: own_group() }
     }
 }
 
-/// Starts a program as a child of this process, with these environment variables more; returns its pid.
-/// Reaping it is the caller's business.
+/// Starts a program as a child of this process, with these additional environment variables. Returns its pid. The
+/// caller has to reap it.
 ///
 /// # Errors
-/// When it cannot be executed.
+/// When the program cannot be executed.
 pub fn launch(
     program: &OsStr,
     arguments: &[OsString],
@@ -144,32 +144,33 @@ fn lead_a_session(
     Ok(())
 }
 
-/// Children that this process has made for purposes of its own: no descendants of a job that have come to it.
+/// Children that this process has made for its own purposes, as opposed to orphaned descendants of a job that it has
+/// adopted.
 static MADE_HERE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
-/// Whether this process has made its child `pid` for purposes of its own.
+/// Reports whether this process has made its child `pid` for its own purposes.
 pub fn is_made_here(pid: i32) -> bool {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
 }
 
-/// Says that a process has been made for purposes of ours that is or will be a child of this process, or of an init that
-/// this process has made.
+/// Registers a process that was made for our own purposes. It is, or will be, a child of this process, or of an init
+/// that this process has made.
 pub fn made_here(pid: i32) {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
 }
 
-/// Does something during which this process has a child for purposes of its own that is gone afterwards.
+/// Runs `work`, during which this process has a child for its own purposes that is gone afterwards.
 pub(crate) fn undisturbed_by_strays<T>(work: impl FnOnce() -> T) -> T {
     let _made_here = MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner);
     work()
 }
 
-/// Says that such a child has been reaped: its number may be given to another process.
+/// Removes such a child after it has been reaped: its number may be given to another process.
 pub fn made_here_is_gone(pid: i32) {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
 }
 
-/// A child that waits before its exec until it is let go, so that it can be seized first.
+/// A child that waits before its exec until it is released, so that it can be seized first.
 #[derive(Debug)]
 pub struct HeldChild {
     /// Its pid as this process sees it.
@@ -177,7 +178,7 @@ pub struct HeldChild {
     gate: OwnedFd,
 }
 
-/// What a held child will become.
+/// The program that a held child will execute.
 #[derive(Debug, Clone, Copy)]
 pub struct HeldProgram<'a> {
     /// Path of the executable.
@@ -193,7 +194,7 @@ impl HeldChild {
     /// When no process can be made.
     pub fn start(program: HeldProgram<'_>, signals: InheritedSignals) -> io::Result<Self> {
         let (waiting, gate) = gate()?;
-        // Held, so that nobody takes the child for an orphan before it stands there.
+        // The lock is held so that the child is not taken for an orphan before it is registered.
         let mut made_here = MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the child makes only async-signal-safe calls until it execs or exits.
         match check(unsafe { libc::fork() }.into())? {
@@ -205,12 +206,12 @@ impl HeldChild {
         }
     }
 
-    /// A child that somebody else has forked, waiting behind `gate`.
+    /// Wraps a child, forked elsewhere, that waits behind `gate`.
     pub(crate) fn behind(pid: i32, gate: OwnedFd) -> Self {
         Self { pid, gate }
     }
 
-    /// Lets it exec.
+    /// Lets the child exec.
     ///
     /// # Errors
     /// When it is gone.
@@ -220,13 +221,14 @@ impl HeldChild {
     }
 }
 
-/// A pipe, both ends closed on exec: reading end for the child, writing end for us.
+/// Makes a pipe, both ends closed on exec: the reading end for the child, the writing end for us.
 pub(crate) fn gate() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
     Ok((reader.into(), writer.into()))
 }
 
-/// The child's part. If the gate closes without a word, whoever held it is dead, and so is this child.
+/// Runs in the child: waits at the gate, then executes the program. If the gate closes without a message, its holder is
+/// dead, and the child exits.
 pub(crate) fn wait_and_execute(waiting: RawFd, gate: RawFd, program: HeldProgram<'_>, signals: InheritedSignals) -> ! {
     let arguments = [program.path.as_ptr(), std::ptr::null()];
     let environment = [std::ptr::null()];

@@ -1,28 +1,28 @@
-//! Ring 2: a process that becomes two, each of which goes on with the same program. Not for starting another program.
+//! Ring 2: splits a process in two, both of which continue with the same program. Not for starting another program.
 //!
 //! # Safety
-//! Each block passes plain numbers or addresses of live local values to the call that it names; fork(2) is called by a
-//! process with a single thread only, so that no lock is held in the child by a thread that it has not got.
+//! Each block passes plain numbers or addresses of live local values to the call that it names. Only a process with a
+//! single thread calls fork(2), so that no lock in the child is held by a thread that does not exist there.
 
 use crate::sys::check;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Which of the two this is.
+/// The half in which the caller finds itself.
 #[derive(Debug)]
 pub enum Half {
-    /// The one that was there.
+    /// The original process.
     Parent {
-        /// The other one.
+        /// The new process.
         child: i32,
-        /// All signals are held back until this is dropped: time to install handlers.
+        /// Blocks all signals until dropped: time to install handlers.
         held: HeldSignals,
     },
-    /// The new one. Its signals are as they were.
+    /// The new process. Its signals are as they were.
     Child,
 }
 
-/// All signals of this thread held back; dropped, they are as before.
+/// Blocks all signals of this thread; when dropped, restores the old mask.
 #[derive(Debug)]
 pub struct HeldSignals {
     before: libc::sigset_t,
@@ -63,7 +63,8 @@ pub fn split() -> io::Result<Half> {
     }
 }
 
-/// Leads a process group of its own from now on: what keys and others send to the group it was in does not reach it.
+/// Makes this process the leader of a process group of its own. Signals sent to its old group, by keys or otherwise, no
+/// longer reach it.
 ///
 /// # Errors
 /// When it leads a session.
@@ -72,7 +73,8 @@ pub fn step_aside() -> io::Result<()> {
     check(unsafe { libc::setpgid(0, 0) }.into()).map(drop)
 }
 
-/// Whatever this thread, and those that it makes, write to the terminal in the background, does not stop this process.
+/// Blocks SIGTTOU in this thread and the threads that it makes, so that background output to the terminal does not stop
+/// this process.
 pub fn hold_output_signal() {
     // SAFETY: the set is live, and all zeros is a value for it.
     unsafe {
@@ -82,7 +84,7 @@ pub fn hold_output_signal() {
     }
 }
 
-/// Leads a session of its own without a terminal from now on.
+/// Makes this process the leader of a session of its own without a terminal.
 ///
 /// # Errors
 /// When it leads a process group.
@@ -91,14 +93,14 @@ pub fn lead_session() -> io::Result<()> {
     check(unsafe { libc::setsid() }.into()).map(drop)
 }
 
-/// Closes every descriptor but these.
+/// Closes every descriptor except these.
 pub fn close_all_but(kept: &[RawFd]) {
     let mut kept: Vec<u32> = kept.iter().map(|number| *number as u32).collect();
     kept.sort_unstable();
     let mut from = 0;
     for number in kept.into_iter().chain([u32::MAX]) {
         if from < number {
-            // SAFETY: plain numbers. Whoever believes to own what is closed here is never heard of again.
+            // SAFETY: plain numbers. Owners of the descriptors closed here never use them again.
             unsafe { libc::syscall(libc::SYS_close_range, from, number - 1, 0) };
         }
         from = number.saturating_add(1);

@@ -1,19 +1,19 @@
 //! Ring 2: a task under ptrace, from seize to detach.
 //!
-//! When a traced program is killed, its main thread does not show its end before all other threads have been reaped, and
-//! as their tracer that is our business: whoever waits for one task must not sleep over the deaths of others.
+//! When a traced program is killed, its main thread does not report its end before all other threads have been reaped.
+//! As their tracer we must reap them, so a wait for one task must not block while others die.
 //!
-//! A tracer is a *thread*. If it ends, for whatever reason, the kernel lets go of all its tasks: that, and not code of
-//! ours, is the last safety net of every checkpoint.
+//! A tracer is a *thread*. If it ends, for whatever reason, the kernel detaches all its tasks. That, and not our code,
+//! is the last safety net of every checkpoint.
 
 use crate::sys::{process, ptrace};
 use crate::{Registers, TaskError, WaitStatus, proc};
 use std::time::Duration;
 
-/// Why a task stands still.
+/// The reason why a task is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// We asked it to, or it is a new one, or job control stopped it.
+    /// We asked for it, or the task is new, or job control stopped it.
     Asked,
     /// Entry to or exit from a system call.
     Syscall,
@@ -23,12 +23,12 @@ pub enum Stop {
     Event(i32),
 }
 
-/// What keeps a task from running.
+/// The cause that keeps a task from running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standstill {
-    /// We do; it was running.
+    /// We stopped it; it was running.
     OurDoing,
-    /// Job control had stopped all of its process, with this signal. It stays stopped when we let go.
+    /// Job control had stopped its whole process with this signal. The process stays stopped when we detach.
     JobControl {
         /// SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU.
         signal: i32,
@@ -36,13 +36,13 @@ pub enum Standstill {
 }
 
 impl Standstill {
-    /// That of a task whose stop names this signal.
+    /// Returns the cause of a stop that names this signal.
     fn by(signal: i32) -> Self {
         if signal == libc::SIGTRAP { Self::OurDoing } else { Self::JobControl { signal } }
     }
 }
 
-/// Between two looks for news of one task while there is only news of others.
+/// Pause between two polls for news of one task while there is only news of others.
 const SLEEP: Duration = Duration::from_micros(100);
 
 /// A task that this thread traces.
@@ -50,12 +50,12 @@ const SLEEP: Duration = Duration::from_micros(100);
 pub struct Task {
     process: i32,
     tid: i32,
-    /// Whether it is known to be the only one of its process.
+    /// Whether it is known to be the only task of its process.
     is_alone: bool,
 }
 
 impl Task {
-    /// Seizes a task of a process with the given `PTRACE_O_` options. It goes on running.
+    /// Seizes a task of a process with the given `PTRACE_O_` options. The task keeps running.
     ///
     /// # Errors
     /// When it is gone, or may not be traced.
@@ -64,27 +64,27 @@ impl Task {
         Ok(Self { process, tid, is_alone: false })
     }
 
-    /// A task that a seized one has just created and that the kernel has attached to us by itself.
+    /// Wraps a task that a seized one has just created, and that the kernel has attached to us.
     pub fn attached_by_clone(process: i32, tid: i32) -> Self {
         Self { process, tid, is_alone: false }
     }
 
-    /// Says that there is no other task in its process, and will not be: waiting for it costs less then.
+    /// Declares that its process has and will have no other task, which makes waits cheaper.
     pub fn is_alone(&mut self) {
         self.is_alone = true;
     }
 
-    /// Its id as this process sees it.
+    /// Returns its id as this process sees it.
     pub fn tid(&self) -> i32 {
         self.tid
     }
 
-    /// The process that it belongs to, as this process sees it.
+    /// Returns its process, as this process sees it.
     pub fn process(&self) -> i32 {
         self.process
     }
 
-    /// Asks it to stop; [`Task::poll_stop`] tells when it has.
+    /// Asks the task to stop; [`Task::poll_stop`] reports when it has.
     ///
     /// # Errors
     /// When it is gone.
@@ -92,8 +92,8 @@ impl Task {
         ptrace::interrupt(self.tid).map_err(|error| self.error("interrupting", error))
     }
 
-    /// Whether the stop that [`Task::interrupt`] asked for, or the first one of a task that was attached to us when it
-    /// was made, has come; does not wait for it. Signals that come first are passed on.
+    /// Reports, without waiting, whether the task has reached the stop that [`Task::interrupt`] asked for, or the first
+    /// stop of a task that was attached to us when it was made. Passes on signals that come first.
     ///
     /// # Errors
     /// When it ends.
@@ -108,40 +108,42 @@ impl Task {
         Ok(None)
     }
 
-    /// As [`Task::poll_stop`], for one of which no news has come for long: it may stand in the very stop that was asked for,
-    /// and the news of that have gone to somebody who did not know it for ours.
+    /// Does the same as [`Task::poll_stop`], for a task that has sent no news for long. It may already be in the
+    /// requested stop, if the news of that went to a caller that did not recognise it as ours.
     ///
     /// # Errors
     /// When it ends.
     pub fn poll_silent_stop(&self) -> Result<Option<Standstill>, TaskError> {
-        // Asked first: it does not leave the stop by itself, so that news of it, had they not gone, would still be there.
+        // This comes first: the task does not leave the stop by itself, so news that has not been taken would still be
+        // there.
         let cause = ptrace::stop_cause(self.tid).ok();
         let signal = cause.filter(|(_, code)| code >> 8 == libc::PTRACE_EVENT_STOP).map(|(signal, _)| signal);
         let standing = signal.map(Standstill::by);
         Ok(self.poll_stop()?.or(standing))
     }
 
-    /// Lets it run on from another stop than the one that was asked for. Asks again: whichever stop comes first, the kernel
-    /// forgets then that one was asked for (a fork that was past its look for signals, once in some thousand times).
+    /// Resumes the task from a stop other than the requested one. Requests the stop again, since at any stop the kernel
+    /// forgets that one was requested (a fork that was past its check for signals, once in some thousand times).
     fn resume_to_stop(&self, signal: i32) -> Result<(), TaskError> {
         self.interrupt()?;
         self.resume(signal)
     }
 
-    /// Waits, however long it takes, for the next stop of whichever kind.
+    /// Waits, without a time limit, for the next stop of any kind.
     ///
     /// # Errors
     /// When it ends.
     pub fn wait(&self) -> Result<Stop, TaskError> {
         if self.is_alone || self.tid != self.process {
-            // Whose end shows at once.
+            // The end of such a task is reported at once.
             return match self.look(0)? {
                 Some(status) => self.stop_of(status),
                 None => unreachable!("this wait does not end without news"),
             };
         }
         loop {
-            // Any news of a task of this thread. It is not taken: what is not for us is there again the next time.
+            // Wait for news of any task of this thread without consuming it: news of other tasks is there again the
+            // next time.
             let _ = process::wait_for_news();
             if let Some(status) = self.look(libc::WNOHANG)? {
                 return self.stop_of(status);
@@ -152,12 +154,12 @@ impl Task {
         }
     }
 
-    /// Takes the news of the deaths of other threads of the same process; whether there was any. The main thread's own
-    /// death stays for whoever asks for its status.
+    /// Reaps other dead threads of the same process. Returns whether there were any. The status of the main thread is
+    /// left for others.
     pub fn reap_dead_siblings(&self) -> bool {
         let others = proc::numbers(self.process, "task").unwrap_or_default();
         let others = others.into_iter().filter(|tid| *tid != self.tid && *tid != self.process);
-        // Nobody asks for the status of a thread.
+        // Nothing else needs the status of a thread.
         others.filter(|tid| process::has_ended(*tid) && process::wait(*tid, libc::WNOHANG).is_ok()).count() > 0
     }
 
@@ -183,7 +185,7 @@ impl Task {
         })
     }
 
-    /// Lets it run on, with a signal if not 0.
+    /// Resumes the task, with a signal if not 0.
     ///
     /// # Errors
     /// When it is gone.
@@ -191,7 +193,7 @@ impl Task {
         ptrace::resume(self.tid, signal).map_err(|error| self.error("resuming", error))
     }
 
-    /// Lets it run to the next entry to or exit from a system call, with a signal if not 0.
+    /// Resumes the task until the next entry to or exit from a system call, with a signal if not 0.
     ///
     /// # Errors
     /// When it is gone.
@@ -199,7 +201,7 @@ impl Task {
         ptrace::resume_to_syscall(self.tid, signal).map_err(|error| self.error("resuming", error))
     }
 
-    /// Lets go of it.
+    /// Detaches the task.
     ///
     /// # Errors
     /// When it is gone.
@@ -215,7 +217,7 @@ impl Task {
         ptrace::set_options(self.tid, options).map_err(|error| self.error("setting options", error))
     }
 
-    /// The id of the task that this one has just created.
+    /// Returns the id of the task that this one has just created.
     ///
     /// # Errors
     /// When it is gone.
@@ -223,7 +225,7 @@ impl Task {
         ptrace::event_message(self.tid).map_err(|error| self.error("asking for the event", error))
     }
 
-    /// General registers.
+    /// Returns the general registers.
     ///
     /// # Errors
     /// When it is gone.
@@ -239,7 +241,7 @@ impl Task {
         ptrace::set_registers(self.tid, &registers.0).map_err(|error| self.error("setting registers", error))
     }
 
-    /// Floating point and vector registers.
+    /// Returns the floating point and vector registers.
     ///
     /// # Errors
     /// When it is gone.
@@ -255,7 +257,7 @@ impl Task {
         ptrace::set_extended_registers(self.tid, bytes).map_err(|error| self.error("setting vector registers", error))
     }
 
-    /// Blocked signals.
+    /// Returns the blocked signals.
     ///
     /// # Errors
     /// When it is gone.
@@ -271,7 +273,7 @@ impl Task {
         ptrace::set_signal_mask(self.tid, mask).map_err(|error| self.error("setting the signal mask", error))
     }
 
-    /// Pending signals, in order, as the kernel's `siginfo_t`.
+    /// Returns the pending signals, in order, as the kernel's `siginfo_t`.
     ///
     /// # Errors
     /// When it is gone.
@@ -279,7 +281,7 @@ impl Task {
         ptrace::pending_signals(self.tid, queue).map_err(|error| self.error("reading pending signals", error))
     }
 
-    /// Restartable sequences.
+    /// Returns the configuration of restartable sequences.
     ///
     /// # Errors
     /// When it is gone.
@@ -287,7 +289,7 @@ impl Task {
         ptrace::rseq_configuration(self.tid).map_err(|error| self.error("asking for restartable sequences", error))
     }
 
-    /// Writes one word, also into code.
+    /// Writes one word, even into code.
     ///
     /// # Errors
     /// When it is gone or nothing is mapped there.

@@ -1,4 +1,4 @@
-//! Ring 2: the controlling terminal, and which process group has its keys.
+//! Ring 2: the controlling terminal and its foreground process group.
 //!
 //! # Safety
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
@@ -15,12 +15,12 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// `None` where there is none.
+    /// Opens the controlling terminal, or returns `None` if there is none.
     pub fn controlling() -> Option<Self> {
         OpenOptions::new().read(true).write(true).open("/dev/tty").ok().map(|file| Self { file })
     }
 
-    /// The process group that the keys go to: the one in the foreground.
+    /// Returns the foreground process group, to which the keys go.
     ///
     /// # Errors
     /// When it is not our terminal any more.
@@ -29,7 +29,7 @@ impl Terminal {
         check(unsafe { libc::tcgetpgrp(self.file.as_raw_fd()) }.into()).map(|group| group as i32)
     }
 
-    /// Whether the keys go to this process group.
+    /// Reports whether this process group is in the foreground.
     pub fn is_held_by(&self, group: i32) -> bool {
         self.foreground().is_ok_and(|foreground| foreground == group)
     }
@@ -49,20 +49,21 @@ impl AsRawFd for Terminal {
     }
 }
 
-/// This process's group.
+/// Returns this process's group.
 pub fn own_group() -> i32 {
     // SAFETY: cannot fail.
     unsafe { libc::getpgrp() }
 }
 
-/// Leads a process group of one's own from now on, in the foreground of `terminal` if given. Async-signal-safe.
+/// Makes this process the leader of a process group of its own, in the foreground of `terminal` if given.
+/// Async-signal-safe.
 pub(crate) fn lead_group(terminal: Option<RawFd>) -> io::Result<()> {
     // SAFETY: plain numbers.
     check(unsafe { libc::setpgid(0, 0) }.into())?;
     terminal.map_or(Ok(()), |terminal| give(terminal, own_group()))
 }
 
-/// tcsetpgrp(3), by whoever is asked to in the background as well: with SIGTTOU blocked.
+/// Calls tcsetpgrp(3) with SIGTTOU blocked, so that it also works in the background.
 fn give(terminal: RawFd, group: i32) -> io::Result<()> {
     // SAFETY: signal sets are bit masks for which all zeros is a value; all are live.
     unsafe {

@@ -1,12 +1,12 @@
-//! What the kernel's directory of sockets (sock_diag(7)) tells of Unix sockets, and nobody else does: who is connected to
-//! whom, who waits to be accepted, which file an address names.
+//! Facts about Unix sockets that only the kernel's directory of sockets (sock_diag(7)) reports: which sockets are
+//! connected, which wait to be accepted, and which file an address names.
 
 use crate::sock_diag::{self, attributes, word};
 use std::io;
 
-/// Of `struct unix_diag_msg`.
+/// Length of `struct unix_diag_msg`.
 const MESSAGE_BYTES: usize = 16;
-/// Name, file, peer, pending connections, queue lengths.
+/// Requested attributes: name, file, peer, pending connections, queue lengths.
 const SHOW: u32 = 1 | 2 | 4 | 8 | 16;
 const UNIX_DIAG_VFS: u16 = 1;
 const UNIX_DIAG_PEER: u16 = 2;
@@ -21,23 +21,23 @@ pub struct UnixSocket {
     pub inode: u32,
     /// Whether it listens.
     pub is_listening: bool,
-    /// Inode of the socket that it is connected to; 0 for one that nobody holds: closed, or not accepted yet.
+    /// Inode of the socket to which it is connected; 0 for one without a holder: closed, or not accepted yet.
     pub peer: Option<u32>,
     /// Inodes of the sockets that wait to be accepted, in order; 0 for one that has been closed.
     pub waiting: Vec<u32>,
-    /// How many may wait to be accepted.
+    /// Maximum number of sockets that may wait to be accepted.
     pub backlog: u32,
-    /// What has been shut down, by whichever side: 1 receiving, 2 sending.
+    /// Directions that either side has shut down: 1 receiving, 2 sending.
     pub shut_down: u8,
     /// Inode and device (in the kernel's own form) of the file that its address names.
     pub file: Option<(u32, u32)>,
 }
 
 impl UnixSocket {
-    /// All of this network namespace.
+    /// Returns all Unix sockets of this network namespace.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel reports an error.
     pub fn all() -> io::Result<Vec<Self>> {
         // struct unix_diag_req: family, protocol, padding, states, inode, what to show, two cookies.
         let words = [u32::from(libc::AF_UNIX as u8), u32::MAX, 0, SHOW, u32::MAX, u32::MAX];
@@ -48,7 +48,7 @@ impl UnixSocket {
     }
 }
 
-/// `struct unix_diag_msg` and the attributes behind it.
+/// Parses a `struct unix_diag_msg` and the attributes after it.
 fn one(body: &[u8]) -> Option<UnixSocket> {
     const LISTENING: u8 = 10;
     let mut socket =

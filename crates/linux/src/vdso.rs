@@ -1,16 +1,16 @@
-//! The kernel's code in every program (vdso), as bytes: which functions it has, and how the code of one kernel is made to
-//! call that of another. Pure.
+//! The kernel's code in every program (vdso), as bytes: finds its functions, and redirects the code of one kernel to
+//! that of another. Pure.
 //!
-//! A program keeps addresses of these functions, so they stay where they were when it goes on under another kernel: the old
-//! code becomes ordinary memory in which each function jumps to the one of the same name in the new code, or makes the
-//! system call. What follows the jump in the old code is never executed.
+//! A program keeps addresses of these functions, so they must stay valid when it continues under another kernel. The
+//! old code becomes ordinary memory in which each function jumps to the function of the same name in the new code, or
+//! makes the system call. The rest of the old code is never executed.
 
 use std::collections::BTreeMap;
 
 /// Names of functions and their offsets.
 type Functions = BTreeMap<Vec<u8>, usize>;
 
-/// What may stand in for a function that the new kernel has not got.
+/// System calls that can replace a function that the new kernel lacks.
 const CALLS: [(&[u8], i64); 6] = [
     (b"__vdso_clock_gettime", libc::SYS_clock_gettime),
     (b"__vdso_clock_getres", libc::SYS_clock_getres),
@@ -25,10 +25,10 @@ const SECTION_DYNAMIC_SYMBOLS: u32 = 11;
 const SYMBOL_BYTES: usize = 24;
 const FUNCTION: u8 = 2;
 
-/// The old code, with every function made to go on in the new code, which lies at `base`.
+/// Returns the old code, changed so that every function continues in the new code at `base`.
 ///
 /// # Errors
-/// In words, when one of the two is of unknown form, or has a function that cannot be replaced.
+/// A description, when the form of either is unknown, or a function cannot be replaced.
 pub fn redirect(old: &[u8], new: &[u8], base: u64) -> Result<Vec<u8>, String> {
     let unknown = || "the vdso is of unknown form".to_owned();
     let (were, are) = (functions(old).ok_or_else(unknown)?, functions(new).ok_or_else(unknown)?);
@@ -55,7 +55,7 @@ pub fn redirect(old: &[u8], new: &[u8], base: u64) -> Result<Vec<u8>, String> {
     Ok(redirected)
 }
 
-/// The call that does what a function does; its other name lacks the prefix.
+/// Returns the call that does the same as a function, which also has a name without the prefix.
 fn call_of(name: &[u8]) -> Option<i64> {
     let of = |(known, number): &(&[u8], i64)| {
         let short = known.strip_prefix(b"__vdso_").expect("they all have it");
@@ -79,7 +79,7 @@ fn call(number: i64) -> Vec<u8> {
     code
 }
 
-/// The functions that a vdso offers, by all their names; `None` where it is of unknown form.
+/// Returns the functions of a vdso under all their names, or `None` if its form is unknown.
 fn functions(code: &[u8]) -> Option<Functions> {
     let bytes = |at: usize, length: usize| code.get(at..at.checked_add(length)?);
     let half = |at: usize| bytes(at, 2).map(|it| u16::from_le_bytes(it.try_into().expect("two bytes")));

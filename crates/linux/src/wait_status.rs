@@ -1,11 +1,11 @@
-//! How a task ended or why it stopped, as wait(2) tells.
+//! How a task ended or why it stopped, as reported by wait(2).
 
 /// A wait status as the kernel encodes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitStatus(pub i32);
 
 impl WaitStatus {
-    /// Whether the task ended, by exit or signal.
+    /// Reports whether the task ended, by exit or signal.
     pub fn has_ended(self) -> bool {
         !libc::WIFSTOPPED(self.0)
     }

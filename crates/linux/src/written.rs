@@ -1,12 +1,13 @@
-//! Ring 2: which pages of a process were written since the last look, by asynchronous write protection (Linux 6.7).
+//! Ring 2: finds the pages of a process that were written since the last scan, by asynchronous write protection (Linux
+//! 6.7).
 //!
-//! A userfaultfd of the program's own address space, held by us and by nobody else, lets the page tables note first writes
-//! without anybody being told: a write to a protected page takes the protection off and goes on. When we die the kernel
+//! A userfaultfd of the program's own address space, which only we hold, makes the page tables record first writes
+//! without a notification: a write to a protected page removes the protection and continues. When we die, the kernel
 //! closes the descriptor and nothing of this remains.
 //!
-//! It sees writes through this address space only. What others write into memory that they share with it, by a mapping of
-//! their own, by write(2) to the object beneath or by a device, is not seen. And it is exact only while the process stands
-//! still.
+//! It sees only writes through this address space. It does not see writes by others to memory that they share with the
+//! process: by a mapping of their own, by write(2) to the underlying object or by a device. It is exact only while the
+//! process is stopped.
 
 use crate::pages::{REGIONS, guard_category};
 use crate::sys::memory::{PageRegion, Selection, category, scan_and_protect_pages, scan_pages};
@@ -23,25 +24,25 @@ pub struct WriteProtection {
     userfault: OwnedFd,
 }
 
-/// One look at what a process has written. Opened again each time: an older one would go on showing the address space of a
-/// program that has been replaced by exec, empty.
+/// A scan of the pages that a process has written. It is opened again each time, since after an exec an older one would
+/// still show the replaced address space, which is empty.
 #[derive(Debug)]
 pub struct WrittenScan {
     pagemap: File,
-    /// The category of pages that must not be touched, where the kernel tells them from pages in swap.
+    /// Category of pages that must not be touched, if the kernel distinguishes them from pages in swap.
     guard: u64,
-    /// Where the kernel puts its answers.
+    /// Buffer for the kernel's answers.
     regions: RefCell<Vec<PageRegion>>,
 }
 
-/// What of a mapping holds something.
+/// The pages of a mapping that hold content.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeldPages {
-    /// Pages in memory or swap, but the kernel's page of zeros; ascending.
+    /// Pages in memory or swap, except the kernel's page of zeros; ascending.
     pub populated: Vec<PageRange>,
-    /// Those of them in swap; ascending.
+    /// Populated pages that are in swap; ascending.
     pub swapped: Vec<PageRange>,
-    /// Pages that must not be touched, where the kernel tells (Linux 6.15); ascending.
+    /// Pages that must not be touched, if the kernel reports them (Linux 6.15); ascending.
     pub guarded: Vec<PageRange>,
 }
 
@@ -52,43 +53,43 @@ impl WriteProtection {
     /// Takes over the descriptor that a process has made of its own address space.
     ///
     /// # Errors
-    /// Where the kernel lacks asynchronous write protection.
+    /// If the kernel lacks asynchronous write protection.
     pub fn new(userfault: OwnedFd) -> io::Result<Self> {
         userfault::introduce(userfault.as_fd())?;
         Ok(Self { userfault })
     }
 
-    /// Starts to track writes to whole mappings, so that their pages can be protected. Nothing is protected yet.
+    /// Starts to track writes to whole mappings, so that their pages can be protected. Protects nothing yet.
     ///
     /// # Errors
-    /// ENOMEM or ESRCH when the address space is gone (the process has executed another program), EBUSY when somebody else
-    /// tracks the mapping, EINVAL for mappings that cannot be tracked.
+    /// ENOMEM or ESRCH when the address space is gone (the process has executed another program), EBUSY when another
+    /// userfaultfd tracks the mapping, EINVAL for mappings that cannot be tracked.
     pub fn track(&self, range: PageRange) -> io::Result<()> {
         userfault::register(self.userfault.as_fd(), range)
     }
 
-    /// Protects populated pages of a tracked mapping that look protected already. Where the kernel has let go of a mapping
-    /// (mremap joins one that it moves with its new neighbour, and tracks neither from then on), the marks of protection
-    /// can be left on pages that have become writable again: a look would pass them over for ever.
+    /// Protects populated pages of a tracked mapping that look protected already. If the kernel has dropped a mapping
+    /// (mremap joins one that it moves with its new neighbour, and tracks neither from then on), protection marks can
+    /// remain on pages that have become writable again. Scans would then never report these pages.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`Self::track`].
     pub fn protect(&self, range: PageRange) -> io::Result<()> {
         userfault::protect(self.userfault.as_fd(), range)
     }
 
-    /// Takes the protection off pages of a tracked mapping: the next look finds them written.
+    /// Removes the protection from pages of a tracked mapping: the next scan reports them as written.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`Self::track`].
     pub fn unprotect(&self, range: PageRange) -> io::Result<()> {
         userfault::unprotect(self.userfault.as_fd(), range)
     }
 
-    /// Lets go of them.
+    /// Stops tracking these pages.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`Self::track`].
     pub fn ignore(&self, range: PageRange) -> io::Result<()> {
         userfault::unregister(self.userfault.as_fd(), range)
     }
@@ -98,15 +99,15 @@ impl WrittenScan {
     /// Opens the page tables of a process.
     ///
     /// # Errors
-    /// When it is gone or may not be looked at.
+    /// When the process is gone or may not be inspected.
     pub fn open(pid: i32) -> io::Result<Self> {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         let guard = guard_category(&pagemap);
         Ok(Self { pagemap, guard, regions: RefCell::new(vec![PageRegion::default(); REGIONS]) })
     }
 
-    /// The pages of a mapping that hold something. Asks for those that do not, of which there mostly are few runs: a page
-    /// that is told costs the kernel 10 ns, one that is passed over 3 ns.
+    /// Returns the pages of a mapping that hold content. Asks the kernel for the others, of which there are mostly few
+    /// runs: a page that is reported costs the kernel 10 ns, one that is skipped 3 ns.
     ///
     /// # Errors
     /// When the process is gone.
@@ -137,7 +138,7 @@ impl WrittenScan {
         Ok(held)
     }
 
-    /// Pages of a mapping that hold something and stand on huge pages, ascending.
+    /// Returns the pages of a mapping that hold content and are on huge pages, ascending.
     ///
     /// # Errors
     /// When the process is gone.
@@ -150,20 +151,21 @@ impl WrittenScan {
         Ok(huge)
     }
 
-    /// Appends those of some pages of one mapping of anonymous memory that have been written since the last look, and
-    /// protects them. `populated` are runs of pages that hold something, ascending. Pages in swap may be missing.
-    /// `None`, and nothing appended, when the mapping is not tracked: all of them may have been written.
+    /// Appends those of the `populated` pages that have been written since the last scan, and protects them.
+    /// `populated` are ascending runs of pages of one anonymous mapping that hold content; pages in swap may be
+    /// missing. Returns `None`, and appends nothing, when the mapping is not tracked: all of its pages may have been
+    /// written.
     ///
-    /// Not for mappings of files, nor for huge pages from the system's pool: a protected page of theirs that is discarded leaves
-    /// a marker behind, by which whatever takes its place is protected from birth, and looks like the old page until it is
-    /// written again.
+    /// Not for mappings of files, nor for huge pages from the system's pool. When one of their protected pages is
+    /// discarded, it leaves a marker. The page that replaces it is then protected from the start, and looks like the
+    /// old page until it is written again.
     ///
     /// # Errors
     /// When the process is gone.
     pub fn written(&self, populated: &[PageRange], into: &mut Vec<PageRange>) -> io::Result<Option<()>> {
         let (Some(first), Some(last)) = (populated.first(), populated.last()) else { return Ok(Some(())) };
         let from = into.len();
-        // The kernel has a short way for exactly this question, on which pages that hold nothing count as written.
+        // The kernel has a fast path for exactly this request, in which pages that hold nothing count as written.
         let short = Selection { all_of: category::WRITTEN, reported: category::WRITTEN, ..Selection::default() };
         let long =
             Selection { none_of: category::ZERO | self.guard, any_of: category::PRESENT | category::SWAPPED, ..short };
@@ -200,7 +202,8 @@ impl WrittenScan {
     }
 }
 
-/// Beyond so many runs in a mapping it is walked as a whole, the long way: a call for each would take longer.
+/// Maximum number of runs for separate calls. A mapping with more runs is walked as a whole, without the fast path: a
+/// call for each run would take longer.
 const RUNS_MAX: usize = 256;
 
 impl PageRegion {
@@ -219,7 +222,7 @@ mod tests {
         WrittenScan::open(std::process::id() as i32).unwrap()
     }
 
-    /// A mapping of this process tracked by itself.
+    /// A mapping that this process itself tracks.
     struct Tracked {
         protection: WriteProtection,
         start: *mut u8,
@@ -228,7 +231,7 @@ mod tests {
 
     impl Tracked {
         fn new(pages: u64) -> Self {
-            // SAFETY: makes a descriptor that nobody else owns, and a mapping of its own.
+            // SAFETY: makes a descriptor that nothing else owns, and a mapping of its own.
             unsafe {
                 let userfault = libc::syscall(libc::SYS_userfaultfd, WriteProtection::CREATION_FLAGS) as RawFd;
                 assert!(userfault >= 0, "this test needs userfaultfd");
@@ -256,7 +259,7 @@ mod tests {
         }
 
         fn discard(&self, page: u64) {
-            // SAFETY: within the mapping, whose contents nobody relies on.
+            // SAFETY: within the mapping, whose content nothing relies on.
             unsafe {
                 libc::madvise(self.start.add(page as usize * PAGE_BYTES).cast(), PAGE_BYTES, libc::MADV_DONTNEED)
             };
@@ -270,7 +273,7 @@ mod tests {
             pages.collect()
         }
 
-        /// The pages that hold something, each with whether it was written.
+        /// Returns the pages that hold content, each with whether it was written.
         fn scan(&self) -> Vec<(u64, bool)> {
             let (held, mut written) = (scan().held(self.range()).unwrap(), Vec::new());
             scan().written(&held.populated, &mut written).unwrap().expect("it is tracked");
@@ -282,7 +285,7 @@ mod tests {
 
     impl Drop for Tracked {
         fn drop(&mut self) {
-            // SAFETY: the mapping is ours and nobody looks at it any more.
+            // SAFETY: the mapping is ours, and nothing uses it any more.
             unsafe { libc::munmap(self.start.cast(), self.pages as usize * PAGE_BYTES) };
         }
     }
@@ -354,7 +357,7 @@ mod tests {
         const MADV_GUARD_INSTALL: i32 = 102;
         let memory = Tracked::new(6);
         (0..6).for_each(|page| memory.write(page));
-        // SAFETY: within the mapping, whose contents nobody relies on.
+        // SAFETY: within the mapping, whose content nothing relies on.
         let guards =
             unsafe { libc::madvise(memory.start.add(2 * PAGE_BYTES).cast(), 2 * PAGE_BYTES, MADV_GUARD_INSTALL) };
         if guards == 0 {
@@ -372,7 +375,7 @@ mod tests {
         let memory = Tracked::new(3);
         (0..3).for_each(|page| memory.write(page));
         memory.scan();
-        // SAFETY: the second page of the mapping, which nobody else refers to.
+        // SAFETY: the second page of the mapping, to which nothing else refers.
         let buffer = unsafe { std::slice::from_raw_parts_mut(memory.start.add(PAGE_BYTES), 16) };
         File::open("/dev/zero").unwrap().read_exact(buffer).unwrap();
         assert_eq!(memory.scan(), [(0, false), (1, true), (2, false)]);

@@ -1,4 +1,5 @@
-//! What differs between processors: registers, system calls, signal frames. One file each, chosen here and only here.
+//! Code that differs between processors: registers, system calls, signal frames. Each processor has one file, and only
+//! this module chooses it.
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

@@ -1,4 +1,4 @@
-//! x86-64: the general registers, how a system call is made of them, and the signal frame that heals.
+//! x86-64: the general registers, how they make a system call, and the signal frame that heals.
 
 use std::ops::RangeInclusive;
 
@@ -32,11 +32,11 @@ const RSP: usize = 19;
 const SS: usize = 20;
 const FS_BASE: usize = 21;
 
-/// No system call in progress.
+/// Value of ORIG_RAX if no system call is in progress.
 const NO_SYSCALL: u64 = u64::MAX;
-/// The ABI's red zone: a leaf function may use that much below its stack pointer.
+/// The ABI's red zone: the bytes below its stack pointer that a leaf function may use.
 const RED_ZONE_BYTES: u64 = 128;
-/// `-ERESTARTNOHAND`: with a handler to run the call gives EINTR, without one it is made again.
+/// `-ERESTARTNOHAND`: with a handler to run, the call gives EINTR; without one, it is made again.
 const RESTART_UNLESS_HANDLED: i64 = -514;
 /// `-ERESTART_RESTARTBLOCK`: as above, but made again through `restart_syscall` with the time that remains.
 const RESTART_BLOCK: i64 = -516;
@@ -44,9 +44,9 @@ const RESTART_BLOCK: i64 = -516;
 const RESTART_CODES: RangeInclusive<i64> = -516..=-512;
 const CODE_515_IS_NO_RESTART: i64 = -515;
 
-/// Calls that return EINTR for the stop itself, though no signal is to be handled (nine of them measured on Linux 6.18;
-/// signal(7) names those that are never restarted, and sockets with a timeout). All have done nothing by then, so that
-/// making them again is harmless. With no handler to run, a program must not see that EINTR.
+/// Calls that return EINTR because of the stop itself, though no signal is to be handled (nine of them measured on
+/// Linux 6.18; signal(7) names those that are never restarted, and sockets with a timeout). None of them has done
+/// anything by then, so that making them again is harmless. If no handler runs, a program must not see that EINTR.
 const INTERRUPTED_BY_STOP: [i64; 26] = [
     libc::SYS_read,
     libc::SYS_write,
@@ -66,7 +66,7 @@ const INTERRUPTED_BY_STOP: [i64; 26] = [
     libc::SYS_connect,
     libc::SYS_accept,
     libc::SYS_accept4,
-    // These three only where the time limit lies in memory that the kernel cannot write the rest of it to.
+    // These three only if the time limit is in memory to which the kernel cannot write the remaining time.
     libc::SYS_select,
     libc::SYS_pselect6,
     libc::SYS_ppoll,
@@ -77,7 +77,7 @@ const INTERRUPTED_BY_STOP: [i64; 26] = [
     libc::SYS_io_uring_enter,
 ];
 
-/// What becomes of a call in progress when nobody is left to watch over it.
+/// What happens to a call in progress when its tracer is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abort {
     /// No call, or one that is complete.
@@ -90,42 +90,43 @@ pub enum Abort {
 }
 
 impl Registers {
-    /// Where execution is.
+    /// Returns the instruction pointer.
     pub fn instruction(&self) -> u64 {
         self.0[RIP]
     }
 
-    /// Moves execution.
+    /// Sets the instruction pointer.
     pub fn set_instruction(&mut self, address: u64) {
         self.0[RIP] = address;
     }
 
-    /// The stack pointer.
+    /// Returns the stack pointer.
     pub fn stack(&self) -> u64 {
         self.0[RSP]
     }
 
-    /// The highest address that the stack does not use: below the stack pointer and its red zone.
+    /// Returns the end of the memory that the stack does not use: below the stack pointer and its red zone.
     pub fn stack_dead_below(&self) -> u64 {
         self.0[RSP].saturating_sub(RED_ZONE_BYTES)
     }
 
-    /// The base of the thread's own variables.
+    /// Returns the base of the thread's own variables.
     pub fn thread_pointer(&self) -> u64 {
         self.0[FS_BASE]
     }
 
-    /// Whether the task runs 64-bit code; 32-bit programs are not carried over.
+    /// Reports whether the task runs 64-bit code; 32-bit programs are not supported.
     pub fn is_64_bit(&self) -> bool {
         self.0[CS] == 0x33
     }
 
-    /// The result of the system call just made.
+    /// Returns the result of the system call just made.
     pub fn result(&self) -> i64 {
         self.0[RAX] as i64
     }
 
-    /// Registers that, at a `syscall` instruction at `instruction`, make the call `number` and keep everything else.
+    /// Returns registers that make the call `number` at the `syscall` instruction at `instruction`, and keep everything
+    /// else.
     #[must_use]
     pub fn calling(&self, instruction: u64, number: i64, arguments: [u64; 6]) -> Self {
         let mut registers = *self;
@@ -138,17 +139,18 @@ impl Registers {
         registers
     }
 
-    /// The arguments of the system call in progress.
+    /// Returns the arguments of the system call in progress.
     pub fn arguments(&self) -> [u64; 6] {
         [RDI, RSI, RDX, R10, R8, R9].map(|place| self.0[place])
     }
 
-    /// Number of the system call in progress, negative where there is none. The kernel looks at the lower half only.
+    /// Returns the number of the system call in progress, negative if there is none. The kernel looks only at the lower
+    /// half.
     fn number(&self) -> i64 {
         (self.0[ORIG_RAX] as i32).into()
     }
 
-    /// Registers that go on at `instruction` with the stack at `stack`, and no call to be made again.
+    /// Returns registers that continue at `instruction` with the stack at `stack`, and no call to be made again.
     #[must_use]
     pub fn going_on(&self, instruction: u64, stack: u64) -> Self {
         let mut registers = *self;
@@ -158,7 +160,7 @@ impl Registers {
         registers
     }
 
-    /// What the kernel would do with the interrupted call.
+    /// Returns what the kernel would do with the interrupted call.
     pub fn pending_restart(&self) -> Abort {
         let (number, code) = (self.number(), self.0[RAX] as i64);
         if number < 0 || !RESTART_CODES.contains(&code) || code == CODE_515_IS_NO_RESTART {
@@ -167,8 +169,8 @@ impl Registers {
         Abort::Restart { number }
     }
 
-    /// Turns an EINTR that only our stop has caused into the mark that lets the kernel decide, race-free, at the moment
-    /// of the thaw: EINTR if a handler runs, the call again otherwise. Returns whether anything changed.
+    /// Replaces an EINTR caused only by our stop with the code that lets the kernel decide, race-free, at the moment of
+    /// the thaw: EINTR if a handler runs, the call again otherwise. Returns whether anything changed.
     pub fn forgive_interruption(&mut self) -> bool {
         let spurious = self.0[RAX] as i64 == -i64::from(libc::EINTR) && INTERRUPTED_BY_STOP.contains(&self.number());
         if spurious {
@@ -177,25 +179,25 @@ impl Registers {
         spurious
     }
 
-    /// Whether the kernel keeps, for the interrupted call, until when it waits.
+    /// Reports whether the kernel keeps the deadline of the interrupted call.
     pub fn has_restart_block(&self) -> bool {
         self.number() >= 0 && self.result() == RESTART_BLOCK
     }
 
-    /// What [`Registers::tag_wait`] has put there; 0 if nothing.
+    /// Returns the tag set by [`Registers::tag_wait`], or 0 if there is none.
     pub fn tag(&self) -> u32 {
         if self.number() < 0 { 0 } else { (self.0[ORIG_RAX] >> 32) as u32 }
     }
 
-    /// Tags the interrupted call, which the kernel is about to make again, so that this wait can be told from a later one
-    /// with the same arguments. The tag stands beside the call's number, in the half of the register that the kernel
-    /// passes over (see [`crate::sys::process::call_numbers_have_room`]), shows at later stops in the same wait, and is gone with it: no
-    /// program can see it.
+    /// Tags the interrupted call, which the kernel is about to make again, so that this wait can be distinguished from
+    /// a later one with the same arguments. The tag is next to the call's number, in the half of the register that the
+    /// kernel ignores (see [`crate::sys::process::call_numbers_have_room`]). It shows at later stops in the same wait,
+    /// and is gone with it: no program can see it.
     pub fn tag_wait(&mut self, tag: u32) {
         let mut number = self.number();
         assert!(number >= 0 && tag <= i32::MAX as u32, "a call is tagged, and by a positive number");
         if self.has_restart_block() {
-            // What the kernel does by itself, but for the tag.
+            // The kernel does the same, without the tag.
             number = libc::SYS_restart_syscall;
             self.0[RAX] = RESTART_UNLESS_HANDLED as u64;
         }
@@ -208,9 +210,9 @@ impl Registers {
         self.forget_call();
     }
 
-    /// The same registers fit for a process in which the kernel knows nothing of an interrupted call: without a tag, and
-    /// a restart through the kernel's restart block becomes a plain one of `number`, the call that was first made. Whether a handler runs
-    /// first is still the kernel's to decide when the thread is let go.
+    /// Returns the same registers for a process in which the kernel has no state of an interrupted call. The tag is
+    /// removed, and a restart through the kernel's restart block becomes a plain one of `number`, the call that was
+    /// first made. The kernel still decides whether a handler runs first when the thread is released.
     #[must_use]
     pub fn without_restart_block(&self, number: i64) -> Self {
         let mut registers = *self;
@@ -223,8 +225,8 @@ impl Registers {
         registers
     }
 
-    /// The same registers with the restart carried out by hand: at the `syscall` instruction, about to make the call
-    /// again. For the signal frame that heals, since the kernel restarts nothing on a return from a handler.
+    /// Returns the same registers with the restart carried out by hand: at the `syscall` instruction, about to make the
+    /// call again. For the signal frame that heals, since the kernel restarts nothing on a return from a handler.
     #[must_use]
     fn restarted(&self, number: i64) -> Self {
         let mut registers = *self;
@@ -234,13 +236,14 @@ impl Registers {
         registers
     }
 
-    /// Takes the call out of the registers: what follows is resumed where it stands, nothing is made again.
+    /// Removes the call from the registers: the task resumes at its current instruction, and no call is made again.
     pub fn forget_call(&mut self) {
         self.0[ORIG_RAX] = NO_SYSCALL;
     }
 
-    /// The number of the call in progress, for a task that waits in `restart_syscall`: the real one is found in the code
-    /// before the `syscall` instruction, where compilers put `mov $number, %eax`. `before` are the bytes up to it.
+    /// Returns the number of the call in progress, for a task that waits in `restart_syscall`. The real number is found
+    /// in the code before the `syscall` instruction, where compilers put `mov $number, %eax`. `before` are the bytes up
+    /// to it.
     pub fn call_in_code(before: &[u8]) -> Option<i64> {
         const MOVE_TO_EAX: u8 = 0xb8;
         before.windows(5).rev().find_map(|code| match *code {
@@ -250,9 +253,9 @@ impl Registers {
     }
 }
 
-/// Code that makes one system call after the other, as [`CallRecord`]s on the stack have it, and leaves each one's result
-/// there. The last one is the return from a signal handler at the start of a [`SigreturnFrame`]: a task that is let go anywhere
-/// in this code comes to that and restores its own state.
+/// Returns code that makes one system call after the other from [`CallRecord`]s on the stack, and leaves each result in
+/// its record. The last one is the return from a signal handler at the start of a [`SigreturnFrame`]: a task that is
+/// released anywhere in this code reaches that return and restores its own state.
 pub fn healing_blob() -> [u64; 2] {
     let code: [u8; 16] = [
         0x58, // pop %rax
@@ -271,11 +274,11 @@ pub fn healing_blob() -> [u64; 2] {
     [low, high].map(|half| u64::from_le_bytes(half.try_into().expect("half of sixteen bytes")))
 }
 
-/// Where in [`healing_blob`] its `syscall` instruction stands.
+/// Offset of the `syscall` instruction in [`healing_blob`].
 pub(crate) const SYSCALL_OFFSET: u64 = 10;
 
-/// A system call as [`healing_blob`] takes it from the stack: number and arguments. The result takes the last argument's
-/// place.
+/// A system call as [`healing_blob`] takes it from the stack: number and arguments. The result replaces the last
+/// argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallRecord([u64; 7]);
 
@@ -283,24 +286,24 @@ impl CallRecord {
     /// Size on the stack.
     pub(crate) const BYTES: usize = 7 * 8;
 
-    /// The call `number` with these arguments.
+    /// Makes a record of the call `number` with these arguments.
     pub(crate) fn new(number: i64, arguments: [u64; 6]) -> Self {
         let [a, b, c, d, e, f] = arguments;
         Self([number as u64, a, b, c, d, e, f])
     }
 
-    /// As it lies on the stack.
+    /// Returns the bytes on the stack.
     pub(crate) fn bytes(self) -> impl Iterator<Item = u8> {
         self.0.into_iter().flat_map(u64::to_le_bytes)
     }
 
-    /// What the call has left in its record: the kernel's result, negative errors included.
+    /// Returns the kernel's result from a record, negative errors included.
     pub(crate) fn result(record: &[u8]) -> i64 {
         i64::from_le_bytes(record[Self::BYTES - 8..Self::BYTES].try_into().expect("a whole record"))
     }
 }
 
-/// The bytes of a signal frame that brings a task back to its own registers, vector state and mask, and where they go.
+/// A signal frame that restores a task's own registers, vector state and mask, as bytes and their address.
 ///
 /// ```text
 ///  high   | red zone of the task            |
@@ -312,13 +315,13 @@ impl CallRecord {
 /// ```
 #[derive(Debug, Clone)]
 pub struct SigreturnFrame {
-    /// Where it starts.
+    /// Address of the first byte.
     pub start: u64,
-    /// Its bytes.
+    /// Bytes of the frame.
     pub bytes: Vec<u8>,
 }
 
-/// `struct ucontext` of the x86-64 kernel, up to and with the 8-byte signal mask.
+/// Length of `struct ucontext` of the x86-64 kernel, including the 8-byte signal mask.
 const UCONTEXT_BYTES: usize = 304;
 const UCONTEXT_WORDS: usize = UCONTEXT_BYTES / 8;
 /// `UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`.
@@ -329,17 +332,17 @@ const STACK_MODE_REFUSED: u64 = 0x40;
 const SOFTWARE_BYTES: usize = 464;
 const MAGIC_1: u32 = 0x4650_5853;
 const MAGIC_2: u32 = 0x4650_5845;
-/// Length of magic number 2 behind the XSAVE area.
+/// Length of magic number 2 after the XSAVE area.
 const MAGIC_2_BYTES: usize = 4;
 
 impl SigreturnFrame {
-    /// How many bytes below `top` a frame takes at most.
+    /// Returns the maximum number of bytes that a frame takes below `top`.
     pub fn bytes_max(extended_registers: usize) -> u64 {
         (extended_registers + MAGIC_2_BYTES + 64 + UCONTEXT_BYTES + 16 + CallRecord::BYTES) as u64
     }
 
-    /// A frame below `top` for a task with these registers, XSAVE area and mask. `first_call` is the number behind a
-    /// `restart_syscall`, if the task waits in one.
+    /// Makes a frame below `top` for a task with these registers, XSAVE area and mask. `first_call` is the call that a
+    /// `restart_syscall` continues, if the task waits in one.
     pub fn below(top: u64, registers: &Registers, extended: &[u8], mask: u64, first_call: Option<i64>) -> Self {
         let area = top.saturating_sub((extended.len() + MAGIC_2_BYTES) as u64) & !63;
         let start = (area - UCONTEXT_BYTES as u64) & !15;
@@ -356,7 +359,7 @@ impl SigreturnFrame {
     }
 }
 
-/// `uc_flags, uc_link, uc_stack (3), gregs (23), fpstate, reserved (8), sigmask`.
+/// Builds `uc_flags, uc_link, uc_stack (3), gregs (23), fpstate, reserved (8), sigmask`.
 fn ucontext(own: &Registers, area: u64, mask: u64) -> [u64; UCONTEXT_WORDS] {
     let r = &own.0;
     let segments = r[CS] | r[SS] << 48;
@@ -373,7 +376,8 @@ fn ucontext(own: &Registers, area: u64, mask: u64) -> [u64; UCONTEXT_WORDS] {
     words
 }
 
-/// The XSAVE area with what the kernel wants to see in a signal frame: the features and sizes, framed by two magics.
+/// Writes the XSAVE area with the fields that the kernel expects in a signal frame: the features and sizes, framed by
+/// two magic numbers.
 fn write_extended(place: &mut [u8], extended: &[u8]) {
     let (area, tail) = place.split_at_mut(extended.len());
     area.copy_from_slice(extended);
@@ -386,7 +390,8 @@ fn write_extended(place: &mut [u8], extended: &[u8]) {
     software[16..20].copy_from_slice(&(extended.len() as u32).to_le_bytes());
 }
 
-/// The enabled XSAVE features (XCR0), which the kernel puts into the software-reserved bytes of what ptrace gives.
+/// Returns the enabled XSAVE features (XCR0), which the kernel puts into the software-reserved bytes of an area from
+/// ptrace.
 pub(crate) fn xsave_features(extended: &[u8]) -> u64 {
     match extended.get(SOFTWARE_BYTES..SOFTWARE_BYTES + 8) {
         Some(bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
@@ -395,7 +400,7 @@ pub(crate) fn xsave_features(extended: &[u8]) -> u64 {
 }
 
 impl Registers {
-    /// The XSAVE features that an area given by ptrace was saved with.
+    /// Returns the XSAVE features with which an area from ptrace was saved.
     pub fn xsave_features(extended: &[u8]) -> u64 {
         xsave_features(extended)
     }

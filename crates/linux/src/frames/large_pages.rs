@@ -1,9 +1,11 @@
-//! Parts of a file in memory on large pages, where the kernel gives them (Linux 6.1; no setting of transparent huge pages forbids
-//! it but "deny"). Of 512 MB half of the time of taking small ones, and hardly any to have them entered in page tables or taken
-//! out again, which is 100 to 170 ns for each small one (measured in a virtual machine).
+//! Parts of a file in memory on large pages, if the kernel gives them (Linux 6.1; of the settings of transparent huge
+//! pages only "deny" forbids it). For 512 MB this takes half the time of small pages. Entering large pages in page
+//! tables, or taking them out again, costs hardly anything, against 100 to 170 ns for each small page (measured in a
+//! virtual machine).
 //!
 //! # Safety
-//! Memory is reserved where the kernel has room, and what is mapped lies within it. What is reserved around it is given back.
+//! The kernel reserves address space wherever it has room, and mappings lie within it. The space reserved around them
+//! is given back.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +13,10 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::ptr::NonNull;
 
-/// A large page of x86-64.
+/// Size of a large page of x86-64.
 const LARGE_BYTES: usize = 2 << 20;
 
-/// Maps a part of a file so that large pages may stand there. Offset and length are multiples of theirs.
+/// Maps a part of a file, aligned so that it can be on large pages. Offset and length are multiples of their size.
 pub(super) fn map(file: &File, offset: u64, bytes: usize) -> io::Result<NonNull<u8>> {
     let reserved_bytes = bytes + LARGE_BYTES;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -26,7 +28,7 @@ pub(super) fn map(file: &File, offset: u64, bytes: usize) -> io::Result<NonNull<
     let before = reserved.addr().next_multiple_of(LARGE_BYTES) - reserved.addr();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_SHARED | libc::MAP_FIXED;
-    // SAFETY: the place lies within what has just been reserved, and what lies around it is nobody's.
+    // SAFETY: the place lies within the space that has just been reserved, and nothing uses the space around it.
     let mapped = unsafe {
         let place = reserved.byte_add(before);
         let mapped = libc::mmap(place, bytes, protection, kind, file.as_raw_fd(), offset as i64);
@@ -42,17 +44,18 @@ pub(super) fn map(file: &File, offset: u64, bytes: usize) -> io::Result<NonNull<
     Ok(NonNull::new(mapped.cast()).expect("the kernel maps nothing at zero unasked"))
 }
 
-/// Takes memory for a part of a file that nobody has mapped yet, and makes the file as long as that if it is shorter.
+/// Takes memory for a part of a file that nothing maps yet, and extends the file to the end of the part if it is
+/// shorter.
 ///
 /// # Errors
-/// Where there are no large pages, now or at all; part of the memory may have been taken then.
+/// If there are no large pages, now or at all; a part of the memory may have been taken then.
 pub(super) fn take(file: &File, offset: u64, bytes: usize) -> io::Result<()> {
     file.set_len(file.metadata()?.len().max(offset + bytes as u64))?;
-    // The kernel makes a large page of small ones, of which one at least must be there; the others are zeros.
+    // The kernel collapses small pages into a large one. At least one of them must be present; the others are zeros.
     let mut firsts = (0..bytes).step_by(LARGE_BYTES).map(|at| offset + at as u64);
     firsts.try_for_each(|at| file.write_all_at(&[0], at))?;
     let mapped = map(file, offset, bytes)?.as_ptr().cast();
-    // SAFETY: the mapping has just been made, and nobody else knows of it.
+    // SAFETY: the mapping has just been made, and nothing else knows of it.
     unsafe {
         let done = libc::madvise(mapped, bytes, libc::MADV_COLLAPSE);
         let error = io::Error::last_os_error();
@@ -62,7 +65,7 @@ pub(super) fn take(file: &File, offset: u64, bytes: usize) -> io::Result<()> {
 }
 
 /// # Safety
-/// Nobody uses what is mapped there.
+/// Nothing uses the memory mapped there.
 unsafe fn give_back(place: *mut libc::c_void, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller promises it.

@@ -1,7 +1,7 @@
-//! What is written to a process's own memory is seen, or it is known that it may not have been.
+//! Writes to a process's own memory are seen, or are known to be possibly unseen.
 //!
 //! # Safety
-//! Memory and descriptors belong to the test that makes them, and are used by nobody else.
+//! Memory and descriptors belong to the test that makes them, and nothing else uses them.
 
 use super::*;
 use std::os::fd::AsRawFd as _;
@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd as _;
 #[test]
 fn what_lies_beyond_the_end_is_zeros_and_is_not_written() {
     let mut bytes = [1_u8, 2, 3, 4];
-    // SAFETY: the array outlives the value and is used through it alone.
+    // SAFETY: the array outlives the value and is used only through it.
     let memory = unsafe { RegisteredMemory::new(bytes.as_mut_ptr(), 3) };
     let mut page = [9; 4];
     memory.read(1, &mut page);
@@ -22,17 +22,17 @@ fn what_lies_beyond_the_end_is_zeros_and_is_not_written() {
 
 #[test]
 fn a_first_write_takes_longer_than_another_and_no_second() {
-    // As above.
+    // Without asynchronous write protection in the kernel there is nothing to test.
     let Ok(cost) = first_write_cost() else { return };
     assert!(cost > Duration::from_nanos(50) && cost < Duration::from_secs(1), "{cost:?}");
 }
 
 #[test]
 fn writes_to_own_memory_are_seen_once_and_others_are_not() {
-    // A kernel without asynchronous write protection has nothing to be tried.
+    // Without asynchronous write protection in the kernel there is nothing to test.
     let Ok(writes) = OwnWrites::new() else { return };
     let mut memory = vec![1_u8; 64 * PAGE_BYTES];
-    // SAFETY: the vector is used through the value alone from here on.
+    // SAFETY: from here on the vector is used only through this value.
     let registered = unsafe { RegisteredMemory::new(memory.as_mut_ptr(), memory.len()) };
     let pages = registered.pages();
     writes.track(pages).unwrap();
@@ -40,7 +40,7 @@ fn writes_to_own_memory_are_seen_once_and_others_are_not() {
     let covered: usize = first.iter().map(|range| registered.within(*range).len()).sum();
     assert_eq!(covered, memory.len(), "all of it counts as written at first");
     registered.write(10 * PAGE_BYTES + 5, &[2]);
-    // The first and the last page it has in common with others, who may write there.
+    // The first and the last page also hold other data, which others may write.
     let inside = |ranges: &[PageRange]| -> usize {
         let edges = PAGE_BYTES..memory.len() - PAGE_BYTES;
         let part = |range: &PageRange| {
@@ -57,7 +57,7 @@ fn writes_to_own_memory_are_seen_once_and_others_are_not() {
     assert_eq!(writes.written(pages).unwrap(), None);
 }
 
-/// Pages of this process, on small pages, in an address range that nothing else is in.
+/// Small pages of this process, in an address range of their own.
 struct Area {
     start: *mut u8,
     pages: usize,
@@ -76,7 +76,7 @@ impl Area {
 
     fn at(&self, page: usize) -> *mut u8 {
         assert!(page <= self.pages);
-        // SAFETY: within the mapping, or one behind.
+        // SAFETY: within the mapping, or one past its end.
         unsafe { self.start.add(page * PAGE_BYTES) }
     }
 
@@ -99,12 +99,12 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nobody looks at it any more.
+        // SAFETY: the mapping is ours, and nothing uses it any more.
         unsafe { libc::munmap(self.start.cast(), self.pages * PAGE_BYTES) };
     }
 }
 
-/// The kernel then lets go of both, and leaves the marks of protection on pages that have become writable.
+/// If mappings are joined, the kernel drops both, and leaves the protection marks on pages that have become writable.
 #[test]
 fn memory_whose_mapping_was_joined_with_another_one_is_tracked_again() {
     let Ok(writes) = OwnWrites::new() else { return };
@@ -116,10 +116,10 @@ fn memory_whose_mapping_was_joined_with_another_one_is_tracked_again() {
         assert_eq!(area.numbers(&writes.written(range).unwrap().unwrap()).len(), 4);
         assert!(area.numbers(&writes.written(range).unwrap().unwrap()).is_empty());
     }
-    // No hole may stay in the area: another test would map something there, and the area's end unmap it.
+    // The area must have no hole: another test would map something there, and the area's drop would unmap it.
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
     let bytes = 4 * PAGE_BYTES;
-    // SAFETY: moves pages of the area to where others of it were; what was there goes.
+    // SAFETY: moves pages of the area over other pages of it, whose content is lost.
     let moved = unsafe { libc::mremap(area.at(8).cast(), bytes, bytes, flags, area.at(4)) };
     assert_eq!(moved, area.at(4).cast());
     (0..4).for_each(|page| area.write(page));
@@ -134,7 +134,7 @@ fn memory_whose_mapping_was_joined_with_another_one_is_tracked_again() {
     assert_eq!(area.numbers(&writes.written(first).unwrap().unwrap()), [0, 1, 2, 3]);
 }
 
-/// A ring of io_uring, as bare as can be.
+/// A minimal io_uring.
 struct Ring {
     descriptor: OwnedFd,
     rings: *mut u8,
@@ -148,10 +148,10 @@ impl Ring {
     const REGISTER_BUFFERS: u32 = 0;
     const UNREGISTER_BUFFERS: u32 = 1;
 
-    /// `None` where the kernel has none for us.
+    /// Returns `None` if the kernel does not let us use io_uring.
     fn new() -> Option<Self> {
         let mut parameters = [0_u32; 30];
-        // SAFETY: the parameters live, and are as long as `struct io_uring_params`.
+        // SAFETY: the parameters are live, and as long as `struct io_uring_params`.
         let made = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, parameters.as_mut_ptr()) };
         if made < 0 {
             return None;
@@ -173,13 +173,14 @@ impl Ring {
     fn register(&self, what: u32, buffers: &[libc::iovec]) {
         let from = if buffers.is_empty() { std::ptr::null() } else { buffers.as_ptr() };
         let count = buffers.len();
-        // SAFETY: the vectors live through the call, and what they point to for as long as it is registered.
+        // SAFETY: the vectors are live during the call, and the memory to which they point for as long as it is
+        // registered.
         let done =
             unsafe { libc::syscall(libc::SYS_io_uring_register, self.descriptor.as_raw_fd(), what, from, count) };
         assert_eq!(done, 0, "{}", io::Error::last_os_error());
     }
 
-    /// Has the kernel read a page of a file to an address within the first registered buffer, and waits for that.
+    /// Has the kernel read a page of a file to an address within the first registered buffer, and waits until it has.
     fn read_page(&self, file: &std::fs::File, address: *mut u8) {
         const READ_FIXED: u8 = 4;
         const GETEVENTS: u32 = 1;
@@ -188,7 +189,7 @@ impl Ring {
         entry[4..8].copy_from_slice(&file.as_raw_fd().to_le_bytes());
         entry[16..24].copy_from_slice(&(address as u64).to_le_bytes());
         entry[24..28].copy_from_slice(&(PAGE_BYTES as u32).to_le_bytes());
-        // SAFETY: both mappings have room for this, and nobody else uses the ring.
+        // SAFETY: both mappings have room for this, and nothing else uses the ring.
         let done = unsafe {
             self.entries.copy_from_nonoverlapping(entry.as_ptr(), entry.len());
             self.rings.add(self.array).cast::<u32>().write_volatile(0);
@@ -202,7 +203,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         for mapping in [self.rings, self.entries] {
-            // SAFETY: made by new, and used by nobody any more.
+            // SAFETY: made by new, and nothing uses it any more.
             unsafe { libc::munmap(mapping.cast(), Self::RING_BYTES) };
         }
     }

@@ -3,41 +3,41 @@
 use super::{parse, parse_hex, parse_octal, words};
 use std::io;
 
-/// What `/proc/PID/fdinfo/N` tells.
+/// The fields of `/proc/PID/fdinfo/N`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DescriptorInformation {
     /// Offset in bytes.
     pub position: u64,
-    /// Open flags, O_CLOEXEC among them where the descriptor has it.
+    /// Open flags, including O_CLOEXEC if the descriptor has it.
     pub flags: u32,
     /// Count of an eventfd.
     pub event_count: Option<u64>,
     /// Whether that eventfd is a semaphore (shown from Linux 6.5 on).
     pub event_semaphore: bool,
-    /// What an epoll instance watches.
+    /// Targets that an epoll instance watches.
     pub epoll_targets: Vec<EpollTarget>,
     /// Locks on the file: those of this open file description, and those of the process that holds the descriptor.
     pub locks: Vec<Lock>,
-    /// What a timerfd is set to.
+    /// Setting of a timerfd.
     pub timer: TimerSetting,
-    /// What a signalfd listens to; bit n - 1 is signal n.
+    /// Signals that a signalfd receives; bit n - 1 is signal n.
     pub signal_mask: Option<u64>,
-    /// What an inotify instance watches.
+    /// Objects that an inotify instance watches.
     pub watches: Vec<ShownWatch>,
-    /// The process that a pidfd stands for, as the reader of the file sees it; -1 once it has been reaped.
+    /// The process to which a pidfd refers, as the reader of the file sees it; -1 once it has been reaped.
     pub process: Option<i32>,
 }
 
-/// What a timerfd is set to.
+/// Setting of a timerfd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TimerSetting {
     /// Its clock, as in `clock_gettime(2)`.
     pub clock: i32,
     /// Expirations that have not been read.
     pub ticks: u64,
-    /// TFD_TIMER_ flags that it was set with.
+    /// TFD_TIMER_ flags with which it was set.
     pub flags: u32,
-    /// Nanoseconds until it expires next; 0 when it does not run.
+    /// Nanoseconds until it next expires; 0 when it does not run.
     pub remaining_nanoseconds: u64,
     /// Nanoseconds from each expiration to the next; 0 for a single one.
     pub interval_nanoseconds: u64,
@@ -46,15 +46,15 @@ pub struct TimerSetting {
 /// One `lock:` line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lock {
-    /// Which kind.
+    /// Kind of the lock.
     pub kind: ShownLockKind,
-    /// Whether it keeps everybody else out, instead of writers only.
+    /// Whether it excludes everyone else, instead of only writers.
     pub exclusive: bool,
     /// The process that took it, as the reader of the file sees it; it may have ended. -1 for open file descriptions.
     pub process: i32,
     /// First byte.
     pub start: u64,
-    /// Last byte; absent where it reaches to the end, however far that may come to be.
+    /// Last byte; absent if the lock reaches to the end of the file, wherever that is.
     pub end: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ pub enum ShownLockKind {
     Process,
     /// `F_OFD_SETLK`.
     OpenFile,
-    /// `F_SETLEASE`, and what may come to be added.
+    /// `F_SETLEASE`, and kinds added later.
     Other,
 }
 
@@ -76,9 +76,9 @@ pub enum ShownLockKind {
 pub struct ShownWatch {
     /// Its number within the instance.
     pub descriptor: i32,
-    /// Inode of what it watches.
+    /// Inode of the watched object.
     pub inode: u64,
-    /// Device of what it watches, as major and minor number.
+    /// Device of the watched object, as major and minor number.
     pub device: (u32, u32),
     /// IN_ events and flags.
     pub mask: u32,
@@ -91,14 +91,14 @@ pub struct EpollTarget {
     pub descriptor: i32,
     /// Events and input flags.
     pub events: u32,
-    /// The program's own word.
+    /// The program's own data word.
     pub data: u64,
-    /// Inode of the watched file: tells whether the descriptor still means what it meant when it was added.
+    /// Inode of the watched file: shows whether the descriptor still refers to the file for which it was added.
     pub inode: u64,
 }
 
 impl DescriptorInformation {
-    /// Of one descriptor of a process.
+    /// Reads the fields of one descriptor of a process.
     ///
     /// # Errors
     /// When it is gone.
@@ -134,7 +134,7 @@ impl DescriptorInformation {
     }
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 4711 00:1f:1234 0 EOF`
+/// Parses `1: FLOCK  ADVISORY  WRITE 4711 00:1f:1234 0 EOF`.
 fn lock(value: &[u8]) -> Option<Lock> {
     let mut fields = words(value).skip(1);
     let kind = match fields.next()? {
@@ -149,7 +149,7 @@ fn lock(value: &[u8]) -> Option<Lock> {
     Some(Lock { kind, exclusive, process, start, end: parse(end) })
 }
 
-/// `(3, 250000000)`
+/// Parses `(3, 250000000)`.
 fn seconds_and_nanoseconds(value: &[u8]) -> u64 {
     let text: Vec<u8> = value.iter().map(|byte| if b"(),".contains(byte) { b' ' } else { *byte }).collect();
     let mut numbers = words(&text).map(|word| parse::<u64>(word).unwrap_or_default());
@@ -157,7 +157,8 @@ fn seconds_and_nanoseconds(value: &[u8]) -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
-/// `inotify wd:3 ino:9e7e sdev:800013 mask:800afce ignored_mask:0 fhandle-bytes:8 fhandle-type:1 f_handle:7e9e0000640d1b6d`
+/// Parses `inotify wd:3 ino:9e7e sdev:800013 mask:800afce ignored_mask:0 fhandle-bytes:8 fhandle-type:1
+/// f_handle:7e9e0000640d1b6d`.
 fn watch(line: &[u8]) -> Option<ShownWatch> {
     let fields: Vec<&[u8]> = words(line).collect();
     let behind = |name: &[u8]| fields.iter().find_map(|word| word.strip_prefix(name));
@@ -171,7 +172,7 @@ fn watch(line: &[u8]) -> Option<ShownWatch> {
     })
 }
 
-/// `tfd:        8 events:       1a data:                8  pos:0 ino:35 sdev:a`
+/// Parses `tfd:        8 events:       1a data:                8  pos:0 ino:35 sdev:a`.
 fn epoll_target(line: &[u8]) -> Option<EpollTarget> {
     let text: Vec<u8> = line.iter().map(|byte| if *byte == b':' { b' ' } else { *byte }).collect();
     let fields: Vec<&[u8]> = words(&text).collect();

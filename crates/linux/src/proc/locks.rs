@@ -1,5 +1,5 @@
-//! `/proc/locks`: locks of whole files (`flock(2)`), whoever holds them. One that only a mapping keeps alive shows nowhere
-//! else.
+//! `/proc/locks`: locks of whole files (`flock(2)`) of all processes. A lock that only a mapping keeps alive shows
+//! nowhere else.
 
 use super::{parse, parse_hex, words};
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::io;
 /// A lock of a whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WholeFileLock {
-    /// Whether it keeps everybody else out, instead of writers only.
+    /// Whether it excludes everyone else, instead of only writers.
     pub exclusive: bool,
     /// The process that took it; it may have ended.
     pub process: i32,
@@ -19,7 +19,7 @@ pub struct WholeFileLock {
 }
 
 impl WholeFileLock {
-    /// All that this process may see.
+    /// Returns all locks that this process may see.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -27,13 +27,13 @@ impl WholeFileLock {
         std::fs::read("/proc/locks").map(|text| Self::parse(&text))
     }
 
-    /// Parses the file. Other kinds of lock, and processes that wait for one, are passed over.
+    /// Parses the file. Ignores other kinds of lock, and processes that wait for one.
     pub fn parse(text: &[u8]) -> Vec<Self> {
         text.split(|byte| *byte == b'\n').filter_map(lock).collect()
     }
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`; with `->` before the kind it waits.
+/// Parses `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`; with `->` before the kind it waits.
 fn lock(line: &[u8]) -> Option<WholeFileLock> {
     let mut fields = words(line).skip(1);
     if fields.next()? != b"FLOCK" {
@@ -47,7 +47,8 @@ fn lock(line: &[u8]) -> Option<WholeFileLock> {
     Some(WholeFileLock { exclusive, process, device: libc::makedev(major as u32, minor as u32), inode })
 }
 
-/// Inodes of the files on which somebody has a lease: whoever opens one has the kernel signal to its holder to give it up.
+/// Returns the inodes of files with a lease. When another process opens one, the kernel signals the holder to release
+/// the lease.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -55,7 +56,7 @@ pub fn leased_inodes() -> io::Result<BTreeSet<u64>> {
     std::fs::read("/proc/locks").map(|text| text.split(|byte| *byte == b'\n').filter_map(leased).collect())
 }
 
-/// `1: LEASE  ACTIVE    WRITE 4711 fe:00:1234 0 EOF`
+/// Parses `1: LEASE  ACTIVE    WRITE 4711 fe:00:1234 0 EOF`.
 fn leased(line: &[u8]) -> Option<u64> {
     let mut fields = words(line).skip(1);
     let is_lease = matches!(fields.next()?, b"LEASE" | b"DELEG");

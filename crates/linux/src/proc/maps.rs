@@ -5,10 +5,10 @@ use standfast_core::{Address, PageRange};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 
-/// How the links in `/proc/PID/map_files` show with which rights a file was opened.
+/// Mode bit of the links in `/proc/PID/map_files` for a file that was opened for writing.
 const OWNER_WRITES: u32 = 0o200;
 
-/// How the kernel shows huge pages from the system's pool that no file is behind.
+/// Path that the kernel shows for huge pages from the system's pool without a file.
 pub const HUGE_PAGES: &[u8] = b"/anon_hugepage (deleted)";
 
 /// One mapping.
@@ -16,11 +16,11 @@ pub const HUGE_PAGES: &[u8] = b"/anon_hugepage (deleted)";
 pub struct Map {
     /// First address.
     pub start: u64,
-    /// First address behind.
+    /// First address after it.
     pub end: u64,
     /// Access.
     pub protection: MapProtection,
-    /// Whether writes go to what is mapped (`s`) instead of to a private copy (`p`).
+    /// Whether writes go to the mapped object (`s`) instead of to a private copy (`p`).
     pub shared: bool,
     /// Offset in the file.
     pub offset: u64,
@@ -35,19 +35,19 @@ pub struct Map {
 /// Access to a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MapProtection {
-    /// May be read.
+    /// Whether it may be read.
     pub read: bool,
-    /// May be written.
+    /// Whether it may be written.
     pub write: bool,
-    /// May be executed.
+    /// Whether it may be executed.
     pub execute: bool,
 }
 
 impl Map {
-    /// All mappings of a process, ascending.
+    /// Reads all mappings of a process, ascending.
     ///
     /// # Errors
-    /// When it is gone or may not be looked at.
+    /// When it is gone or may not be inspected.
     pub fn of(pid: i32) -> io::Result<Vec<Self>> {
         Self::parse(&super::read(pid, "maps")?)
     }
@@ -61,49 +61,49 @@ impl Map {
         lines.map(|line| parse_line(line).ok_or_else(|| malformed("mapping"))).collect()
     }
 
-    /// Whether `address` lies within.
+    /// Reports whether `address` is within the mapping.
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
 
-    /// Its pages.
+    /// Returns the pages of the mapping.
     pub fn range(&self) -> PageRange {
         PageRange::between(Address::new(self.start), Address::new(self.end))
     }
 
-    /// Whether it is the stack that the kernel made.
+    /// Reports whether it is the stack that the kernel made.
     pub fn is_stack(&self) -> bool {
         self.path == b"[stack]"
     }
 
-    /// Whether the file beneath was opened with the right to write: a shared mapping of it can be made writable at any time.
-    /// Where files have been sealed since, they may say otherwise.
+    /// Reports whether the underlying file was opened for writing: a shared mapping of it can be made writable at any
+    /// time. The link may be wrong for files that have been sealed since.
     ///
     /// # Errors
-    /// When the process or the mapping is gone, or may not be looked at.
+    /// When the process or the mapping is gone, or may not be inspected.
     pub fn is_of_writable_file(&self, pid: i32) -> io::Result<bool> {
         let link = std::fs::symlink_metadata(format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end))?;
         Ok(link.permissions().mode() & OWNER_WRITES != 0)
     }
 
-    /// Whether it is System V shared memory: `/SYSV` and the key.
+    /// Reports whether it is System V shared memory: `/SYSV` and the key.
     pub fn is_segment(&self) -> bool {
         self.path.starts_with(b"/SYSV")
     }
 
-    /// Whether it shows a file that has a name: none in memory, nor a device.
+    /// Reports whether it shows a named file: neither memory without a name nor a device.
     pub fn is_of_named_file(&self) -> bool {
         let is_nameless = self.is_segment() || self.is_deleted() || self.path.starts_with(b"/dev/zero");
         self.inode != 0 && self.path.starts_with(b"/") && !is_nameless
     }
 
-    /// Whether the file beneath has been deleted.
+    /// Reports whether the underlying file has been deleted.
     pub fn is_deleted(&self) -> bool {
         self.path.ends_with(b" (deleted)")
     }
 }
 
-/// `55d0-55d1 r-xp 00001000 fe:00 325835    /usr/bin/x y`
+/// Parses `55d0-55d1 r-xp 00001000 fe:00 325835    /usr/bin/x y`.
 fn parse_line(line: &[u8]) -> Option<Map> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let mut range = fields.next()?.splitn(2, |byte| *byte == b'-');

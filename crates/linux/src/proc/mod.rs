@@ -31,33 +31,33 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 
-/// Most files here are shorter.
+/// Usual maximum length of files here.
 const USUAL_BYTES: usize = 4096;
 
-/// All of a file of `/proc/PID`.
+/// Reads a whole file of `/proc/PID`.
 ///
 /// # Errors
-/// When the process is gone or may not be looked at.
+/// When the process is gone or may not be inspected.
 pub fn read(pid: i32, name: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    // A File by itself would first ask for its length and position, which are zero here: the limit, which is none, keeps it
-    // from that.
+    // Reading a File alone would first ask for its length and position, which are zero here. The limit, which limits
+    // nothing, prevents that.
     File::open(format!("/proc/{pid}/{name}"))?.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Where a link of `/proc/PID` leads.
+/// Returns the target of a link of `/proc/PID`.
 ///
 /// # Errors
-/// When the process is gone or may not be looked at.
+/// When the process is gone or may not be inspected.
 pub fn link(pid: i32, name: &str) -> io::Result<Vec<u8>> {
     std::fs::read_link(format!("/proc/{pid}/{name}")).map(|path| OsString::from(path).into_vec())
 }
 
-/// The numbers that name the entries of a directory of `/proc/PID`: `task`, `fd`. Ascending.
+/// Returns the numbers that name the entries of a directory of `/proc/PID`: `task`, `fd`. Ascending.
 ///
 /// # Errors
-/// When the process is gone or may not be looked at.
+/// When the process is gone or may not be inspected.
 pub fn numbers(pid: i32, directory: &str) -> io::Result<Vec<i32>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/{directory}"))? {
@@ -67,17 +67,18 @@ pub fn numbers(pid: i32, directory: &str) -> io::Result<Vec<i32>> {
     Ok(numbers)
 }
 
-/// All processes that there are.
+/// Returns all processes.
 ///
 /// # Errors
-/// Where `/proc` is not mounted.
+/// If `/proc` is not mounted.
 pub fn all() -> io::Result<Vec<i32>> {
     let names = std::fs::read_dir("/proc")?.flatten();
     Ok(names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// The children of a process, by any of its threads, oldest first, which is the order in which wait(2) finds them.
-/// (`/proc/PID/task/TID/children`, which container kernels sometimes lack: then every process is asked for its parent.)
+/// Returns the children of all threads of a process, oldest first, which is the order in which wait(2) finds them.
+/// Reads `/proc/PID/task/TID/children`, which container kernels sometimes lack: then it reads the parent of every
+/// process.
 ///
 /// # Errors
 /// When the process is gone.
@@ -92,8 +93,8 @@ pub fn children(pid: i32) -> io::Result<Vec<i32>> {
     Ok(children)
 }
 
-/// The children that one thread of a process has made, and those of threads that have ended since: of the main thread's
-/// name, where the kernel does not tell threads apart.
+/// Returns the children that one thread of a process has made, and those that it has inherited from threads that have
+/// ended. If the kernel does not distinguish threads, returns the children of the whole process.
 ///
 /// # Errors
 /// When the thread is gone.
@@ -104,31 +105,31 @@ pub fn children_of_thread(pid: i32, tid: i32) -> io::Result<Vec<i32>> {
     }
 }
 
-/// The audit login id of a process, all ones where none has been set; `None` where the kernel has no such thing.
+/// Returns the audit login id of a process, all ones if none has been set, or `None` if the kernel has no audit.
 pub fn audit_login(pid: i32) -> Option<u32> {
     read(pid, "loginuid").ok().and_then(|text| parse(text.trim_ascii()))
 }
 
-/// How many processes and threads have been made since the machine was started.
+/// Returns how many processes and threads have been made since the machine was started.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the kernel does not report it.
 pub fn forks() -> io::Result<u64> {
     let text = std::fs::read("/proc/stat")?;
     let count = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"processes "));
     count.and_then(parse).ok_or_else(|| malformed("count of forks"))
 }
 
-/// Ids that the kernel gives to processes and threads, one after the other, before it begins again.
+/// Returns the number of ids that the kernel gives to processes and threads before it starts over.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the kernel does not report it.
 pub fn ids_max() -> io::Result<u64> {
     let text = std::fs::read("/proc/sys/kernel/pid_max")?;
     parse(text.trim_ascii()).ok_or_else(|| malformed("limit of process ids"))
 }
 
-/// Whether anything of this system lies in swap.
+/// Reports whether the system uses any swap.
 ///
 /// # Errors
 /// When `/proc/meminfo` cannot be read.

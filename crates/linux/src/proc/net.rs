@@ -1,11 +1,11 @@
-//! `/proc/net/tcp` and `tcp6`: the TCP connections of this network namespace, whoever holds them.
+//! `/proc/net/tcp` and `tcp6`: the TCP connections of this network namespace, of all processes.
 
 use super::{parse, parse_hex, words};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address and a port. Addresses of IPv4 within IPv6 are those of IPv4.
+/// An address and a port. IPv4-mapped IPv6 addresses count as IPv4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Endpoint {
     /// Address.
@@ -14,7 +14,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// One line.
+/// One TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpConnection {
     /// This side.
@@ -23,12 +23,12 @@ pub struct TcpConnection {
     pub remote: Endpoint,
     /// State, as the kernel numbers them.
     pub state: u8,
-    /// Inode of the socket; 0 for one that nobody holds: closed, or not accepted yet.
+    /// Inode of the socket; 0 for one without a holder: closed, or not accepted yet.
     pub inode: u64,
 }
 
 impl Endpoint {
-    /// What a `struct sockaddr` of IPv4 or IPv6 says.
+    /// Parses a `struct sockaddr` of IPv4 or IPv6.
     pub fn of(address: &[u8]) -> Option<Self> {
         let family = i32::from(u16::from_le_bytes(address.get(..2)?.try_into().ok()?));
         let port = u16::from_be_bytes(address.get(2..4)?.try_into().ok()?);
@@ -40,7 +40,7 @@ impl Endpoint {
         Some(Self { address, port })
     }
 
-    /// The `struct sockaddr` of a family, which is that of IPv4 or of IPv6; an address of IPv6 has none of IPv4.
+    /// Returns the `struct sockaddr` of a family, either IPv4 or IPv6; an IPv6 address has none of IPv4.
     pub fn to_address(self, family: i32) -> Vec<u8> {
         let (family_bytes, port) = ((family as u16).to_le_bytes(), self.port.to_be_bytes());
         match (family, self.address) {
@@ -55,12 +55,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether a socket bound here gets what is sent to `other`.
+    /// Reports whether a socket bound here receives what is sent to `other`.
     pub fn serves(&self, other: &Self) -> bool {
         self.port == other.port && (self.address.is_unspecified() || self.address == other.address)
     }
 
-    /// `0100007F:1F90`, words in the order of this machine.
+    /// Parses `0100007F:1F90`, with words in the byte order of this machine.
     fn parse(text: &[u8]) -> Option<Self> {
         let colon = text.iter().position(|byte| *byte == b':')?;
         let (address, port) = (&text[..colon], parse_hex(&text[colon + 1..])? as u16);
@@ -81,10 +81,10 @@ impl fmt::Display for Endpoint {
 }
 
 impl TcpConnection {
-    /// All of them.
+    /// Returns all connections.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel reports an error.
     pub fn all() -> io::Result<Vec<Self>> {
         let mut found = Self::parse(&std::fs::read("/proc/self/net/tcp")?);
         // A kernel without IPv6 has no such file.
@@ -97,7 +97,7 @@ impl TcpConnection {
         text.split(|byte| *byte == b'\n').skip(1).filter_map(Self::line).collect()
     }
 
-    /// `0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 ...`
+    /// Parses `0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 ...`.
     fn line(line: &[u8]) -> Option<Self> {
         let fields: Vec<&[u8]> = words(line).collect();
         Some(Self {

@@ -1,10 +1,10 @@
-//! `/proc/PID/numa_maps`: by which policy the memory of a mapping is spread over NUMA nodes. Reading it makes the kernel walk
-//! all page tables, as with `smaps`: never while a program stands still for it.
+//! `/proc/PID/numa_maps`: the policies by which the memory of mappings is spread over NUMA nodes. Reading it makes the
+//! kernel walk all page tables, as with `smaps`: never read it while a program is stopped for it.
 
 use super::{malformed, parse, parse_hex, words};
 use std::io;
 
-/// By which policy memory is taken from NUMA nodes.
+/// The policy by which memory is taken from NUMA nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ShownNumaPolicy {
     /// `MPOL_` mode with its flags, as `mbind(2)` takes them.
@@ -18,7 +18,7 @@ pub struct ShownNumaPolicy {
 pub struct MapPolicy {
     /// Its first address.
     pub start: u64,
-    /// What goes for it: its own policy or, where it has none, the one of the main thread.
+    /// The policy in force: its own or, if it has none, that of the main thread.
     pub policy: ShownNumaPolicy,
 }
 
@@ -34,14 +34,14 @@ const MODES: [(&str, u32); 7] = [
 ];
 /// The kernel's words for flags of modes.
 const FLAGS: [(&str, u32); 3] = [("static", 1 << 15), ("relative", 1 << 14), ("balancing", 1 << 13)];
-/// Most nodes that Linux can be built for.
+/// Maximum number of nodes for which Linux can be built.
 const NODES_MAX: usize = 1024;
 
 impl MapPolicy {
-    /// Of all mappings of a process, ascending; none where the kernel knows no nodes.
+    /// Reads the policies of all mappings of a process, ascending; none if the kernel does not support NUMA nodes.
     ///
     /// # Errors
-    /// When it is gone or may not be looked at.
+    /// When it is gone or may not be inspected.
     pub fn of(pid: i32) -> io::Result<Vec<Self>> {
         match super::read(pid, "numa_maps") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -58,13 +58,13 @@ impl MapPolicy {
         lines.map(|line| Self::parse_line(line).ok_or_else(|| malformed("policy of a mapping"))).collect()
     }
 
-    /// `7f12a0000000 bind=static:0-1,3 anon=4 dirty=4 ...`
+    /// Parses `7f12a0000000 bind=static:0-1,3 anon=4 dirty=4 ...`.
     fn parse_line(line: &[u8]) -> Option<Self> {
         let start = parse_hex(words(line).next()?)?;
         let line = std::str::from_utf8(line).ok()?;
         let (_, rest) = line.split_once(' ')?;
         let (name, number) = MODES.iter().find(|(name, _)| rest.starts_with(name))?;
-        // The word ends with the line, a blank, the flags or the nodes.
+        // The word ends at the end of the line, a blank, the flags or the nodes.
         let described = rest[name.len()..].split(' ').next()?;
         let (flags, nodes) = described.split_once(':').unwrap_or((described, ""));
         let mut mode = *number;
@@ -75,7 +75,7 @@ impl MapPolicy {
     }
 }
 
-/// `0-1,3` as a bit for each.
+/// Parses `0-1,3` into a bit for each node.
 fn node_set(list: &str) -> Option<Vec<u64>> {
     let mut nodes = Vec::new();
     for part in list.split(',').filter(|part| !part.is_empty()) {

@@ -1,5 +1,5 @@
-//! How much memory there is to spare for a process: what the system has, what its control groups allow, what the kernel still
-//! promises. Parsers take text; one function reads it.
+//! Memory that a process can still take: the available memory of the system, the limits of the control groups, and the
+//! remaining commit limit of the kernel. Parsers take text; one function reads it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 /// Memory that may be used, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// The least of what the system has available and of what each control group has left. Nothing where nobody tells.
+    /// The minimum of the system's available memory and the memory that each control group has left. 0 if it is
+    /// unknown.
     pub spare_bytes: u64,
-    /// Where the kernel promises no more than it has (`vm.overcommit_memory` is 2): what it still promises.
+    /// Memory that the kernel still commits, if it commits no more than it has (`vm.overcommit_memory` is 2).
     pub promised_bytes: Option<u64>,
 }
 
 impl Room {
-    /// For a process: this machine and the control groups that it is in.
+    /// Reads the room for a process: on this machine and in its control groups.
     pub fn of(pid: i32) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let memory = text("/proc/meminfo");
@@ -31,13 +32,13 @@ impl Room {
     }
 }
 
-/// A line of `/proc/meminfo`, in bytes.
+/// Returns a value of `/proc/meminfo`, in bytes.
 fn figure(text: &str, name: &str) -> Option<u64> {
     let kilobytes = |line: &str| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
     text.lines().find_map(kilobytes).map(|kilobytes| kilobytes * 1024)
 }
 
-/// The folders of the control groups that a process is in, and of all above them, by `/proc/PID/cgroup`.
+/// Returns the folders of the control groups of a process, and of all groups above them, from `/proc/PID/cgroup`.
 fn folders(text: &str) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for line in text.lines() {
@@ -54,7 +55,8 @@ fn folders(text: &str) -> Vec<PathBuf> {
     folders
 }
 
-/// What a control group has left; `None` where it has no limit. What it could drop of files counts as left.
+/// Returns the memory that a control group has left, or `None` if it has no limit. File pages that it could drop count
+/// as left.
 fn left_in(folder: &Path) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();

@@ -1,29 +1,29 @@
-//! What a thread has had of processors and how long it has waited for one: `/proc/PID/task/TID/schedstat`.
+//! Time that a thread has run on a processor and has waited for one: `/proc/PID/task/TID/schedstat`.
 
 use super::{malformed, parse, words};
 use std::io;
 use std::time::Duration;
 
-/// Since the thread was made, by the scheduler's own clock (CONFIG_SCHED_INFO; where that is off the file says zeros).
+/// Times since the thread was made, by the scheduler's own clock (CONFIG_SCHED_INFO; without it the file shows zeros).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProcessorTime {
-    /// For so long it ran.
+    /// Time that it ran.
     pub ran: Duration,
-    /// For so long it could have run and others did.
+    /// Time that it could have run while others did.
     pub waited: Duration,
 }
 
 impl ProcessorTime {
-    /// Of a thread of a process.
+    /// Reads the times of a thread of a process.
     ///
     /// # Errors
-    /// When it is gone, or the kernel does not tell.
+    /// When it is gone, or the kernel does not report the times.
     pub fn of(pid: i32, tid: i32) -> io::Result<Self> {
         let text = super::read(pid, &format!("task/{tid}/schedstat"))?;
         Self::parse(&text).ok_or_else(|| malformed("schedstat"))
     }
 
-    /// From the file: nanoseconds on a processor, nanoseconds of waiting, times that it was given one.
+    /// Parses the file: nanoseconds on a processor, nanoseconds of waiting, number of times on a processor.
     fn parse(text: &[u8]) -> Option<Self> {
         let mut figures = words(text).map(parse::<u64>);
         let mut time = || figures.next().flatten().map(Duration::from_nanos);
@@ -47,7 +47,7 @@ mod tests {
     fn a_thread_that_runs_has_run() {
         let (pid, tid) = (std::process::id() as i32, crate::sys::process::own_thread());
         let before = ProcessorTime::of(pid, tid).unwrap();
-        // Without end if the figure stood still; it may already have gone on at the first look.
+        // This would not end if the value never grew; it may already have grown at the first read.
         while ProcessorTime::of(pid, tid).unwrap().ran <= before.ran {}
     }
 

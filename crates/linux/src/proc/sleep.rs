@@ -1,4 +1,5 @@
-//! Since when a task sleeps, and in which system call: `/proc/TID/syscall` and `sched`. To ask does not wake it.
+//! How long a task has slept, and in which system call: `/proc/TID/syscall` and `sched`. Reading them does not wake the
+//! task.
 
 use super::{Stat, parse, parse_hex, words};
 use crate::PinnedToCpu;
@@ -12,33 +13,32 @@ pub struct Sleep {
     pub arguments: [u64; 6],
     /// The stack pointer of the caller.
     pub stack: u64,
-    /// How long it has slept at least, in nanoseconds.
+    /// Minimum time that it has slept, in nanoseconds.
     pub nanoseconds: u64,
-    /// How often it has gone to sleep so far.
+    /// Number of times that it has gone to sleep so far.
     pub times_slept: u64,
 }
 
 impl Sleep {
-    /// Of a task, if it sleeps and the kernel tells all of that (CONFIG_SCHED_DEBUG).
+    /// Reads the sleep of a task, if it sleeps and the kernel reports all of that (CONFIG_SCHED_DEBUG).
     pub fn of(tid: i32) -> Option<Self> {
-        // The scheduler has a clock for each processor, and no two go the same way.
+        // The scheduler has a clock for each processor, and no two clocks agree.
         let _same_clock = PinnedToCpu::new(Stat::of(tid).ok()?.cpu)?;
         let times_slept = Self::times_slept(tid)?;
         let (call, arguments, stack) = waiting_call(&super::read(tid, "syscall").ok()?)?;
         let fell_asleep = last_ran(&super::read(tid, "sched").ok()?)?;
-        // Our own time is that of the last tick, if not of now: it is not before theirs by more than that.
+        // Our own time is that of the last tick or later, so it is behind the task's clock by at most one tick.
         let now = last_ran(&super::read(crate::sys::process::own_thread(), "sched").ok()?)?;
         let nanoseconds = now.saturating_sub(fell_asleep);
         if fell_asleep == 0 {
-            // It has been moved to another processor and not run there.
+            // The task has been moved to another processor and has not run there.
             return None;
         }
-        // Had it run meanwhile, these would belong to different sleeps.
+        // If the task has run meanwhile, these values belong to different sleeps.
         (Self::times_slept(tid)? == times_slept).then_some(Self { call, arguments, stack, nanoseconds, times_slept })
     }
 
-    /// How often a task has gone to sleep so far, or stopped for a tracer. When others take its processor from it, that does
-    /// not count.
+    /// Returns how often a task has gone to sleep so far, or stopped for a tracer. Preemption does not count.
     pub fn times_slept(tid: i32) -> Option<u64> {
         let text = super::read(tid, "sched").ok()?;
         let line = text.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"nr_voluntary_switches"))?;
@@ -46,7 +46,7 @@ impl Sleep {
     }
 }
 
-/// `232 0x3 0x7ffc... 0x1 0x3e8 0x0 0x0 0x7ffc...(stack) 0x7f80...(instruction)`, or `running`.
+/// Parses `232 0x3 0x7ffc... 0x1 0x3e8 0x0 0x0 0x7ffc...(stack) 0x7f80...(instruction)`, or `running`.
 fn waiting_call(text: &[u8]) -> Option<(i64, [u64; 6], u64)> {
     let mut words = words(text);
     let call = parse(words.next()?)?;
@@ -58,7 +58,8 @@ fn waiting_call(text: &[u8]) -> Option<(i64, [u64; 6], u64)> {
     Some((call, arguments, numbers.next()?))
 }
 
-/// `se.exec_start : 12154242.117169`: when it ran last, in milliseconds of the scheduler's clock; as nanoseconds.
+/// Parses `se.exec_start : 12154242.117169`, the time when the task last ran in milliseconds of the scheduler's clock.
+/// Returns nanoseconds.
 fn last_ran(text: &[u8]) -> Option<u64> {
     let line = text.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"se.exec_start"))?;
     let (milliseconds, rest) = std::str::from_utf8(line).ok()?.rsplit_once([' ', ':'])?.1.split_once('.')?;
@@ -86,14 +87,15 @@ mod tests {
     fn a_sleeping_thread_is_told_with_how_long_it_sleeps() {
         let (tell, told) = std::sync::mpsc::channel();
         let (wake, sleeps) = std::sync::mpsc::channel::<()>();
-        // It may sleep for long before it is looked at.
+        // It may sleep for long before the first read.
         let begin = std::time::Instant::now();
         let sleeper = std::thread::spawn(move || {
             tell.send(crate::sys::process::own_thread()).unwrap();
             assert!(sleeps.recv().is_err());
         });
         let tid = told.recv().unwrap();
-        // Until it is known to sleep, and there: for a moment it may do so elsewhere. A kernel that does not tell is passed over.
+        // Repeat until it sleeps in this call: for a moment it may sleep elsewhere. Skip a kernel that does not report
+        // sleeps.
         while let Some(text) = super::super::read(tid, "sched").ok().filter(|text| last_ran(text).is_some()) {
             assert!(!text.is_empty());
             let sleep = Sleep::of(tid).filter(|sleep| sleep.nanoseconds > 0);

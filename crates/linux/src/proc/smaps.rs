@@ -1,31 +1,31 @@
-//! `/proc/PID/smaps`, of which only what `/proc/PID/maps` does not tell is kept. Reading it makes the kernel walk all page
-//! tables: 100 ms for each GiB, so never while a program stands still for it.
+//! `/proc/PID/smaps`: keeps only what `/proc/PID/maps` does not show. Reading it makes the kernel walk all page tables:
+//! 100 ms for each GiB, so never read it while a program is stopped for it.
 
 use super::{malformed, parse, parse_hex, words};
 use std::io;
 
-/// What has been said about one mapping.
+/// Attributes of one mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MapAttributes {
     /// First address.
     pub start: u64,
-    /// First address behind.
+    /// First address after it.
     pub end: u64,
-    /// Inode of the file beneath; 0 if none.
+    /// Inode of the underlying file; 0 if none.
     pub inode: u64,
     /// Size of its pages in bytes.
     pub page_bytes: u64,
     /// Its protection key.
     pub protection_key: u32,
-    /// Two letters for each flag, as `VmFlags` has them.
+    /// Two letters for each flag, as in `VmFlags`.
     flags: Vec<[u8; 2]>,
 }
 
 impl MapAttributes {
-    /// Of all mappings of a process, ascending.
+    /// Reads the attributes of all mappings of a process, ascending.
     ///
     /// # Errors
-    /// When it is gone or may not be looked at.
+    /// When it is gone or may not be inspected.
     pub fn of(pid: i32) -> io::Result<Vec<Self>> {
         Self::parse(&super::read(pid, "smaps")?)
     }
@@ -61,12 +61,12 @@ impl MapAttributes {
         Ok(all)
     }
 
-    /// Whether it begins there and shows that file.
+    /// Reports whether the mapping starts at `start` and shows the file `inode`.
     pub fn is_at(&self, start: u64, inode: u64) -> bool {
         (self.start, self.inode) == (start, inode)
     }
 
-    /// Whether it has a flag, by the kernel's two letters for it.
+    /// Reports whether the mapping has a flag, given by the kernel's two letters for it.
     pub fn has(&self, flag: &[u8; 2]) -> bool {
         self.flags.contains(flag)
     }

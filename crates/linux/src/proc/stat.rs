@@ -1,9 +1,9 @@
-//! `/proc/PID/stat`: parent, start time, and where the kernel believes the parts of memory to be.
+//! `/proc/PID/stat`: parent, start time, and the memory layout that the kernel has recorded.
 
 use super::{malformed, parse, words};
 use std::io;
 
-/// What `/proc/PID/stat` tells.
+/// The fields of `/proc/PID/stat`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stat {
     /// State letter: `R`, `S`, `D`, `T`, `t`, `Z`.
@@ -14,24 +14,25 @@ pub struct Stat {
     pub process_group: i32,
     /// Session.
     pub session: i32,
-    /// Device number of its controlling terminal, as the kernel packs it; 0 where it has none.
+    /// Device number of its controlling terminal, as the kernel packs it; 0 if it has none.
     pub terminal: u32,
-    /// The signal that tells its parent of its end; 0 for none.
+    /// The signal that its parent gets at its end; 0 for none.
     pub exit_signal: i32,
     /// The kernel's own flags of the thread; see [`Stat::is_exiting`].
     pub flags: u32,
-    /// Page faults that needed no disk, of all its threads, ended ones too. A first write to a protected page is one.
+    /// Page faults that needed no disk, of all its threads, including ended ones. A first write to a protected page is
+    /// one.
     pub faults: u64,
-    /// How many threads it has, with those that have ended and not been reaped.
+    /// Number of its threads, including those that have ended and not been reaped.
     pub threads: usize,
-    /// Clock ticks from boot to its start: with the pid it names a process for good.
+    /// Clock ticks from boot to its start: together with the pid this identifies a process for good.
     pub start_time: u64,
-    /// Processor that it last ran on.
+    /// Processor on which it last ran.
     pub cpu: usize,
     /// `start_code, end_code, start_stack, start_data, end_data, start_brk, arg_start, arg_end, env_start, env_end`;
-    /// zeros where the process may not be looked at.
+    /// zeros if the process may not be inspected.
     pub layout: [u64; 10],
-    /// How it ended, as `waitpid(2)` has it, once it is a zombie; 0 where the process may not be looked at.
+    /// Its status, as `waitpid(2)` reports it, once it is a zombie; 0 if the process may not be inspected.
     pub wait_status: i32,
 }
 
@@ -39,12 +40,12 @@ pub struct Stat {
 const EXITING: u32 = 0x4;
 
 impl Stat {
-    /// Whether the thread executes no more instructions of its program: it is exiting, or has ended.
+    /// Reports whether the thread executes no more instructions of its program: it is exiting, or has ended.
     pub fn is_exiting(&self) -> bool {
         self.flags & EXITING != 0 || matches!(self.state, b'Z' | b'X')
     }
 
-    /// Of a process.
+    /// Reads the fields of a process.
     ///
     /// # Errors
     /// When it is gone.
@@ -52,7 +53,7 @@ impl Stat {
         Self::parse(&super::read(pid, "stat")?)
     }
 
-    /// Of one of its threads.
+    /// Reads the fields of one of its threads.
     ///
     /// # Errors
     /// When it is gone.
@@ -60,7 +61,7 @@ impl Stat {
         Self::parse(&super::read(pid, &format!("task/{tid}/stat"))?)
     }
 
-    /// Parses the file. The name in parentheses may hold anything, parentheses too: the last one ends it.
+    /// Parses the file. The name in parentheses may hold anything, even parentheses: the last one ends it.
     ///
     /// # Errors
     /// When it is of unknown form.
@@ -68,7 +69,7 @@ impl Stat {
         let parsed = || {
             let behind_name = text.iter().rposition(|byte| *byte == b')')? + 1;
             let fields: Vec<&[u8]> = words(&text[behind_name..]).collect();
-            // Field numbers of proc(5); the first behind the name is number 3.
+            // Field numbers of proc(5); the first after the name is number 3.
             let field = |number: usize| fields.get(number - 3).copied();
             let number = |place: usize| parse::<u64>(field(place)?);
             let mut layout = [0; 10];

@@ -1,22 +1,22 @@
-//! `/proc/PID/status`: ids in namespaces, signals that are caught or ignored, umask, tracer, restrictions.
+//! `/proc/PID/status`: ids in namespaces, caught and ignored signals, umask, tracer, restrictions.
 
 use super::{parse, parse_hex, parse_octal, words};
 use std::io;
 
-/// What `/proc/PID/status` tells.
+/// The fields of `/proc/PID/status`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
     /// The task's id in each nested namespace, the innermost last.
     pub ids: Vec<i32>,
-    /// The same of its process.
+    /// The ids of its process in the same namespaces.
     pub process_ids: Vec<i32>,
-    /// The same of its process group; 0 in a namespace that the group's leader does not belong to.
+    /// The ids of its process group; 0 in a namespace to which the group's leader does not belong.
     pub process_groups: Vec<i32>,
-    /// The same of its session.
+    /// The ids of its session.
     pub sessions: Vec<i32>,
     /// Effective user.
     pub user: u32,
-    /// Who traces it; 0 if nobody.
+    /// Its tracer; 0 if none.
     pub tracer: i32,
     /// File mode creation mask.
     pub umask: u32,
@@ -24,17 +24,17 @@ pub struct Status {
     pub ignored: u64,
     /// Caught signals.
     pub caught: u64,
-    /// Pending for the thread and for the process.
+    /// Signals pending for the thread and for the process.
     pub pending: u64,
-    /// Pending for the process, whichever thread takes them.
+    /// Signals pending for the process, which any thread may take.
     pub shared_pending: u64,
     /// Whether it is writing a core file, after which it ends.
     pub dumps_core: bool,
-    /// How often it has gone to sleep so far.
+    /// Number of times that it has gone to sleep so far.
     pub times_slept: u64,
     /// Blocked signals.
     pub blocked: u64,
-    /// 0 off, 1 strict, 2 filter.
+    /// Seccomp mode: 0 off, 1 strict, 2 filter.
     pub seccomp: u32,
     /// Whether exec can no longer gain privileges.
     pub no_new_privileges: bool,
@@ -42,7 +42,7 @@ pub struct Status {
     pub no_huge_pages: bool,
     /// Memory locked into RAM, in KiB.
     pub locked_kib: u64,
-    /// Memory that cannot be moved since a device or io_uring writes to it or reads it, in KiB.
+    /// Memory that cannot be moved since a device or io_uring writes or reads it, in KiB.
     pub pinned_kib: u64,
     /// Whether it runs on a shadow stack.
     pub shadow_stack: bool,
@@ -50,35 +50,35 @@ pub struct Status {
     pub seccomp_filters: u32,
     /// Real, effective, saved and file system user.
     pub users: Vec<u32>,
-    /// The same of groups.
+    /// Real, effective, saved and file system group.
     pub groups: Vec<u32>,
-    /// Further groups, in the kernel's order, which is ascending.
+    /// Supplementary groups, in the kernel's order, which is ascending.
     pub more_groups: Vec<u32>,
     /// Capabilities.
     pub capabilities: Capabilities,
-    /// What was asked for about speculative store bypass, as an argument of `PR_SET_SPECULATION_CTRL`; 0 if nothing.
+    /// Setting requested for speculative store bypass, as an argument of `PR_SET_SPECULATION_CTRL`; 0 if none.
     pub store_bypass: u32,
-    /// The same about indirect branches.
+    /// Setting requested for indirect branches, in the same form.
     pub indirect_branch: u32,
 }
 
 /// Sets of capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capabilities {
-    /// Kept by exec where the file says so too.
+    /// Kept by exec if the file also has them.
     pub inheritable: u64,
-    /// May be taken into effect.
+    /// Those that may be made effective.
     pub permitted: u64,
     /// In effect.
     pub effective: u64,
-    /// The most that an exec can give.
+    /// Upper limit of what an exec can give.
     pub bounding: u64,
-    /// Kept by exec.
+    /// Kept by exec in any case.
     pub ambient: u64,
 }
 
 impl Status {
-    /// Of a process.
+    /// Reads the fields of a process.
     ///
     /// # Errors
     /// When it is gone.
@@ -86,7 +86,7 @@ impl Status {
         Ok(Self::parse(&super::read(pid, "status")?))
     }
 
-    /// Of one of its threads.
+    /// Reads the fields of one of its threads.
     ///
     /// # Errors
     /// When it is gone.
@@ -94,7 +94,7 @@ impl Status {
         Ok(Self::parse(&super::read(pid, &format!("task/{tid}/status"))?))
     }
 
-    /// Parses the file. Lines that a kernel lacks leave their field at zero.
+    /// Parses the file. Fields whose lines a kernel lacks stay zero.
     pub fn parse(text: &[u8]) -> Self {
         let mut status = Self::default();
         for line in text.split(|byte| *byte == b'\n') {
@@ -145,7 +145,8 @@ impl Status {
     }
 }
 
-/// What a thread has asked for itself, as the kernel words it; what holds for all threads is no wish of this one.
+/// Parses the kernel's words for a setting that the thread itself has requested; settings for all threads are not
+/// requests of this one.
 fn speculation(value: &[u8]) -> u32 {
     const PR_SPEC_DISABLE: u32 = 4;
     const PR_SPEC_FORCE_DISABLE: u32 = 8;

@@ -3,22 +3,22 @@
 use super::{malformed, parse};
 use std::io;
 
-/// One of them.
+/// One timer of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimerInformation {
     /// The kernel's id.
     pub id: i32,
-    /// The signal that tells.
+    /// The signal that is sent on expiration.
     pub signal: u8,
-    /// The value that comes with it.
+    /// The value sent with the signal.
     pub value: u64,
     /// The clock, as the program named it: negative for processor time of a process or thread.
     pub clock: i32,
-    /// Who is told.
+    /// Recipient of the signal.
     pub notice: Notice,
 }
 
-/// Who is told when a timer expires. Ids are as the reader sees them.
+/// The recipient of a timer's signal. Ids are as the reader sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// `SIGEV_NONE`.
@@ -30,15 +30,15 @@ pub enum Notice {
 }
 
 impl TimerInformation {
-    /// Those of a process, ascending by id.
+    /// Reads the timers of a process, ascending by id.
     ///
     /// # Errors
-    /// When it is gone, or the kernel does not tell (no `CONFIG_CHECKPOINT_RESTORE`).
+    /// When it is gone, or the kernel does not report timers (no `CONFIG_CHECKPOINT_RESTORE`).
     pub fn of(pid: i32) -> io::Result<Vec<Self>> {
         Self::parse(&super::read(pid, "timers")?)
     }
 
-    /// Parses the file: four lines a timer.
+    /// Parses the file: four lines for each timer.
     ///
     /// # Errors
     /// When it is of unknown form.
@@ -66,7 +66,7 @@ fn number(line: &str, name: &str) -> Option<i32> {
     line.strip_prefix(name)?.trim().parse().ok()
 }
 
-/// `none/pid.7`, `signal/pid.7`, `thread/pid.7`, or with `tid` where a thread is named.
+/// Parses `none/pid.7`, `signal/pid.7`, `thread/pid.7`, or with `tid` if a thread is named.
 fn notice(text: &str) -> Option<Notice> {
     let (kind, whom) = text.split_once('/')?;
     let (unit, id) = whom.split_once('.')?;

@@ -1,4 +1,4 @@
-//! Open files: what they hold, and whether they are ready.
+//! Open files: their pending data, readiness and flags.
 //!
 //! # Safety
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
@@ -7,7 +7,7 @@ use super::check;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// `FIONREAD`: how many bytes can be read.
+/// `FIONREAD`: returns how many bytes can be read.
 pub fn unread_bytes(file: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes = 0i32;
     // SAFETY: `bytes` is live.
@@ -15,7 +15,7 @@ pub fn unread_bytes(file: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(bytes as usize)
 }
 
-/// poll(2) without waiting: which of the asked events are there; errors and hang-ups always count.
+/// poll(2) without waiting: returns those of the `asked` events that are ready; errors and hang-ups always count.
 pub fn ready_events(file: BorrowedFd<'_>, asked: i16) -> io::Result<i16> {
     let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: asked, revents: 0 };
     // SAFETY: one live pollfd.
@@ -23,7 +23,8 @@ pub fn ready_events(file: BorrowedFd<'_>, asked: i16) -> io::Result<i16> {
     Ok(poll.revents)
 }
 
-/// `F_GETFL` and `F_SETFL`: makes the calls on an open file wait, or fail instead; says whether they did wait.
+/// `F_GETFL` and `F_SETFL`: makes calls on an open file either block or fail instead. Returns whether they blocked
+/// before.
 pub fn set_waiting(file: BorrowedFd<'_>, waits: bool) -> io::Result<bool> {
     // SAFETY: plain numbers.
     unsafe {
@@ -36,8 +37,8 @@ pub fn set_waiting(file: BorrowedFd<'_>, waits: bool) -> io::Result<bool> {
     }
 }
 
-/// timerfd_gettime(2): nanoseconds until it expires next. It also makes the kernel count the expirations of an interval
-/// timer that have passed, as a read would.
+/// timerfd_gettime(2): returns the nanoseconds until it next expires. It also makes the kernel count the expirations of
+/// an interval timer that have passed, as a read would.
 pub fn timer_remaining(timer: BorrowedFd<'_>) -> io::Result<u64> {
     let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let mut now = libc::itimerspec { it_interval: zero, it_value: zero };
@@ -46,7 +47,8 @@ pub fn timer_remaining(timer: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(now.it_value.tv_sec as u64 * 1_000_000_000 + now.it_value.tv_nsec as u64)
 }
 
-/// `F_GETOWN_EX`: who gets signals from an open file, as kind (`F_OWNER_TID` and its like) and id; 0 where nobody does.
+/// `F_GETOWN_EX`: returns the recipient of signals from an open file, as kind (`F_OWNER_TID` and the like) and id; 0 if
+/// there is none.
 pub fn signal_target(file: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
     const F_GETOWN_EX: i32 = 16;
     let mut owner = [0i32; 2];
@@ -55,7 +57,7 @@ pub fn signal_target(file: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
     Ok((owner[0], owner[1]))
 }
 
-/// `F_GETSIG`: which signal that is.
+/// `F_GETSIG`: returns the signal that is sent.
 pub fn signal_number(file: BorrowedFd<'_>) -> io::Result<i32> {
     const F_GETSIG: i32 = 11;
     // SAFETY: plain numbers.
@@ -71,18 +73,18 @@ pub struct HeldDescriptor {
     pub number: i32,
 }
 
-/// One entry of an epoll instance, as kcmp(2) wants it named.
+/// One entry of an epoll instance, as kcmp(2) identifies it.
 #[derive(Debug, Clone, Copy)]
 pub struct EpollEntry {
     /// The instance.
     pub instance: HeldDescriptor,
     /// The number under which the entry was added.
     pub added_as: i32,
-    /// Which of the entries of that number.
+    /// Index among the entries of that number.
     pub place: u32,
 }
 
-/// kcmp(2) with `KCMP_EPOLL_TFD`: whether an entry of an epoll instance watches this descriptor's open file.
+/// kcmp(2) with `KCMP_EPOLL_TFD`: reports whether an entry of an epoll instance watches this descriptor's open file.
 pub fn is_watched(descriptor: HeldDescriptor, entry: EpollEntry) -> io::Result<bool> {
     const KCMP_EPOLL_TFD: i32 = 7;
     // struct kcmp_epoll_slot: instance, number, place.

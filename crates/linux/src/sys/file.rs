@@ -1,4 +1,4 @@
-//! Files in memory and what of a file holds data: lseek(2) with SEEK_DATA and SEEK_HOLE, seals, huge pages.
+//! Files in memory, and the parts of files that hold data: lseek(2) with SEEK_DATA and SEEK_HOLE, seals, huge pages.
 //!
 //! # Safety
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
@@ -9,26 +9,26 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// `F_SEAL_SEAL`: no more seals.
 pub const SEAL_SEAL: u32 = libc::F_SEAL_SEAL as u32;
-/// `F_SEAL_EXEC`: whether it may be executed cannot be changed (Linux 6.3).
+/// `F_SEAL_EXEC`: the permission to execute cannot be changed (Linux 6.3).
 pub const SEAL_EXEC: u32 = 0x20;
-/// `F_SEAL_FUTURE_WRITE`: only mappings that exist already may be written through.
+/// `F_SEAL_FUTURE_WRITE`: writes are possible only through mappings that already exist.
 pub const SEAL_FUTURE_WRITE: u32 = libc::F_SEAL_FUTURE_WRITE as u32;
 
-/// What kind of file system holds a file, as far as it matters who makes its contents.
+/// The kind of a file's file system, which determines the source of its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileSystem {
-    /// `/proc`: the kernel, as it is read.
+    /// `/proc`: the kernel makes the contents when they are read.
     Processes,
     /// `/sys`, control groups: likewise.
     Devices,
-    /// debugfs, tracefs, securityfs and their like: likewise, and there may be something that is kept for each open file.
+    /// debugfs, tracefs, securityfs and the like: likewise, and each open file may have state of its own.
     Inner,
-    /// Any other: whoever writes to it.
+    /// Any other: the writers of the file make the contents.
     Ordinary,
 }
 
 impl FileSystem {
-    /// That of an open file.
+    /// Returns the kind for an open file.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
         const CONFIGFS_MAGIC: i64 = 0x6265_6570;
         Ok(match file_system(file)?.f_type {
@@ -44,8 +44,8 @@ impl FileSystem {
     }
 }
 
-/// Whether a file lies on a file system of this machine, where a look at a name costs about a microsecond and what another
-/// process has written shows at once. Not so on a network file system, nor on one that a process serves.
+/// Reports whether a file is on a file system of this machine. There, looking up a name costs about a microsecond, and
+/// writes of other processes show at once. Neither holds on a network file system, or on one that a process serves.
 pub fn is_local(file: BorrowedFd<'_>) -> io::Result<bool> {
     const EXT4_MAGIC: i64 = 0xef53;
     const XFS_MAGIC: i64 = 0x5846_5342;
@@ -67,8 +67,8 @@ pub fn is_local(file: BorrowedFd<'_>) -> io::Result<bool> {
     ))
 }
 
-/// The first byte from `offset` on that may be other than a hole; `None` where only a hole follows. Moves the position of
-/// the open file description.
+/// Returns the offset of the first byte from `offset` on that may be data, or `None` if only a hole follows. Moves the
+/// position of the open file description.
 pub fn seek_data(file: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
     // SAFETY: plain numbers.
     match check(unsafe { libc::lseek(file.as_raw_fd(), offset as i64, libc::SEEK_DATA) }) {
@@ -77,7 +77,8 @@ pub fn seek_data(file: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// The first byte from `offset` on that is a hole; the end of the file counts as one. Moves the position likewise.
+/// Returns the offset of the first byte from `offset` on that is in a hole; the end of the file counts as one. Also
+/// moves the position.
 pub fn seek_hole(file: BorrowedFd<'_>, offset: u64) -> io::Result<u64> {
     // SAFETY: plain numbers.
     check(unsafe { libc::lseek(file.as_raw_fd(), offset as i64, libc::SEEK_HOLE) }).map(|offset| offset as u64)
@@ -105,27 +106,28 @@ pub fn add_seals(file: BorrowedFd<'_>, seals: u32) -> io::Result<()> {
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.into()).map(drop)
 }
 
-/// Whether a file is a message queue of POSIX (`mq_open(3)`).
+/// Reports whether a file is a message queue of POSIX (`mq_open(3)`).
 pub fn is_message_queue(file: BorrowedFd<'_>) -> io::Result<bool> {
     const MQUEUE_MAGIC: i64 = 0x1980_0202;
     Ok(file_system(file)?.f_type == MQUEUE_MAGIC)
 }
 
-/// Whether a file lies in memory (tmpfs): what of it is not there is zeros, or in swap.
+/// Reports whether a file is in memory (tmpfs): pages that are not present are zeros, or in swap.
 pub fn is_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(file_system(file)?.f_type == libc::TMPFS_MAGIC)
 }
 
-/// Whether the first write through a mapping to a clean page of a file sets the file's times: so it is in file systems that
-/// lie on a disk and take note of it at the fault (`file_update_time`), and of no use in those that cannot be written. In
-/// memory file systems no page is ever clean; those of which a server or a library keeps the times note it later or not.
-/// Overlays pass on what the file system below them does.
+/// Reports whether the first write through a mapping to a clean page of a file sets the file's times. This holds for
+/// file systems on a disk that update the times at the fault (`file_update_time`), and has no effect on those that
+/// cannot be written. In memory file systems no page is ever clean. File systems whose times a server or a library
+/// keeps update them later or not at all. Overlays do what the file system below them does.
 pub fn notes_mapped_writes(file: BorrowedFd<'_>) -> io::Result<bool> {
     const BCACHEFS_MAGIC: i64 = 0xca45_1a4e;
     const EROFS_MAGIC: i64 = 0xe0f5_e1e2;
     const EXFAT_MAGIC: i64 = 0x2011_bab0;
     const SQUASHFS_MAGIC: i64 = 0x7371_7368;
-    // ext2 and ext3 have the number of ext4. A client of NFS writes what is dirty to the server before it tells the times.
+    // ext2 and ext3 have the number of ext4. A client of NFS writes dirty pages to the server before it reports the
+    // times.
     Ok(matches!(
         file_system(file)?.f_type,
         libc::EXT4_SUPER_MAGIC
@@ -144,7 +146,7 @@ pub fn notes_mapped_writes(file: BorrowedFd<'_>) -> io::Result<bool> {
     ))
 }
 
-/// The size of a file's pages where they are huge pages from the system's pool, else 0.
+/// Returns the size of a file's pages if they are huge pages from the system's pool, else 0.
 pub fn huge_page_bytes(file: BorrowedFd<'_>) -> io::Result<u64> {
     let system = file_system(file)?;
     Ok(if system.f_type == libc::HUGETLBFS_MAGIC { system.f_bsize as u64 } else { 0 })

@@ -1,7 +1,7 @@
 //! Memory of another process: process_vm_readv(2), process_vm_writev(2), the PAGEMAP_SCAN ioctl.
 //!
 //! # Safety
-//! Local vectors point to live slices; remote addresses are checked by the kernel in the other process.
+//! Local vectors point to live slices; the kernel checks remote addresses in the other process.
 
 use super::check;
 use standfast_core::{Address, PageRange};
@@ -11,12 +11,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// The kernel's limit on vectors in one call (`UIO_MAXIOV`).
 pub const VECTORS_MAX: usize = 1024;
 
-/// One stretch of memory in the other process.
+/// One range of memory in the other process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
-    /// Where it starts.
+    /// Address of the first byte.
     pub start: Address,
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
@@ -26,16 +26,16 @@ fn vectors(remotes: &[Remote]) -> Vec<libc::iovec> {
     remotes.iter().map(vector).collect()
 }
 
-/// process_vm_readv(2): fills `into` from the stretches, one after the other. Returns how many bytes were read.
+/// process_vm_readv(2): fills `into` from the ranges, one after the other. Returns how many bytes were read.
 pub fn read(pid: i32, remotes: &[Remote], into: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let there = vectors(remotes);
-    // SAFETY: `local` describes `into`, which lives through the call; the kernel checks the remote side.
+    // SAFETY: `local` describes `into`, which is live during the call; the kernel checks the remote side.
     let got = unsafe { libc::process_vm_readv(pid, &local, 1, there.as_ptr(), there.len() as u64, 0) };
     Ok(check(got as i64)? as usize)
 }
 
-/// process_vm_writev(2): the other way round.
+/// process_vm_writev(2): writes `from` to the ranges, one after the other. Returns how many bytes were written.
 pub fn write(pid: i32, remotes: &[Remote], from: &[u8]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let there = vectors(remotes);
@@ -50,9 +50,9 @@ pub fn write(pid: i32, remotes: &[Remote], from: &[u8]) -> io::Result<usize> {
 pub struct PageRegion {
     /// First address.
     pub start: u64,
-    /// First address behind.
+    /// First address after it.
     pub end: u64,
-    /// Categories that all its pages have, of those asked for.
+    /// The requested categories that all its pages have.
     pub categories: u64,
 }
 
@@ -78,38 +78,38 @@ const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 
 /// Page categories of PAGEMAP_SCAN.
 pub mod category {
-    /// It has been written since it was write-protected, or never was protected.
+    /// The page has been written since it was write-protected, or was never protected.
     pub const WRITTEN: u64 = 1 << 1;
-    /// The page is a file's (also shared memory), not anonymous.
+    /// The page belongs to a file (or shared memory), and is not anonymous.
     pub const FILE: u64 = 1 << 2;
-    /// It is in memory.
+    /// The page is in memory.
     pub const PRESENT: u64 = 1 << 3;
-    /// It is in swap.
+    /// The page is in swap.
     pub const SWAPPED: u64 = 1 << 4;
-    /// It is the kernel's page of zeros.
+    /// The page is the kernel's page of zeros.
     pub const ZERO: u64 = 1 << 5;
-    /// It is, or is part of, a huge page mapped as one.
+    /// The page is, or is part of, a huge page mapped as one.
     pub const HUGE: u64 = 1 << 6;
-    /// It must not be touched (`MADV_GUARD_INSTALL`); Linux 6.15.
+    /// The page must not be touched (`MADV_GUARD_INSTALL`); Linux 6.15.
     pub const GUARD: u64 = 1 << 8;
 }
 
-/// Which pages a scan selects.
+/// The pages that a scan selects.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Selection {
-    /// None of these categories.
+    /// Categories none of which a page may have.
     pub none_of: u64,
-    /// Each of these.
+    /// Categories all of which a page must have.
     pub all_of: u64,
-    /// At least one of these, if there are any.
+    /// Categories of which a page must have at least one, unless this is empty.
     pub any_of: u64,
-    /// Or not one of these, which may not be in `none_of`.
+    /// As an alternative to `any_of`, categories one of which the page must lack; none of them may be in `none_of`.
     pub or_lacking: u64,
-    /// What is told of the pages selected. Adjoining pages that differ in none of it are one region.
+    /// Categories reported of the selected pages. Adjoining pages that differ in none of them form one region.
     pub reported: u64,
 }
 
-/// The PAGEMAP_SCAN ioctl (Linux 6.7). Fills `regions`; returns how many, and where the walk ended.
+/// The PAGEMAP_SCAN ioctl (Linux 6.7). Fills `regions`; returns their number, and where the walk ended.
 pub fn scan_pages(
     pagemap: BorrowedFd<'_>,
     range: PageRange,
@@ -119,9 +119,9 @@ pub fn scan_pages(
     walk(pagemap, range, selection, Afterwards::Leave, regions)
 }
 
-/// The same, and write-protects the pages that it returns, telling [`category::WRITTEN`] of each as it was before. EPERM
-/// where the mapping is not registered with an asynchronous userfaultfd. Not for selections that nothing at all can meet:
-/// the kernel would make page tables for all of it.
+/// Does the same, and write-protects the pages that it returns, reporting [`category::WRITTEN`] as it was before. EPERM
+/// if the mapping is not registered with an asynchronous userfaultfd. Not for selections that pages without any content
+/// can meet: the kernel would make page tables for all of the range.
 pub fn scan_and_protect_pages(
     pagemap: BorrowedFd<'_>,
     range: PageRange,
@@ -131,7 +131,7 @@ pub fn scan_and_protect_pages(
     walk(pagemap, range, selection, Afterwards::Protect, regions)
 }
 
-/// What becomes of the pages that a scan returns.
+/// The treatment of the pages that a scan returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Afterwards {
     Leave,
@@ -165,7 +165,7 @@ fn walk(
         any_of: selection.any_of | selection.or_lacking,
         returned: selection.reported,
     };
-    // SAFETY: `arguments` and `regions` live through the call and are as large as they say.
+    // SAFETY: `arguments` and `regions` are live during the call and have the sizes that they state.
     let found = check(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arguments) }.into())?;
     Ok((found as usize, Address::new(arguments.walk_end)))
 }

@@ -1,4 +1,4 @@
-//! Processes as a whole: waiting, descriptors of processes, comparing, limits.
+//! Processes as a whole: waits, process descriptors, comparisons, limits.
 //!
 //! # Safety
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// waitpid(2) with `__WALL`: the raw status, or `None` with WNOHANG where nothing is to be told.
+/// waitpid(2) with `__WALL`: returns the raw status, or `None` with WNOHANG if there is no news.
 pub fn wait(tid: i32, flags: i32) -> io::Result<Option<i32>> {
     let mut status = 0;
     loop {
@@ -25,8 +25,8 @@ pub fn wait(tid: i32, flags: i32) -> io::Result<Option<i32>> {
     }
 }
 
-/// waitpid(2) with `__WALL` for news of any child or tracee of this process, which are taken: of whom. Only where nobody else
-/// waits for any of them.
+/// waitpid(2) with `__WALL` for any child or tracee of this process: consumes the news and returns the id. Only if
+/// nothing else waits for any of them.
 pub fn wait_for_any() -> io::Result<i32> {
     let mut status = 0;
     loop {
@@ -39,8 +39,8 @@ pub fn wait_for_any() -> io::Result<i32> {
     }
 }
 
-/// Holds SIGCHLD back from this thread, or lets it through again; what came meanwhile comes then, once. Threads made by this
-/// one meanwhile never get it. Returns whether it was held back before.
+/// Blocks SIGCHLD in this thread, or unblocks it; a signal that came meanwhile is then delivered, once. Threads that
+/// this one makes meanwhile never get it. Returns whether it was blocked before.
 pub fn hold_child_signal(hold: bool) -> bool {
     // SAFETY: signal sets are bit masks for which all zeros is a value; both are live.
     unsafe {
@@ -52,21 +52,21 @@ pub fn hold_child_signal(hold: bool) -> bool {
     }
 }
 
-/// Waits for news of any child or tracee of this *thread* with waitid(2), without taking it: it is there again the next
-/// time.
+/// Waits for news of any child or tracee of this *thread* with waitid(2), without consuming it: it is there again the
+/// next time.
 pub fn wait_for_news() -> io::Result<()> {
     peek(libc::P_ALL, 0, libc::WEXITED | libc::WSTOPPED | libc::__WNOTHREAD).map(drop)
 }
 
-/// Whether a child or tracee has ended; the news is not taken.
+/// Reports whether a child or tracee has ended, without consuming the news.
 pub fn has_ended(tid: i32) -> bool {
-    // Stops of tracees are told whether or not one asks for them.
+    // The kernel reports stops of tracees even if they are not requested.
     let news = peek(libc::P_PID, tid as libc::id_t, libc::WEXITED | libc::WNOHANG);
     news.is_ok_and(|code| matches!(code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED))
 }
 
-/// Whether job control has stopped a child of this thread since this was asked last. Not while another thread traces it:
-/// this would take that one's news.
+/// Reports whether job control has stopped a child of this thread since the last call. Not while another thread traces
+/// it: this would consume that thread's news.
 pub fn has_stopped(pid: i32) -> bool {
     // SAFETY: a siginfo_t is plain data for which all zeros is a value.
     let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -76,7 +76,7 @@ pub fn has_stopped(pid: i32) -> bool {
     told.is_ok() && news.si_code == libc::CLD_STOPPED
 }
 
-/// What kind of news there is (`CLD_`); 0 if there is none.
+/// Returns the kind of news (`CLD_`), or 0 if there is none.
 fn peek(whose: libc::idtype_t, id: libc::id_t, flags: i32) -> io::Result<i32> {
     // SAFETY: a siginfo_t is plain data for which all zeros is a value.
     let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -87,21 +87,21 @@ fn peek(whose: libc::idtype_t, id: libc::id_t, flags: i32) -> io::Result<i32> {
 
 /// pidfd_open(2).
 pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers; the result is a new descriptor that nobody else owns.
+    // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
     let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// pidfd_getfd(2): a descriptor of ours for an open file of another process.
+/// pidfd_getfd(2): makes a descriptor of ours for an open file of another process.
 pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers; the result is a new descriptor that nobody else owns.
+    // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
     let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })?;
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// gettid(2): this thread, as /proc names tracers.
+/// gettid(2): returns the id of this thread, by which /proc names tracers.
 pub fn own_thread() -> i32 {
     // SAFETY: cannot fail.
     unsafe { libc::gettid() }
@@ -113,7 +113,7 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
 }
 
-/// kcmp(2) with `KCMP_FILE`: whether two descriptors, each given as process and number, share an open file description.
+/// kcmp(2) with `KCMP_FILE`: reports whether two descriptors share an open file description.
 pub fn same_open_file(one: HeldDescriptor, other: HeldDescriptor) -> io::Result<bool> {
     const KCMP_FILE: i32 = 0;
     // SAFETY: plain numbers.
@@ -121,7 +121,7 @@ pub fn same_open_file(one: HeldDescriptor, other: HeldDescriptor) -> io::Result<
     check(order).map(|order| order == 0)
 }
 
-/// What two processes may share, beside open files; kcmp(2).
+/// Parts that two processes may share, besides open files; kcmp(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Common {
     /// The address space.
@@ -134,12 +134,13 @@ pub enum Common {
     Dispositions = 4,
 }
 
-/// kcmp(2): whether two tasks share a part of them.
+/// kcmp(2): reports whether two tasks share a part.
 pub fn share(one: i32, other: i32, what: Common) -> io::Result<bool> {
     compare(one, other, what).map(Ordering::is_eq)
 }
 
-/// kcmp(2): how two tasks' parts compare, in an order that the kernel keeps while it runs; equal if it is one part.
+/// kcmp(2): compares a part of two tasks, in an order that stays the same while the kernel runs; equal if they share
+/// it.
 pub fn compare(one: i32, other: i32, what: Common) -> io::Result<Ordering> {
     // SAFETY: plain numbers.
     let order = check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, what as i32, 0, 0) })?;
@@ -151,7 +152,7 @@ pub fn compare(one: i32, other: i32, what: Common) -> io::Result<Ordering> {
     }
 }
 
-/// prlimit(2): soft and hard limit of a resource, in the kernel's numbering.
+/// prlimit(2): returns soft and hard limit of a resource, in the kernel's numbering.
 pub fn limit(pid: i32, resource: u32) -> io::Result<(u64, u64)> {
     let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `old` is live; no new limit is given.
@@ -162,11 +163,11 @@ pub fn limit(pid: i32, resource: u32) -> io::Result<(u64, u64)> {
 /// prlimit(2): sets soft and hard limit of a resource.
 pub fn set_limit(pid: i32, resource: u32, soft: u64, hard: u64) -> io::Result<()> {
     let new = libc::rlimit { rlim_cur: soft, rlim_max: hard };
-    // SAFETY: `new` is live; the old limit is not asked for.
+    // SAFETY: `new` is live; the old limit is not requested.
     check(unsafe { libc::prlimit(pid, resource, &raw const new, std::ptr::null_mut()) }.into()).map(drop)
 }
 
-/// get_robust_list(2) of any task: head and length.
+/// get_robust_list(2) of any task: returns head and length.
 pub fn robust_list(tid: i32) -> io::Result<(u64, u64)> {
     let (mut head, mut length) = (0u64, 0u64);
     // SAFETY: two live words.
@@ -174,13 +175,13 @@ pub fn robust_list(tid: i32) -> io::Result<(u64, u64)> {
     Ok((head, length))
 }
 
-/// `PR_SET_CHILD_SUBREAPER`: descendants that lose their parent come to us instead of init.
+/// `PR_SET_CHILD_SUBREAPER`: makes us, instead of init, the parent of descendants that lose their parent.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: plain numbers.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }.into()).map(drop)
 }
 
-/// Says these words on standard error and ends this process by _exit(2): no handler runs and no lock is waited for.
+/// Writes `words` to standard error and ends this process by _exit(2): runs no handler and waits for no lock.
 pub fn end_at_once(status: i32, words: &[u8]) -> ! {
     // SAFETY: the bytes are live for the call, and the other call does not return.
     unsafe {
@@ -195,7 +196,7 @@ pub fn secure_bits() -> io::Result<i64> {
     check(unsafe { libc::prctl(libc::PR_GET_SECUREBITS, 0, 0, 0, 0) }.into())
 }
 
-/// tee(2) from one pipe to another without waiting: how many bytes were copied.
+/// tee(2) from one pipe to another without waiting: returns how many bytes were copied.
 pub fn tee(from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
     // SAFETY: plain numbers.
     let got = unsafe { libc::tee(from.as_raw_fd(), to.as_raw_fd(), bytes, libc::SPLICE_F_NONBLOCK) };
@@ -217,7 +218,7 @@ pub fn set_pipe_capacity(pipe: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     check(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, bytes as i32) }.into()).map(drop)
 }
 
-/// A clock of this process, in nanoseconds.
+/// Reads a clock of this process, in nanoseconds.
 pub fn clock_nanoseconds(clock: i32) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is live; the clocks that callers name exist on every Linux.
@@ -226,13 +227,13 @@ pub fn clock_nanoseconds(clock: i32) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The effective user id of this process.
+/// Returns the effective user id of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: cannot fail and touches no memory.
     unsafe { libc::geteuid() }
 }
 
-/// Whether the other end of a pipe is closed everywhere (poll(2) tells HUP or ERR).
+/// Reports whether the other end of a pipe is closed everywhere (poll(2) reports HUP or ERR).
 pub fn pipe_is_peer_closed(end: BorrowedFd<'_>) -> bool {
     let mut poll = libc::pollfd { fd: end.as_raw_fd(), events: 0, revents: 0 };
     // SAFETY: one live pollfd.
@@ -240,7 +241,7 @@ pub fn pipe_is_peer_closed(end: BorrowedFd<'_>) -> bool {
     found == 1 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
-/// Family and type of a socket: `SO_DOMAIN`, `SO_TYPE`.
+/// Returns family and type of a socket: `SO_DOMAIN`, `SO_TYPE`.
 pub fn socket_kind(socket: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
     let option = |name| {
         let (mut value, mut length) = (0i32, size_of::<i32>() as libc::socklen_t);
@@ -253,12 +254,12 @@ pub fn socket_kind(socket: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
     Ok((option(libc::SO_DOMAIN)?, option(libc::SO_TYPE)?))
 }
 
-/// Whether the kernel passes over the upper half of the register that holds the number of a system call, as it does since
-/// Linux 5.14. Seen once.
+/// Reports whether the kernel ignores the upper half of the register that holds the number of a system call, as it does
+/// since Linux 5.14. Checked only once.
 pub fn call_numbers_have_room() -> bool {
     static SEEN: OnceLock<bool> = OnceLock::new();
     *SEEN.get_or_init(|| {
-        // SAFETY: getpid takes no arguments; a kernel that does not know this number says ENOSYS.
+        // SAFETY: getpid takes no arguments; a kernel that does not know this number returns ENOSYS.
         let answer = unsafe { libc::syscall(1 << 40 | libc::SYS_getpid) };
         answer == i64::from(std::process::id())
     })

@@ -14,11 +14,11 @@ const NT_X86_XSTATE: usize = 0x202;
 const XSTATE_BYTES_MAX: usize = 16 * 1024;
 /// `PTRACE_GET_RSEQ_CONFIGURATION` (Linux 5.13).
 const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
-/// Take the queue of the process instead of the thread's.
+/// Selects the queue of the process instead of the thread's.
 const PEEK_SHARED: u32 = 1;
 
 fn request(request: libc::c_uint, tid: i32, address: usize, data: usize) -> io::Result<i64> {
-    // SAFETY: callers below pass addresses of live values, or plain numbers where the request takes numbers.
+    // SAFETY: the callers below pass addresses of live values, or plain numbers if the request takes numbers.
     check(unsafe { libc::ptrace(request, tid, address, data) })
 }
 
@@ -32,7 +32,7 @@ pub fn interrupt(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
 }
 
-/// `PTRACE_GETSIGINFO`: signal and code of the stop in which it stands; fails while it runs.
+/// `PTRACE_GETSIGINFO`: returns signal and code of the current stop; fails while the task runs.
 pub fn stop_cause(tid: i32) -> io::Result<(i32, i32)> {
     // SAFETY: a siginfo_t is plain data for which all zeros is a value.
     let mut cause: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -40,17 +40,17 @@ pub fn stop_cause(tid: i32) -> io::Result<(i32, i32)> {
     Ok((cause.si_signo, cause.si_code))
 }
 
-/// `PTRACE_CONT`: lets it run on, with a signal if not 0.
+/// `PTRACE_CONT`: resumes the task, with a signal if not 0.
 pub fn resume(tid: i32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
 }
 
-/// `PTRACE_SYSCALL`: lets it run to the next entry to or exit from a system call, with a signal if not 0.
+/// `PTRACE_SYSCALL`: resumes the task until the next entry to or exit from a system call, with a signal if not 0.
 pub fn resume_to_syscall(tid: i32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SYSCALL, tid, 0, signal as usize).map(drop)
 }
 
-/// `PTRACE_DETACH`: lets go of it; the kernel then handles an interrupted system call as after any other stop.
+/// `PTRACE_DETACH`: detaches the task; the kernel then handles an interrupted system call as after any other stop.
 pub fn detach(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_DETACH, tid, 0, 0).map(drop)
 }
@@ -60,14 +60,14 @@ pub fn set_options(tid: i32, options: i32) -> io::Result<()> {
     request(libc::PTRACE_SETOPTIONS, tid, 0, options as usize).map(drop)
 }
 
-/// `PTRACE_GETEVENTMSG`: the id of the new task after a clone event.
+/// `PTRACE_GETEVENTMSG`: returns the id of the new task after a clone event.
 pub fn event_message(tid: i32) -> io::Result<u64> {
     let mut message: libc::c_ulong = 0;
     request(libc::PTRACE_GETEVENTMSG, tid, 0, &raw mut message as usize)?;
     Ok(message)
 }
 
-/// `PTRACE_POKEDATA`: writes one word, also where the program itself may not write.
+/// `PTRACE_POKEDATA`: writes one word, even where the program itself may not write.
 pub fn poke(tid: i32, address: u64, word: u64) -> io::Result<()> {
     request(libc::PTRACE_POKEDATA, tid, address as usize, word as usize).map(drop)
 }
@@ -86,7 +86,7 @@ pub fn set_registers(tid: i32, words: &[u64; 27]) -> io::Result<()> {
     request(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, &raw mut vector as usize).map(drop)
 }
 
-/// `PTRACE_GETREGSET` of the extended registers; its length is the kernel's.
+/// `PTRACE_GETREGSET` of the extended registers; the kernel determines the length.
 pub fn extended_registers(tid: i32) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0u8; XSTATE_BYTES_MAX];
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -113,7 +113,7 @@ pub fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
     request(libc::PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw const mask as usize).map(drop)
 }
 
-/// Restartable sequences of a task, as `PTRACE_GET_RSEQ_CONFIGURATION` tells.
+/// Restartable sequences of a task, as `PTRACE_GET_RSEQ_CONFIGURATION` reports them.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct RseqConfiguration {
@@ -128,7 +128,7 @@ pub struct RseqConfiguration {
     padding: u32,
 }
 
-/// `PTRACE_GET_RSEQ_CONFIGURATION`; none where the kernel does not know the request.
+/// `PTRACE_GET_RSEQ_CONFIGURATION`; returns an empty one if the kernel does not know the request.
 pub fn rseq_configuration(tid: i32) -> io::Result<RseqConfiguration> {
     let mut configuration = RseqConfiguration::default();
     let address = &raw mut configuration as usize;
@@ -139,18 +139,18 @@ pub fn rseq_configuration(tid: i32) -> io::Result<RseqConfiguration> {
     }
 }
 
-/// Whose pending signals.
+/// A queue of pending signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
-    /// The thread's own.
+    /// The queue of the thread.
     Thread,
-    /// Those of its process.
+    /// The queue of its process.
     Process,
 }
 
-/// `PTRACE_PEEKSIGINFO`: all pending signals of a queue, in order, without taking them.
+/// `PTRACE_PEEKSIGINFO`: returns all pending signals of a queue, in order, without removing them.
 pub fn pending_signals(tid: i32, queue: Queue) -> io::Result<Vec<[u8; 128]>> {
-    /// How many one request fetches.
+    /// Number of signals that one request fetches.
     const BATCH: usize = 32;
     let flags = if queue == Queue::Process { PEEK_SHARED } else { 0 };
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! How tasks are scheduled: policy, priorities, processors. All of it can be asked and set from outside.
+//! Scheduling of tasks: policy, priorities, processors. All of it can be read and set from outside.
 //!
 //! # Safety
 //! Each block passes plain numbers or addresses of live local values of the size given to the call that it names.
@@ -7,10 +7,10 @@ use super::check;
 use std::io;
 use std::time::Duration;
 
-/// A rest for which it matters whether it takes 50 us more.
+/// Longest sleep for which 50 us more matter.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// Bytes of the largest processor mask asked for: 8192 processors, the most that Linux can be built for.
+/// Bytes of the largest processor mask requested: 8192 processors, the most for which Linux can be built.
 const AFFINITY_BYTES_MAX: usize = 1024;
 /// `IOPRIO_WHO_PROCESS`.
 const WHO_PROCESS: libc::c_long = 1;
@@ -19,7 +19,7 @@ const WHO_PROCESS: libc::c_long = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct SchedulingAttributes {
-    /// Of this structure; filled in by [`set_attributes`].
+    /// Length of this structure; filled in by [`set_attributes`].
     pub size: u32,
     /// SCHED_OTHER, SCHED_FIFO, ...
     pub policy: u32,
@@ -29,20 +29,21 @@ pub struct SchedulingAttributes {
     pub nice: i32,
     /// Real-time priority.
     pub priority: u32,
-    /// Of SCHED_DEADLINE, in nanoseconds; of others, the slice that they asked for.
+    /// Runtime of SCHED_DEADLINE, in nanoseconds; for other policies, the requested slice.
     pub runtime: u64,
-    /// Of SCHED_DEADLINE.
+    /// Parameter of SCHED_DEADLINE.
     pub deadline: u64,
-    /// Of SCHED_DEADLINE.
+    /// Parameter of SCHED_DEADLINE.
     pub period: u64,
-    /// Utilization at least.
+    /// Minimum utilization.
     pub utilization_min: u32,
-    /// Utilization at most.
+    /// Maximum utilization.
     pub utilization_max: u32,
 }
 
-/// Sleeps for about so long. A short rest takes no longer than it is asked for: the kernel adds what a thread's timers may be
-/// late by, 50 us mostly, and that is set aside meanwhile. <https://man7.org/linux/man-pages/man2/PR_SET_TIMERSLACK.2const.html>
+/// Sleeps for about `duration`. The kernel extends a sleep by the timer slack of the thread, mostly 50 us; for a short
+/// sleep this function reduces the slack meanwhile.
+/// <https://man7.org/linux/man-pages/man2/PR_SET_TIMERSLACK.2const.html>
 pub fn rest(duration: Duration) {
     // SAFETY: plain numbers.
     let slack = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
@@ -50,7 +51,7 @@ pub fn rest(duration: Duration) {
         return std::thread::sleep(duration);
     }
     let set = |nanoseconds: libc::c_long| {
-        // SAFETY: as above. It is this thread's own.
+        // SAFETY: as above. The slack is this thread's own.
         unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, nanoseconds, 0, 0, 0) }
     };
     set(1);
@@ -62,9 +63,9 @@ pub fn rest(duration: Duration) {
 pub fn attributes(tid: i32) -> io::Result<SchedulingAttributes> {
     let mut attributes = SchedulingAttributes::default();
     let size = size_of::<SchedulingAttributes>();
-    // SAFETY: `attributes` is live and as long as said.
+    // SAFETY: `attributes` is live and has the length passed.
     check(unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attributes, size, 0) })?;
-    // How much of it this kernel has filled in says nothing about the task.
+    // The length that this kernel has filled in says nothing about the task.
     attributes.size = 0;
     Ok(attributes)
 }
@@ -72,13 +73,14 @@ pub fn attributes(tid: i32) -> io::Result<SchedulingAttributes> {
 /// sched_setattr(2).
 pub fn set_attributes(tid: i32, attributes: &SchedulingAttributes) -> io::Result<()> {
     let attributes = SchedulingAttributes { size: size_of::<SchedulingAttributes>() as u32, ..*attributes };
-    // SAFETY: `attributes` is live and says its own length.
+    // SAFETY: `attributes` is live and contains its own length.
     check(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attributes, 0) }).map(drop)
 }
 
-/// The nice value of a task, which getpriority(2) tells under every policy and sched_getattr(2) under ordinary ones only.
+/// Returns the nice value of a task: getpriority(2) reports it under every policy, sched_getattr(2) only under ordinary
+/// ones.
 pub fn nice(tid: i32) -> io::Result<i32> {
-    // SAFETY: plain numbers. The call itself answers with 20 less the value: 1 to 40.
+    // SAFETY: plain numbers. The raw call returns 20 minus the value: 1 to 40.
     check(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) }).map(|answer| 20 - answer as i32)
 }
 
@@ -88,21 +90,21 @@ pub fn set_nice(tid: i32, nice: i32) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, nice) }).map(drop)
 }
 
-/// sched_getaffinity(2): the mask as bytes, cut off behind the last processor in it.
+/// sched_getaffinity(2): returns the mask as bytes, cut off after the last processor in it.
 pub fn affinity(tid: i32) -> io::Result<Vec<u8>> {
     let mut mask = [0u8; AFFINITY_BYTES_MAX];
-    // SAFETY: `mask` is live and as long as said.
+    // SAFETY: `mask` is live and has the length passed.
     let bytes = check(unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, mask.len(), mask.as_mut_ptr()) })?;
     let used = mask[..bytes as usize].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     Ok(mask[..used].to_vec())
 }
 
-/// sched_setaffinity(2). Processors that the task may not use here are passed over; EINVAL if none is left.
+/// sched_setaffinity(2). Ignores processors that the task may not use here; EINVAL if none is left.
 pub fn set_affinity(tid: i32, mask: &[u8]) -> io::Result<()> {
     let mut padded = [0u8; AFFINITY_BYTES_MAX];
     let bytes = mask.len().min(padded.len());
     padded[..bytes].copy_from_slice(&mask[..bytes]);
-    // SAFETY: `padded` is live and as long as said.
+    // SAFETY: `padded` is live and has the length passed.
     check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, padded.len(), padded.as_ptr()) }).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Sockets: options, names, and messages, among them such as carry descriptors.
+//! Sockets: options, names, and messages, including those that carry descriptors.
 //!
 //! # Safety
 //! Each block passes plain numbers, or addresses and lengths of live local buffers, to the call that it names.
@@ -9,26 +9,26 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Room for the largest address of any family.
 const ADDRESS_BYTES: usize = 128;
-/// Room for control messages: the most descriptors that a message can carry (253), credentials, and what else may come.
+/// Room for control messages: the most descriptors that a message can carry (253), credentials, and others.
 const CONTROL_BYTES: usize = 4096;
-/// Most descriptors in one message (SCM_MAX_FD).
+/// Maximum number of descriptors in one message (SCM_MAX_FD).
 const DESCRIPTORS_MAX: usize = 253;
 
 /// socket(2), with `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
 pub fn create(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers; the result is a new descriptor that nobody else owns.
+    // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
     let made =
         check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, protocol) }.into())?;
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(made as i32) })
 }
 
-/// getsockopt(2): the value of an option, at most `bytes` long.
+/// getsockopt(2): returns the value of an option, at most `bytes` long.
 pub fn option(socket: BorrowedFd<'_>, level: i32, name: i32, bytes: usize) -> io::Result<Vec<u8>> {
     option_of(socket, level, name, vec![0u8; bytes])
 }
 
-/// The same of an option that reads its value first, to know what is asked for.
+/// Does the same for an option that reads its value first, as a parameter of the request.
 pub fn option_of(socket: BorrowedFd<'_>, level: i32, name: i32, mut value: Vec<u8>) -> io::Result<Vec<u8>> {
     let mut length = value.len() as libc::socklen_t;
     let (into, room) = (value.as_mut_ptr().cast(), &raw mut length);
@@ -45,7 +45,7 @@ pub fn number(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> 
     Ok(i32::from_le_bytes(bytes))
 }
 
-/// `SO_COOKIE`: a number that no other socket of this network namespace has or will have.
+/// `SO_COOKIE`: returns a number that no other socket of this network namespace has or will have.
 pub fn cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let value = option(socket, libc::SOL_SOCKET, libc::SO_COOKIE, size_of::<u64>())?;
     value.try_into().map(u64::from_le_bytes).map_err(|_| io::ErrorKind::InvalidData.into())
@@ -54,7 +54,7 @@ pub fn cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
 /// setsockopt(2).
 pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let (from, length) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
-    // SAFETY: `value` is live and as long as said.
+    // SAFETY: `value` is live and has the length passed.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, from, length) }.into()).map(drop)
 }
 
@@ -66,18 +66,18 @@ pub fn set_number(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
 /// bind(2).
 pub fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     let (from, length) = (address.as_ptr().cast(), address.len() as libc::socklen_t);
-    // SAFETY: `address` is live and as long as said.
+    // SAFETY: `address` is live and has the length passed.
     check(unsafe { libc::bind(socket.as_raw_fd(), from, length) }.into()).map(drop)
 }
 
 /// connect(2).
 pub fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     let (from, length) = (address.as_ptr().cast(), address.len() as libc::socklen_t);
-    // SAFETY: `address` is live and as long as said.
+    // SAFETY: `address` is live and has the length passed.
     check(unsafe { libc::connect(socket.as_raw_fd(), from, length) }.into()).map(drop)
 }
 
-/// getsockname(2): its own address, as the kernel keeps it.
+/// getsockname(2): returns the socket's own address, as the kernel keeps it.
 pub fn name(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     address(|into, room| {
         // SAFETY: both point to live values, and the length is that of the buffer.
@@ -85,7 +85,7 @@ pub fn name(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     })
 }
 
-/// getpeername(2): the address of the other side; `None` where it is not connected.
+/// getpeername(2): returns the address of the other side, or `None` if the socket is not connected.
 pub fn peer_name(socket: BorrowedFd<'_>) -> io::Result<Option<Vec<u8>>> {
     let found = address(|into, room| {
         // SAFETY: both point to live values, and the length is that of the buffer.
@@ -111,7 +111,8 @@ pub fn shut_down(socket: BorrowedFd<'_>, how: i32) -> io::Result<()> {
     check(unsafe { libc::shutdown(socket.as_raw_fd(), how) }.into()).map(drop)
 }
 
-/// `SIOCOUTQ`: bytes that have been sent and not been acknowledged (TCP), or what they take up (other families).
+/// `SIOCOUTQ`: returns the bytes that have been sent and not been acknowledged (TCP), or the memory that they take up
+/// (other families).
 pub fn unsent_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes = 0i32;
     // SAFETY: `bytes` is live.
@@ -119,25 +120,25 @@ pub fn unsent_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(bytes as usize)
 }
 
-/// A message that was looked at.
+/// A message that was read and left in the queue.
 #[derive(Debug)]
 pub struct Peeked {
-    /// Its length; that of the buffer where it is longer.
+    /// Its length, or the length of the buffer if the message is longer.
     pub bytes: usize,
     /// Whether the buffer was too short for it.
     pub is_cut: bool,
-    /// The address that it came from; empty where there is none.
+    /// The address of its sender; empty if there is none.
     pub from: Vec<u8>,
     /// Copies of the descriptors that it carries.
     pub descriptors: Vec<OwnedFd>,
-    /// Process id and user of its sender, where the receiver wants to know.
+    /// Process id and user of its sender, if the receiver has requested them.
     pub credentials: Option<(i32, u32)>,
 }
 
-/// recvmsg(2) with `MSG_PEEK` and without waiting: nothing is taken. `None` where there is nothing.
+/// recvmsg(2) with `MSG_PEEK` and without waiting: leaves the message in the queue. Returns `None` if there is none.
 pub fn peek(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked>> {
     let mut from = vec![0u8; ADDRESS_BYTES];
-    // Of u64, so that control messages are aligned.
+    // u64 words, so that control messages are aligned.
     let mut control = [0u64; CONTROL_BYTES / 8];
     let mut piece = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     // SAFETY: a msghdr is plain data for which all zeros is a value.
@@ -149,7 +150,7 @@ pub fn peek(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = CONTROL_BYTES;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: everything that `message` points to is live and as long as it says.
+    // SAFETY: everything to which `message` points is live and has the length that it states.
     let received = check(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) } as i64);
     let bytes = match received {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -183,7 +184,7 @@ pub fn peek(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked
     Ok(Some(Peeked { bytes, is_cut: message.msg_flags & libc::MSG_TRUNC != 0, from, descriptors, credentials }))
 }
 
-/// sendmsg(2) without waiting: how many bytes were taken. `to` is empty for the peer.
+/// sendmsg(2) without waiting: returns how many bytes were taken. An empty `to` means the peer.
 pub fn send(socket: BorrowedFd<'_>, contents: &[u8], to: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<usize> {
     assert!(with.len() <= DESCRIPTORS_MAX, "a message carries no more descriptors than the kernel lets it");
     let numbers: Vec<i32> = with.iter().map(AsRawFd::as_raw_fd).collect();
@@ -200,7 +201,7 @@ pub fn send(socket: BorrowedFd<'_>, contents: &[u8], to: &[u8], with: &[Borrowed
     if !numbers.is_empty() {
         let length = size_of_val(numbers.as_slice()) as u32;
         message.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: the buffer has room for a header and as many numbers as are allowed.
+        // SAFETY: the buffer has room for a header and the maximum number of descriptors.
         unsafe {
             message.msg_controllen = libc::CMSG_SPACE(length) as usize;
             let header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -211,13 +212,13 @@ pub fn send(socket: BorrowedFd<'_>, contents: &[u8], to: &[u8], with: &[Borrowed
         }
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: everything that `message` points to is live and as long as it says; the call only reads it.
+    // SAFETY: everything to which `message` points is live and has the length that it states; the call only reads it.
     check(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) } as i64).map(|bytes| bytes as usize)
 }
 
-/// Lets a TCP socket take in more than it would by itself, up to `bytes`, as it does when its program reads much at a time:
-/// the limit (`SO_RCVLOWAT`) from which on a reader wakes is raised, which makes room, and put back. Both calls are made by
-/// a child of ours, so that the limit is put back also if we are killed in between.
+/// Makes a TCP socket accept more data than it would by itself, up to `bytes`, as it does when its program reads much
+/// at a time. It raises the limit from which on a reader wakes (`SO_RCVLOWAT`), which makes room, and restores it. A
+/// child of ours makes both calls, so that the limit is restored even if we are killed in between.
 pub fn make_room(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     let before = number(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT)?;
     let set = |value: i32| {
@@ -225,7 +226,7 @@ pub fn make_room(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
         // SAFETY: `value` is live.
         unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, from, length) }
     };
-    // SAFETY: a plain clone without flags, and without a signal at its end that somebody else might heed. The child makes
+    // SAFETY: a plain clone without flags, and without a signal at its end that others might handle. The child makes
     // two calls on values that it has, and ends; it touches nothing that a lock of another thread might guard.
     match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
         0 => {
@@ -244,9 +245,9 @@ pub fn make_room(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
     }
 }
 
-/// socket(2), bind(2): a descriptor of the kernel's directory of sockets (`NETLINK_SOCK_DIAG`).
+/// socket(2): opens a descriptor of the kernel's directory of sockets (`NETLINK_SOCK_DIAG`).
 pub fn directory() -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers; the result is a new descriptor that nobody else owns.
+    // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
     let made = check(
         unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG) }.into(),
     )?;
@@ -256,7 +257,7 @@ pub fn directory() -> io::Result<OwnedFd> {
 
 /// recv(2): waits for a message.
 pub fn receive(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: `into` is live and as long as said.
+    // SAFETY: `into` is live and has the length passed.
     check(unsafe { libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) } as i64)
         .map(|bytes| bytes as usize)
 }

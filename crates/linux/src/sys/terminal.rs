@@ -1,4 +1,4 @@
-//! Pseudo-terminals: what can be asked of them and set, by ioctl(2).
+//! Pseudo-terminals: queries and settings by ioctl(2).
 //!
 //! # Safety
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
@@ -33,37 +33,38 @@ pub struct Termios {
     pub line: u8,
     /// `c_cc`.
     pub characters: [u8; 19],
-    /// Bits a second.
+    /// Bits per second.
     pub input_speed: u32,
-    /// Bits a second.
+    /// Bits per second.
     pub output_speed: u32,
 }
 
-/// An ioctl that leaves a number.
+/// Makes an ioctl that returns a number through a pointer.
 fn ask(terminal: BorrowedFd<'_>, request: u64) -> io::Result<i32> {
     let mut number = 0i32;
-    // SAFETY: `number` is live, and all requests made here leave one word.
+    // SAFETY: `number` is live, and all requests made here write one word.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), request, &raw mut number) }.into())?;
     Ok(number)
 }
 
-/// An ioctl that takes the address of a number.
+/// Makes an ioctl that takes the address of a number.
 fn tell(terminal: BorrowedFd<'_>, request: u64, number: i32) -> io::Result<()> {
     // SAFETY: `number` is live, and all requests made here read one word.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), request, &raw const number) }.into()).map(drop)
 }
 
-/// `TIOCGPTN`: the number of a master's slave.
+/// `TIOCGPTN`: returns the number of a master's slave.
 pub fn number(master: BorrowedFd<'_>) -> io::Result<u32> {
     ask(master, TIOCGPTN).map(|number| number as u32)
 }
 
-/// `TIOCGDEV`: the device number of the terminal behind a descriptor, `/dev/tty` resolved, as the kernel packs it.
+/// `TIOCGDEV`: returns the device number of the terminal of a descriptor, with `/dev/tty` resolved, as the kernel packs
+/// it.
 pub fn device(terminal: BorrowedFd<'_>) -> io::Result<u32> {
     ask(terminal, TIOCGDEV).map(|number| number as u32)
 }
 
-/// `TIOCGPTLCK`: whether the slave may not be opened.
+/// `TIOCGPTLCK`: reports whether the slave is locked and cannot be opened.
 pub fn is_locked(master: BorrowedFd<'_>) -> io::Result<bool> {
     ask(master, TIOCGPTLCK).map(|locked| locked != 0)
 }
@@ -73,7 +74,7 @@ pub fn set_locked(master: BorrowedFd<'_>, locked: bool) -> io::Result<()> {
     tell(master, TIOCSPTLCK, locked.into())
 }
 
-/// `TIOCGPKT`: whether reads of the master tell what has been done to the slave.
+/// `TIOCGPKT`: reports whether reads of the master also report changes made to the slave.
 pub fn tells_packets(master: BorrowedFd<'_>) -> io::Result<bool> {
     ask(master, TIOCGPKT).map(|packets| packets != 0)
 }
@@ -83,7 +84,7 @@ pub fn set_packets(master: BorrowedFd<'_>, packets: bool) -> io::Result<()> {
     tell(master, libc::TIOCPKT, packets.into())
 }
 
-/// `TIOCGEXCL`: whether the slave may not be opened again.
+/// `TIOCGEXCL`: reports whether the slave may not be opened again.
 pub fn is_exclusive(slave: BorrowedFd<'_>) -> io::Result<bool> {
     ask(slave, TIOCGEXCL).map(|exclusive| exclusive != 0)
 }
@@ -94,17 +95,17 @@ pub fn set_exclusive(slave: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCEXCL) }.into()).map(drop)
 }
 
-/// `TIOCGETD`: the line discipline; 0 is the ordinary one.
+/// `TIOCGETD`: returns the line discipline; 0 is the ordinary one.
 pub fn line_discipline(terminal: BorrowedFd<'_>) -> io::Result<i32> {
     ask(terminal, libc::TIOCGETD)
 }
 
-/// `TIOCGSID`: the session that a master's slave controls, as we see it; `None` where it controls none.
+/// `TIOCGSID`: returns the session that a master's slave controls, as we see it, or `None` if it controls none.
 pub fn session(master: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     none_if_not_one(ask(master, libc::TIOCGSID))
 }
 
-/// `TIOCGPGRP`: the process group in the foreground of a master's slave, as we see it.
+/// `TIOCGPGRP`: returns the foreground process group of a master's slave, as we see it.
 pub fn foreground(master: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     none_if_not_one(ask(master, libc::TIOCGPGRP)).map(|group| group.filter(|group| *group > 0))
 }
@@ -116,7 +117,7 @@ fn none_if_not_one(answer: io::Result<i32>) -> io::Result<Option<i32>> {
     }
 }
 
-/// `TCGETS2`; of a master: those of its slave.
+/// `TCGETS2`; for a master, returns the settings of its slave.
 pub fn settings(terminal: BorrowedFd<'_>) -> io::Result<Termios> {
     let mut settings = Termios::default();
     // SAFETY: `settings` is live and has the kernel's layout.
@@ -124,13 +125,13 @@ pub fn settings(terminal: BorrowedFd<'_>) -> io::Result<Termios> {
     Ok(settings)
 }
 
-/// `TCSETS2`: at once, and what is in the queues stays there.
+/// `TCSETS2`: takes effect at once, and keeps the content of the queues.
 pub fn set_settings(terminal: BorrowedFd<'_>, settings: &Termios) -> io::Result<()> {
     // SAFETY: `settings` is live and has the kernel's layout.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), TCSETS2, std::ptr::from_ref(settings)) }.into()).map(drop)
 }
 
-/// `TIOCGWINSZ`: rows, columns, width and height in pixels.
+/// `TIOCGWINSZ`: returns rows, columns, width and height in pixels.
 pub fn window(terminal: BorrowedFd<'_>) -> io::Result<[u16; 4]> {
     let mut size = [0u16; 4];
     // SAFETY: struct winsize is four short words, and `size` is live.
@@ -138,23 +139,23 @@ pub fn window(terminal: BorrowedFd<'_>) -> io::Result<[u16; 4]> {
     Ok(size)
 }
 
-/// `TIOCSWINSZ`: tells the foreground if it changes.
+/// `TIOCSWINSZ`: the foreground gets a signal if the size changes.
 pub fn set_window(terminal: BorrowedFd<'_>, size: [u16; 4]) -> io::Result<()> {
     // SAFETY: struct winsize is four short words, and `size` is live.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, size.as_ptr()) }.into()).map(drop)
 }
 
-/// tcflow(3): holds output back (`TCOOFF`), or lets it go on (`TCOON`).
+/// tcflow(3): suspends output (`TCOOFF`), or resumes it (`TCOON`).
 pub fn set_flow(terminal: BorrowedFd<'_>, action: i32) -> io::Result<()> {
     // SAFETY: a plain number.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TCXONC, action) }.into()).map(drop)
 }
 
-/// `TIOCGPTPEER`: opens the slave of a master for reading and writing, wherever its file system is mounted; closed on
-/// exec, and without becoming our controlling terminal.
+/// `TIOCGPTPEER`: opens the slave of a master for reading and writing, wherever its file system is mounted. The slave
+/// is closed on exec and does not become our controlling terminal.
 pub fn open_slave(master: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: a plain number; the new descriptor is nobody else's.
+    // SAFETY: a plain number; nothing else owns the new descriptor.
     unsafe {
         let slave = check(libc::ioctl(master.as_raw_fd(), TIOCGPTPEER, flags).into())?;
         Ok(OwnedFd::from_raw_fd(slave as i32))

@@ -1,8 +1,8 @@
 //! Names in the file system, one at a time and by descriptor: no call follows a symbolic link.
 //!
 //! # Safety
-//! Each block passes plain numbers, or addresses of live local values and of strings with their terminating zero, to the
-//! call that it names.
+//! Each block passes plain numbers, or addresses of live local values and of zero-terminated strings, to the call that
+//! it names.
 
 use super::check;
 use std::ffi::{CString, OsStr};
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// openat2(2): a directory by its absolute path, of which no part is a symbolic link. Linux 5.6.
+/// openat2(2): opens a directory by its absolute path, no part of which is a symbolic link. Linux 5.6.
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     /// `struct open_how`.
     #[repr(C)]
@@ -28,17 +28,17 @@ pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let opened = check(unsafe {
         libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size_of::<How>())
     })?;
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(opened as i32) })
 }
 
-/// openat(2) of what has this name itself, without opening it: O_PATH, O_NOFOLLOW.
+/// openat(2) with O_PATH and O_NOFOLLOW: refers to the object of this name itself, without opening it.
 pub fn open_name(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let name = string(name)?;
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: the name is live.
     let opened = check(unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags) }.into())?;
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(opened as i32) })
 }
 
@@ -56,7 +56,7 @@ pub fn make_node(directory: BorrowedFd<'_>, name: &OsStr, kind_and_mode: u32) ->
     check(unsafe { libc::mknodat(directory.as_raw_fd(), name.as_ptr(), kind_and_mode, 0) }.into()).map(drop)
 }
 
-/// unlinkat(2); of a directory, which must be empty, with AT_REMOVEDIR.
+/// unlinkat(2); with AT_REMOVEDIR for a directory, which must be empty.
 pub fn remove(directory: BorrowedFd<'_>, name: &OsStr, is_directory: bool) -> io::Result<()> {
     let name = string(name)?;
     let flags = if is_directory { libc::AT_REMOVEDIR } else { 0 };
@@ -64,18 +64,18 @@ pub fn remove(directory: BorrowedFd<'_>, name: &OsStr, is_directory: bool) -> io
     check(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), flags) }.into()).map(drop)
 }
 
-/// faccessat(2) with our effective ids: whether a path may be used in this way (R_OK, W_OK, X_OK), as far as permissions go.
+/// faccessat(2) with our effective ids: reports whether the permissions allow this access to a path (R_OK, W_OK, X_OK).
 pub fn may_access(path: &Path, how: i32) -> io::Result<()> {
     let path = string(path.as_os_str())?;
     // SAFETY: the path is live.
     check(unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), how, libc::AT_EACCESS) }.into()).map(drop)
 }
 
-/// getegid(2) and getgroups(2): the groups that a file of ours may be given.
+/// getegid(2) and getgroups(2): returns the groups that we may give to a file of ours.
 pub fn own_groups() -> io::Result<Vec<u32>> {
     const GROUPS_MAX: usize = 65536;
     let mut groups = vec![0; GROUPS_MAX];
-    // SAFETY: `groups` has room for as many as said.
+    // SAFETY: `groups` has room for the number passed.
     let count = check(unsafe { libc::getgroups(GROUPS_MAX as i32, groups.as_mut_ptr()) }.into())?;
     groups.truncate(count as usize);
     // SAFETY: cannot fail.

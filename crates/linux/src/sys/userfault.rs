@@ -1,14 +1,14 @@
-//! userfaultfd(2), as far as asynchronous write protection takes it.
+//! userfaultfd(2), only for asynchronous write protection.
 //!
 //! # Safety
-//! Arguments of the ioctls live through the call and have the layout of `linux/userfaultfd.h`.
+//! Arguments of the ioctls are live during the call and have the layout of `linux/userfaultfd.h`.
 
 use super::check;
 use standfast_core::PageRange;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Flags for userfaultfd(2) in the program: faults of its own only, which needs no privilege; closed on exec.
+/// Flags for userfaultfd(2) in the program: only faults in user mode, which needs no privilege; closed on exec.
 pub const CREATION_FLAGS: u64 = USER_MODE_ONLY | libc::O_CLOEXEC as u64 | libc::O_NONBLOCK as u64;
 
 const USER_MODE_ONLY: u64 = 1;
@@ -59,33 +59,33 @@ impl Range {
     }
 }
 
-/// UFFDIO_API: asks for asynchronous write protection.
+/// UFFDIO_API: requests asynchronous write protection.
 pub fn introduce(userfault: BorrowedFd<'_>) -> io::Result<()> {
     let mut api = Api { version: API_VERSION, features: FEATURES, ioctls: 0 };
     // SAFETY: `api` is live and of the layout that the request names.
     check(unsafe { libc::ioctl(userfault.as_raw_fd(), UFFDIO_API, &raw mut api) }.into()).map(drop)
 }
 
-/// UFFDIO_REGISTER for write protection: from now on pages of these mappings can be protected.
+/// UFFDIO_REGISTER for write protection: pages of these mappings can be protected from now on.
 pub fn register(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()> {
     let mut register = Register { range: Range::of(range), mode: MODE_WRITE_PROTECT, ioctls: 0 };
     // SAFETY: as above.
     check(unsafe { libc::ioctl(userfault.as_raw_fd(), UFFDIO_REGISTER, &raw mut register) }.into()).map(drop)
 }
 
-/// UFFDIO_UNREGISTER: the mappings are as they were before.
+/// UFFDIO_UNREGISTER: restores the mappings to their earlier state.
 pub fn unregister(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()> {
     let mut range = Range::of(range);
     // SAFETY: as above.
     check(unsafe { libc::ioctl(userfault.as_raw_fd(), UFFDIO_UNREGISTER, &raw mut range) }.into()).map(drop)
 }
 
-/// UFFDIO_WRITEPROTECT: protects pages of a registered mapping, whatever they were before.
+/// UFFDIO_WRITEPROTECT: protects pages of a registered mapping, whatever their state.
 pub fn protect(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()> {
     write_protect(userfault, range, PROTECT)
 }
 
-/// UFFDIO_WRITEPROTECT: takes the protection off, as a write would.
+/// UFFDIO_WRITEPROTECT: removes the protection, as a write would.
 pub fn unprotect(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()> {
     write_protect(userfault, range, 0)
 }

@@ -1,8 +1,8 @@
 //! A segment of shared memory, mapped into this process.
 //!
 //! # Safety
-//! The mapping belongs to the value, is as long as the segment, and only this process's own copies to and from it are made:
-//! others may write to it at any time, and no reference into it is ever made.
+//! The mapping belongs to the value and is as long as the segment. This process only copies to and from it: others may
+//! write to it at any time, and no reference into it is ever made.
 
 use crate::sys::check;
 use std::io;
@@ -16,19 +16,19 @@ pub struct AttachedSegment {
     bytes: usize,
 }
 
-// SAFETY: an address in this process, which is the same for all threads; nothing in it is bound to one of them.
+// SAFETY: an address in this process is the same for all threads; nothing in it is bound to one of them.
 unsafe impl Send for AttachedSegment {}
 // SAFETY: as above; shared references only copy.
 unsafe impl Sync for AttachedSegment {}
 
 impl AttachedSegment {
-    /// Attaches the segment `id` of the caller's IPC namespace, which has `bytes` bytes; only to look at it, if not `write`.
+    /// Attaches the segment `id` of the caller's IPC namespace, which has `bytes` bytes; read-only unless `write`.
     ///
     /// # Errors
-    /// When that is not allowed, or it is gone.
+    /// When that is not allowed, or the segment is gone.
     pub fn attach(id: i32, bytes: u64, write: bool) -> io::Result<Self> {
         let flags = if write { 0 } else { libc::SHM_RDONLY };
-        // SAFETY: the kernel chooses an address where nothing is.
+        // SAFETY: the kernel chooses an address where nothing is mapped.
         let start = unsafe { libc::shmat(id, std::ptr::null(), flags) };
         if start as isize == -1 {
             return Err(io::Error::last_os_error());
@@ -36,10 +36,10 @@ impl AttachedSegment {
         Ok(Self { start, bytes: bytes as usize })
     }
 
-    /// For each of its pages, whether it is in memory. Those that nobody has touched are not, nor are those in swap.
+    /// Returns, for each of its pages, whether it is in memory. Untouched pages are not, nor are those in swap.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel reports an error.
     pub fn resident(&self) -> io::Result<Vec<bool>> {
         let mut pages = vec![0u8; self.bytes.div_ceil(PAGE_BYTES)];
         // SAFETY: the mapping is that long, and there is a byte for each page.
@@ -47,10 +47,10 @@ impl AttachedSegment {
         Ok(pages.into_iter().map(|page| page & 1 != 0).collect())
     }
 
-    /// Copies what lies at `offset`; what is behind the end is zeros.
+    /// Copies the bytes at `offset`; bytes beyond the end read as zeros.
     pub fn read(&self, offset: u64, into: &mut [u8]) {
         let length = self.inside(offset, into.len());
-        // SAFETY: `length` bytes from `offset` on lie in the mapping, and in `into`, which is no part of it.
+        // SAFETY: `length` bytes from `offset` on are in the mapping and fit in `into`, which is not part of it.
         unsafe {
             let from = self.start.cast::<u8>().add(offset as usize * usize::from(length > 0));
             std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), length);
@@ -58,7 +58,8 @@ impl AttachedSegment {
         into[length..].fill(0);
     }
 
-    /// Copies to `offset`; what reaches beyond the end is left out. Only for one that has been attached to be written.
+    /// Copies `bytes` to `offset`; bytes beyond the end are left out. Only for a segment that has been attached for
+    /// writing.
     pub fn write(&self, offset: u64, bytes: &[u8]) {
         let length = self.inside(offset, bytes.len());
         // SAFETY: as above.
@@ -75,7 +76,7 @@ impl AttachedSegment {
 
 impl Drop for AttachedSegment {
     fn drop(&mut self) {
-        // SAFETY: nothing refers to the mapping any more. shmdt(2) would do the same; the length says that it is whole.
+        // SAFETY: nothing refers to the mapping any more. shmdt(2) would do the same; the length covers all of it.
         unsafe { libc::munmap(self.start, self.bytes) };
     }
 }

@@ -1,4 +1,4 @@
-//! Makes System V objects again, where possible under their old ids.
+//! Makes System V objects again, under their old ids if possible.
 //!
 //! # Safety
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
@@ -10,20 +10,20 @@ use std::io;
 
 const OWNER_ONLY: i32 = 0o600;
 
-/// What all new objects have.
+/// Properties of every new object.
 #[derive(Debug, Clone, Copy)]
 pub struct NewObject {
-    /// Which kind.
+    /// Kind of the object.
     pub kind: SystemVKind,
     /// Its id; `None` for any.
     pub id: Option<i32>,
     /// Its key; 0 for a private one.
     pub key: i32,
-    /// Of a segment its length in bytes, of semaphores their number, of a queue nothing.
+    /// Length of a segment in bytes, number of semaphores, or unused for a queue.
     pub size: u64,
 }
 
-/// An object that has been made: for its owner alone, until [`Made::finish`].
+/// A new object, accessible only to its owner until [`Made::finish`].
 #[derive(Debug, Clone, Copy)]
 pub struct Made {
     kind: SystemVKind,
@@ -32,7 +32,7 @@ pub struct Made {
 }
 
 impl NewObject {
-    /// Makes it, empty, in the caller's IPC namespace.
+    /// Makes the object, empty, in the caller's IPC namespace.
     ///
     /// # Errors
     /// When the id or the key is in use, the id may not be chosen, or a limit is reached.
@@ -59,7 +59,7 @@ impl NewObject {
 }
 
 impl Made {
-    /// One that is there already.
+    /// Wraps an object that already exists.
     pub fn known(kind: SystemVKind, id: i32) -> Self {
         Self { kind, id }
     }
@@ -74,20 +74,20 @@ impl Made {
         check(unsafe { libc::semctl(self.id, 0, libc::SETALL, values.as_ptr()) }.into()).map(drop)
     }
 
-    /// Puts a message behind those in a queue.
+    /// Appends a message to a queue.
     ///
     /// # Errors
-    /// When there is no room, or it is longer than the kernel takes.
+    /// When there is no room, or the message is longer than the kernel allows.
     pub fn send(&self, kind: i64, text: &[u8]) -> io::Result<()> {
         assert!(self.kind == SystemVKind::Messages, "only queues take messages");
         let mut message = kind.to_ne_bytes().to_vec();
         message.extend(text);
-        // SAFETY: the type stands before as much text as is said.
+        // SAFETY: the type is in front of a text of the length passed.
         let sent = unsafe { libc::msgsnd(self.id, message.as_ptr().cast(), text.len(), libc::IPC_NOWAIT) };
         check(sent.into()).map(drop)
     }
 
-    /// Gives it permissions and owner; `queue_bytes_max` is how much a queue takes.
+    /// Sets permissions and owner; `queue_bytes_max` is the capacity of a queue.
     ///
     /// # Errors
     /// When the owner is not known here, or a limit forbids it.
@@ -123,16 +123,16 @@ impl Made {
     /// Keeps a segment in memory (`SHM_LOCK`).
     ///
     /// # Errors
-    /// When so much may not be locked.
+    /// When the limit of locked memory forbids it.
     pub fn lock(&self) -> io::Result<()> {
         // SAFETY: plain numbers, and no address is used.
         check(unsafe { libc::shmctl(self.id, libc::SHM_LOCK, std::ptr::null_mut()) }.into()).map(drop)
     }
 
-    /// Removes it; a segment when nobody has it attached any more.
+    /// Removes the object; a segment goes when no process has it attached any more.
     ///
     /// # Errors
-    /// When it is gone, or another user's.
+    /// When it is gone, or belongs to another user.
     pub fn remove(&self) -> io::Result<()> {
         // SAFETY: plain numbers, and no address is used.
         check(i64::from(unsafe {
@@ -163,12 +163,13 @@ impl Limits {
         "/proc/sys/fs/mqueue/msgsize_max",
     ];
 
-    /// Those of the caller's namespace.
+    /// Reads the limits of the caller's namespace.
     pub fn here() -> Self {
         Self(Self::FILES.into_iter().filter_map(|path| Some((path, fs::read(path).ok()?))).collect())
     }
 
-    /// Sets them in the caller's namespace, as far as that is allowed: where one matters that is not, making an object fails.
+    /// Sets the limits in the caller's namespace if that is allowed. If a required limit cannot be set, making an
+    /// object fails.
     pub fn set(&self) {
         for (path, value) in &self.0 {
             if fs::read(path).is_ok_and(|now| now != *value) {

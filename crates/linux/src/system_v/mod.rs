@@ -1,7 +1,8 @@
-//! Ring 2: System V objects (segments of shared memory, sets of semaphores, message queues) of the IPC namespace in which
-//! the calling process is. They live in the kernel, have an id and perhaps a key, and stay when a program ends.
+//! Ring 2: System V objects (segments of shared memory, sets of semaphores, message queues) of the IPC namespace of the
+//! calling process. The kernel holds them; they have an id and perhaps a key, and remain when a program ends.
 //!
-//! This file looks, without changing or taking anything; `make` makes, `attached` maps a segment into this process.
+//! This file reads objects without changing or taking anything; `make` makes them, `attached` maps a segment into this
+//! process.
 //!
 //! # Safety
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
@@ -15,7 +16,7 @@ pub use attached::AttachedSegment;
 pub use make::{Limits, Made, NewObject};
 use std::io;
 
-/// Which kind of object.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SystemVKind {
     /// `shmget(2)`.
@@ -26,20 +27,20 @@ pub enum SystemVKind {
     Messages,
 }
 
-/// A process that has made an object, or was the last to use it in some way, as we see it. It may have ended, and its number
-/// may be that of another by now.
+/// A process that has made an object, or was the last to use it in some way, as we see it. It may have ended, and
+/// another process may have its number by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectUser {
     /// Its number.
     pub pid: i32,
-    /// When it did that, at the latest, in seconds since 1970.
+    /// Latest time when it did that, in seconds since 1970.
     pub seconds: i64,
 }
 
-/// What the kernel tells everybody of an object.
+/// The facts about an object that the kernel reports to every user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemVObject {
-    /// Which kind.
+    /// Kind of the object.
     pub kind: SystemVKind,
     /// Its id, which mappings of a segment show as their inode.
     pub id: i32,
@@ -53,24 +54,24 @@ pub struct SystemVObject {
     pub group: u32,
     /// The user who has made it.
     pub creator: u32,
-    /// Who has made it or was the last to use any part of it.
+    /// Processes that have made it or were the last to use any part of it.
     pub users: Vec<ObjectUser>,
-    /// When it was made or its permissions or, of semaphores, values were set, in seconds since 1970.
+    /// Time when it was made, or its permissions (or the values of semaphores) were set, in seconds since 1970.
     pub changed_seconds: i64,
-    /// When it was last used or changed, in seconds since 1970.
+    /// Time when it was last used or changed, in seconds since 1970.
     pub used_seconds: i64,
-    /// Of a segment its length in bytes, of semaphores their number, of a queue the bytes in it.
+    /// Length of a segment in bytes, number of semaphores, or bytes in a queue.
     pub size: u64,
-    /// How often a segment is attached.
+    /// Number of attachments of a segment.
     pub attached: u64,
 }
 
-/// `SHM_DEST`: it goes when nobody has it attached any more.
+/// `SHM_DEST`: the segment goes when no process has it attached any more.
 const REMOVED: u32 = 0o1000;
 /// `SHM_LOCKED`
 const LOCKED: u32 = 0o2000;
 const PERMISSIONS: u32 = 0o777;
-/// `MSG_COPY`: look at the message with that number, which stays.
+/// `MSG_COPY`: read the message with that number, and leave it in the queue.
 const MSG_COPY: i32 = 0o40000;
 
 impl SystemVKind {
@@ -97,10 +98,11 @@ impl std::fmt::Display for SystemVObject {
 }
 
 impl SystemVObject {
-    /// All in this IPC namespace. Of semaphores that this process may not look at the users stay unknown.
+    /// Returns all objects of this IPC namespace. For semaphores that this process may not read, the users stay
+    /// unknown.
     ///
     /// # Errors
-    /// When the kernel does not tell which there are.
+    /// When the kernel does not list them.
     pub fn all() -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
         for kind in SystemVKind::ALL {
@@ -164,17 +166,17 @@ impl SystemVObject {
         })
     }
 
-    /// Whether it is a segment that is marked for removal, so that nobody can find it any more.
+    /// Reports whether it is a segment that is marked for removal, so that no process can find it any more.
     pub fn is_removed(&self) -> bool {
         self.mode & REMOVED != 0
     }
 
-    /// Whether it is a segment that is kept in memory (`SHM_LOCK`).
+    /// Reports whether it is a segment that is kept in memory (`SHM_LOCK`).
     pub fn is_locked(&self) -> bool {
         self.mode & LOCKED != 0
     }
 
-    /// Permissions alone.
+    /// Returns only the permissions.
     pub fn permissions(&self) -> u32 {
         self.mode & PERMISSIONS
     }
@@ -185,14 +187,14 @@ impl SystemVObject {
 pub struct SemaphoreValue {
     /// Its value.
     pub value: u16,
-    /// The process that was the last to change it, as we see it; 0 if that is unknown or was nobody.
+    /// The process that was the last to change it, as we see it; 0 if it is unknown or there was none.
     pub user: i32,
 }
 
-/// The semaphores of a set.
+/// Reads the semaphores of a set.
 ///
 /// # Errors
-/// When they may not be looked at.
+/// When they may not be read.
 pub fn semaphores(set: &SystemVObject) -> io::Result<Vec<SemaphoreValue>> {
     let mut values = vec![0u16; set.size as usize];
     // SAFETY: there is a place for each semaphore; a set never changes its size.
@@ -201,7 +203,7 @@ pub fn semaphores(set: &SystemVObject) -> io::Result<Vec<SemaphoreValue>> {
     numbered.map(|(value, number)| Ok(SemaphoreValue { value, user: last_user(set.id, number)? })).collect()
 }
 
-/// `GETPID`: who was the last to change a semaphore.
+/// `GETPID`: returns the process that was the last to change a semaphore.
 fn last_user(id: i32, number: i32) -> io::Result<i32> {
     // SAFETY: plain numbers.
     check(unsafe { libc::semctl(id, number, libc::GETPID) }.into()).map(|pid| pid as i32)
@@ -215,19 +217,19 @@ fn last_users(set: &SystemVObject) -> io::Result<Vec<i32>> {
     Ok(users)
 }
 
-/// What a message queue holds.
+/// The content of a message queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueContents {
-    /// How many bytes it takes (`msg_qbytes`).
+    /// Capacity in bytes (`msg_qbytes`).
     pub bytes_max: u64,
     /// Messages in their order: type and text.
     pub messages: Vec<(i64, Vec<u8>)>,
 }
 
-/// Looks at the messages in a queue, which stay there.
+/// Reads the messages in a queue, and leaves them there.
 ///
 /// # Errors
-/// When they may not be looked at, or the kernel knows no way to look (CONFIG_CHECKPOINT_RESTORE).
+/// When they may not be read, or the kernel has no way to peek (CONFIG_CHECKPOINT_RESTORE).
 pub fn queue_contents(queue: &SystemVObject) -> io::Result<QueueContents> {
     // SAFETY: a msqid_ds is plain data for which all zeros is a value.
     let mut status: libc::msqid_ds = unsafe { std::mem::zeroed() };
@@ -235,11 +237,11 @@ pub fn queue_contents(queue: &SystemVObject) -> io::Result<QueueContents> {
     check(unsafe { libc::msgctl(queue.id, libc::IPC_STAT, &raw mut status) }.into())?;
     let mut messages = Vec::new();
     let text_bytes = queue.size as usize;
-    // The type stands before the text.
+    // The type is in front of the text.
     let mut buffer = vec![0i64; 1 + text_bytes.div_ceil(size_of::<i64>())];
     for number in 0.. {
         let flags = MSG_COPY | libc::IPC_NOWAIT;
-        // SAFETY: there is room for the type and as much text as all messages have.
+        // SAFETY: there is room for the type and the text of all messages together.
         let got = unsafe { libc::msgrcv(queue.id, buffer.as_mut_ptr().cast(), text_bytes, number, flags) };
         match check(got as i64) {
             Err(error) if error.raw_os_error() == Some(libc::ENOMSG) => break,
@@ -252,8 +254,9 @@ pub fn queue_contents(queue: &SystemVObject) -> io::Result<QueueContents> {
     Ok(QueueContents { bytes_max: status.msg_qbytes, messages })
 }
 
-/// Of these threads, those that may have something to undo at their end (SEM_UNDO): they, or another thread of their
-/// process, have asked for it once, or a thread has been made. By kcmp(2) with a process that surely has nothing.
+/// Returns those of these threads that may have something to undo at their end (SEM_UNDO): they, or another thread of
+/// their process, have once requested it, or a thread has been made. Compares them by kcmp(2) with a process that
+/// surely has nothing to undo.
 ///
 /// # Errors
 /// When the kernel does not compare.
@@ -271,7 +274,7 @@ pub fn with_undo_list(threads: &[i32]) -> io::Result<Vec<i32>> {
     })
 }
 
-/// Whether two threads undo the same at their end, and together.
+/// Reports whether two threads share their list of undo operations.
 ///
 /// # Errors
 /// When the kernel does not compare.
