@@ -1,11 +1,11 @@
-//! Whether the recorded objects of a job can be made again here. Looks, and touches nothing.
+//! Checks whether the recorded objects of a job can be made again here. Looks, and touches nothing.
 
 use super::KINDS;
 use crate::remake::Remaking;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{JobState, OpenFile};
 
-/// What stands in the way so far, each once.
+/// The blockers found so far, each once.
 #[derive(Default)]
 pub(crate) struct Blockers(Vec<Blocker>);
 
@@ -16,12 +16,12 @@ impl Blockers {
         }
     }
 
-    /// Something that the restart needs under its path.
+    /// Adds something that the restart needs under its path and does not find.
     pub(crate) fn add_missing(&mut self, what: String, why: impl Into<String>) {
         self.add(Blocker::new(RefusalCode::PathTaken, what, why).with_hint("put it back"));
     }
 
-    /// An image that verifies and yet describes what cannot be.
+    /// Adds an image that verifies but describes something impossible.
     pub(crate) fn add_impossible(&mut self, why: &str) {
         self.add(Blocker::new(RefusalCode::Image, "image", why).with_hint("restart from another checkpoint: --at N"));
     }
@@ -40,7 +40,7 @@ impl Blockers {
     }
 }
 
-/// A check of the objects of a job under way.
+/// A check of the objects of a job, in progress.
 pub(crate) struct Check<'a, 'j> {
     pub(crate) job: &'j JobState,
     pub(crate) blockers: &'a mut Blockers,
@@ -48,16 +48,16 @@ pub(crate) struct Check<'a, 'j> {
 }
 
 impl Check<'_, '_> {
-    /// What an open file needs to be opened again.
+    /// Checks whether an open file can be opened again.
     pub(crate) fn open_file(&mut self, file: &OpenFile) {
         KINDS.iter().for_each(|kind| (kind.check)(self, file));
     }
 
-    /// An open file refers to what the image lacks: it `lacks` ("names a pipe") that.
+    /// Adds that an open file refers to something that the image lacks; `lacks` names it ("names a pipe").
     pub(super) fn add_missing_part(&mut self, lacks: &str) {
         self.blockers.add_impossible(&format!("it verifies, but {lacks} that it does not hold"));
     }
 }
 
-/// The check of kinds that need nothing of what is here.
+/// Checks nothing, for kinds that depend on nothing here.
 pub(super) fn nothing(_: &mut Check<'_, '_>, _: &OpenFile) {}

@@ -1,4 +1,5 @@
-//! Device nodes that mean the same to everybody (null, zero, random, one's own terminal): opened again by their paths.
+//! Device nodes that mean the same to every process (null, zero, random, the controlling terminal): opened again by
+//! path.
 
 use super::shown::Shown;
 use super::{Check, Kind, Known, Opening, Recorded, Unsupported, Walk, as_path};

@@ -63,7 +63,7 @@ impl Walk<'_> {
         Ok(OpenFileKind::Place { path, mode: shown.file.mode(), device, inode })
     }
 
-    /// Device and inode of what a path leads to, which must be what is open.
+    /// Returns device and inode of what a path leads to, which must be what is open.
     fn lies_there(&self, shown: &Shown) -> Result<FileId, Unsupported> {
         let found = std::fs::symlink_metadata(self.as_the_job_sees(&shown.target));
         if found.is_ok_and(|found| FileId::of(&found) == shown.identity()) {
@@ -79,7 +79,7 @@ impl Walk<'_> {
 }
 
 impl Check<'_, '_> {
-    /// A directory that the program has open must be there; one that held nothing is made again.
+    /// Checks that a directory that the program has open exists. One that was empty is made again.
     fn directory(&mut self, path: &Bytes, identity: Option<FileId>) {
         let is_gone = std::fs::symlink_metadata(as_path(path)).is_err();
         if is_gone && identity.is_none() && self.remaking.provide_empty(as_path(path)).is_ok() {
@@ -88,8 +88,8 @@ impl Check<'_, '_> {
         self.place(path, libc::S_IFDIR, identity);
     }
 
-    /// What the program had open by its path must be there, of the same type; where it had gone part of the way through
-    /// it, the same one.
+    /// Checks that what the program had open by its path exists and has the same type. If the program had listed part
+    /// of it, it must be the same file.
     pub(super) fn place(&mut self, path: &Bytes, kind: u32, identity: Option<FileId>) {
         let now = std::fs::symlink_metadata(as_path(path));
         let now = now.ok().filter(|now| now.mode() & libc::S_IFMT == kind);
@@ -110,7 +110,7 @@ impl Opening<'_> {
         self.position(opened, position)
     }
 
-    /// A symbolic link is meant itself.
+    /// Opens a place. A symbolic link itself is opened, not its target.
     fn open_place(&self, path: &Bytes, mode: u32, flags: u32) -> Result<u64, EngineError> {
         let follow = if mode & libc::S_IFMT == libc::S_IFLNK { O_NOFOLLOW } else { 0 };
         self.open_path(&path.0, flags | follow)

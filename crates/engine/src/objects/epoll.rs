@@ -1,5 +1,5 @@
-//! What epoll instances watch: open files, each under the number under which it was added, which may have been closed or
-//! mean something else since. Only the kernel knows which file it is; kcmp(2) compares.
+//! What epoll instances watch: open files, each under the number under which it was added. That number may have been
+//! closed or reused since. Only the kernel knows which file it is; kcmp(2) compares.
 
 use super::shown::Shown;
 use super::{Check, Kind, Known, Opening, Recorded, Unsupported, Walk};
@@ -19,7 +19,7 @@ const ANYTHING: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLPRI | libc::POLLR
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
 
 fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
-    // What it watches is found out when all open files are known.
+    // Its interests are determined when all open files are known.
     let is_instance = walk.shown[place].target == b"anon_inode:[eventpoll]";
     is_instance.then(|| Ok(OpenFileKind::Epoll { interests: Vec::new() }))
 }
@@ -76,7 +76,7 @@ impl Walk<'_> {
                     "remove descriptors from epoll before closing them",
                 ));
             };
-            // One that cannot be brought back has been refused already.
+            // A file that cannot be restored has been refused already.
             let Some(open_file) = self.position(watched) else { continue };
             if target.events & !HOW == 0 && !self.is_ready(watched)? {
                 return Err(Unsupported::for_now(
@@ -85,7 +85,7 @@ impl Walk<'_> {
                 ));
             }
             if self.found.open_files[open_file].needs_process() && self.is_shared(place) {
-                // There is no process yet when epoll instances are made that several processes are to inherit.
+                // An epoll instance that several processes are to inherit is made before the other processes exist.
                 let why =
                     "several processes share it, and it watches the handle of a process (pidfd) or a file of /proc";
                 return Err(Unsupported::because(RefusalCode::Epoll, format!("{why}, which cannot be restored yet")));
@@ -96,25 +96,25 @@ impl Walk<'_> {
         Ok(interests)
     }
 
-    /// Whether several processes hold the file of a descriptor.
+    /// Reports whether several processes hold the file of a descriptor.
     fn is_shared(&self, place: usize) -> bool {
         let shown = &self.shown[place];
         let others = self.shown.iter().filter(|other| other.holder != shown.holder);
         others.into_iter().any(|other| other.is_same_file(shown, &self.holders))
     }
 
-    /// A descriptor of the file that an entry watches.
+    /// Returns a descriptor of the file that an entry watches.
     fn watched_file(&self, target: &EpollTarget, entry: EpollEntry, holder: usize) -> Option<&Shown> {
         let is_usual = |shown: &&Shown| shown.holder == holder && shown.number == target.descriptor;
         let (usual, others) = (self.shown.iter().filter(is_usual), self.shown.iter().filter(|shown| !is_usual(shown)));
         let mut alike = usual.chain(others).filter(|shown| shown.identity().inode == target.inode);
         alike.find(|shown| {
-            // A kernel that cannot compare is believed where the number still leads to the same inode.
+            // If a kernel cannot compare, a number that still leads to the same inode is trusted.
             descriptors::is_watched(shown.holding(&self.holders), entry).unwrap_or_else(|_| is_usual(shown))
         })
     }
 
-    /// Whether a file is ready for anything: only then an entry that has fired can be brought back as one that has.
+    /// Reports whether a file is ready for anything. Only then can an entry that has fired be restored as one that has.
     fn is_ready(&self, shown: &Shown) -> io::Result<bool> {
         let own = shown.own(&self.holders)?;
         descriptors::ready_events(own.as_fd(), ANYTHING).map(|events| events != 0)
@@ -133,7 +133,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Adds what could only be had once there were processes to epoll instances of this process's own.
+    /// Adds files that could be opened only once there were processes to epoll instances of this process's own.
     pub(super) fn watch_processes(&self, files: &[Option<u64>]) -> Result<(), EngineError> {
         for descriptor in &self.plan.process.descriptors {
             let place = descriptor.open_file as usize;
@@ -154,7 +154,7 @@ impl Opening<'_> {
         self.plan.job.open_files.get(interest.open_file as usize).is_some_and(OpenFile::needs_process)
     }
 
-    /// Entries that have fired and wait to be armed again come first: to make one, it has to fire once more, alone.
+    /// Entries that have fired and wait to be armed again come first: to restore one, it has to fire once more, alone.
     fn fill_epoll<'i>(
         &self,
         epoll: u64,

@@ -1,4 +1,4 @@
-//! Event counters (eventfd): their count goes with the image.
+//! Event counters (eventfd): their count is saved in the image.
 
 use super::{Kind, Known, O_NONBLOCK, Opening, Recorded, Unsupported, Walk, nothing};
 use crate::{EngineError, RefusalCode};
@@ -31,7 +31,7 @@ impl Opening<'_> {
         let semaphore = if semaphore { EFD_SEMAPHORE } else { 0 };
         let flags = u64::from(flags & O_NONBLOCK) | semaphore;
         let counter = self.call("making an event counter", libc::SYS_eventfd2, [0, flags, 0, 0, 0, 0])?;
-        // The initial value that the call takes has 32 bits only.
+        // The initial value that the call takes has only 32 bits.
         if count > 0 {
             let word = self.process.argument(&count.to_le_bytes())?;
             self.call("setting an event counter", libc::SYS_write, [counter, word, 8, 0, 0, 0])?;

@@ -1,6 +1,6 @@
-//! External endpoints: open files that lead out of the job and were given to it at its start. They are recorded by the
-//! place where the restart's own take over, not by what they hold. Where the other side of one is gone, what is left of it
-//! comes back.
+//! External endpoints: open files that lead out of the job and were given to it at its start. The record names the
+//! descriptor of the restart that takes over, not what the endpoint holds. If the other side of one is gone, a restart
+//! brings back what is left of it.
 
 use super::shown::Shown;
 use super::{Kind, Known, O_ACCMODE, O_NONBLOCK, O_WRONLY, Opening, Recorded, Walk, nothing};
@@ -17,7 +17,7 @@ fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
     walk.external(&walk.shown[place]).map(Ok)
 }
 
-/// One whose other side is gone; for all others a descriptor of the restart's own is planned.
+/// Makes an endpoint whose other side is gone. For all others, a descriptor of the restart's own is planned.
 fn restore(opening: &Opening<'_>, recorded: &Recorded<'_>) -> Option<Result<u64, EngineError>> {
     let OpenFileKind::Inherited { was, .. } = recorded.kind else { return None };
     Some(opening.make_peer_closed_end(was.0.starts_with(b"socket:"), recorded.flags))
@@ -47,7 +47,8 @@ impl Walk<'_> {
         self.inherited(shown).map(|number| OpenFileKind::Inherited { number, was: was() })
     }
 
-    /// A standard stream of this life that is not a file. Devices that mean the same everywhere are opened by path.
+    /// Returns which standard stream of this life it is, unless it is a file. Devices that mean the same everywhere are
+    /// opened by path.
     fn stream(&self, shown: &Shown) -> Option<StandardStream> {
         if shown.is_common_device() {
             return None;
@@ -58,7 +59,7 @@ impl Walk<'_> {
         by_number.or_else(|| (0..3).find(|number| is(*number))).map(|number| streams[number])
     }
 
-    /// A pipe or socket that the life was started with.
+    /// Returns the number of a pipe or socket that the life was started with.
     fn inherited(&self, shown: &Shown) -> Option<i32> {
         let connects = shown.file.file_type().is_fifo() || shown.file.file_type().is_socket();
         let given = self.inheritance.others.iter().find(|(_, identity)| connects && *identity == shown.identity());
@@ -67,17 +68,17 @@ impl Walk<'_> {
 }
 
 impl Opening<'_> {
-    /// The restart's own descriptor of this number, which the new process has inherited.
+    /// Returns the restart's own descriptor of this number, which the new process has inherited.
     pub(super) fn take_over(&self, number: i32, flags: u32) -> Result<u64, EngineError> {
         let own = number as u64;
-        // The terminal or pipe is shared with others: it is made non-blocking only if the program had it so.
+        // Others share the terminal or pipe: it becomes non-blocking only if the program had it so.
         if flags & O_NONBLOCK != 0 {
             self.set_flags(own, flags)?;
         }
         Ok(own)
     }
 
-    /// One end of a pipe or socket pair whose other end is closed.
+    /// Makes one end of a pipe or socket pair whose other end is closed.
     fn make_peer_closed_end(&self, socket: bool, flags: u32) -> Result<u64, EngineError> {
         let into = self.process.scratch;
         if socket {

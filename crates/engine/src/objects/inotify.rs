@@ -1,5 +1,5 @@
-//! Inotify instances. The kernel tells the inode of what is watched but not its path; to open by inode takes privileges.
-//! So the path is looked for among those that the program is known to deal with.
+//! Inotify instances. The kernel reports the inode of a watched file but not its path, and opening by inode needs
+//! privileges. So the path is searched for among those that the program is known to use.
 
 use super::shown::Shown;
 use super::{Check, Kind, Known, Opening, Recorded, Unsupported, Walk, as_path};
@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 
 /// Events that listing a directory would cause.
 const DISTURBED_BY_LISTING: u32 = libc::IN_ACCESS | libc::IN_OPEN | libc::IN_CLOSE_NOWRITE;
-/// How many directory entries are looked at for one instance.
+/// The most directory entries that are examined for one instance.
 const ENTRIES_MAX: usize = 20_000;
-/// New instances number their watches from 1: one with a higher number is brought back by making and removing as many.
+/// New instances number their watches from 1. To restore a higher number, that many watches are made and removed.
 const NUMBER_MAX: i32 = 4096;
 const IN_NONBLOCK: u64 = libc::IN_NONBLOCK as u64;
 
@@ -92,13 +92,13 @@ impl Walk<'_> {
         Ok(OpenFileKind::Watches { watches })
     }
 
-    /// Whether a directory may be listed without any watch of the job taking notice.
+    /// Reports whether a directory may be listed without any watch of the job noticing.
     fn may_list(&self) -> bool {
         let mut watches = self.shown.iter().flat_map(|shown| &shown.information.watches);
         watches.all(|watch| watch.mask & DISTURBED_BY_LISTING == 0)
     }
 
-    /// Paths that a process is known to deal with, and the directories that they lie in.
+    /// Returns paths that a process is known to use, and the directories that contain them.
     fn paths_of(&self, pid: i32) -> BTreeSet<PathBuf> {
         let links = ["cwd", "exe", "root"].iter().filter_map(|name| proc::link(pid, name).ok());
         let opened = self.shown.iter().map(|shown| shown.target.clone());
@@ -117,7 +117,7 @@ impl Walk<'_> {
 }
 
 impl Check<'_, '_> {
-    /// What an inotify instance watches must be there, and be the same, or be made again.
+    /// Checks that the target of a watch exists and is the same file, or is made again.
     fn watch(&mut self, watch: &Watch) {
         let path = as_path(&watch.path);
         let same = match std::fs::metadata(path) {
@@ -148,7 +148,7 @@ impl Opening<'_> {
             let action = format!("watching {}", watch.path);
             let path = self.process.path_argument(&watch.path.0)?;
             let add = || self.call(&action, libc::SYS_inotify_add_watch, [instance, path, watch.mask.into(), 0, 0, 0]);
-            // The kernel numbers them in turn: those in between are made and removed again.
+            // The kernel numbers watches in turn: those in between are made and removed again.
             let mut given = add()?;
             while given < wanted {
                 self.call("removing a watch", libc::SYS_inotify_rm_watch, [instance, given, 0, 0, 0, 0])?;
@@ -158,14 +158,14 @@ impl Opening<'_> {
                 return Err(kernel(&action, std::io::Error::other("it came under another number")));
             }
         }
-        // Removing has left events behind; what is not blocking says so at the end by an error.
+        // Removing watches has left events behind. Reading a non-blocking instance ends with an error when it is empty.
         let read = [instance, self.process.scratch, SCRATCH_BYTES, 0, 0, 0];
         while self.call("emptying an inotify instance", libc::SYS_read, read).is_ok() {}
         self.set_flags(instance, flags)
     }
 }
 
-/// Looks into the directories among `candidates`.
+/// Searches the directories among `candidates`.
 fn listed(candidates: &BTreeSet<PathBuf>, leads_there: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let directories =
         candidates.iter().filter(|path| path.is_dir() && !path.starts_with("/proc") && !path.starts_with("/sys"));

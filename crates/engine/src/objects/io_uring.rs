@@ -1,4 +1,4 @@
-//! How a program is made to do without io_uring: most use it only where it is there, and have a setting of their own for that.
+//! How to make a program run without io_uring. Most use it only if it is available, and have their own setting for it.
 
 use standfast_linux::proc;
 
@@ -10,7 +10,7 @@ const SETTINGS: [(&str, &str); 3] = [
 ];
 const UNKNOWN: &str = "run the program without io_uring: most have a setting for that";
 
-/// What to do about the io_uring of a process.
+/// Returns what to do about the io_uring of a process.
 pub(super) fn hint(pid: i32) -> &'static str {
     hint_for(&proc::link(pid, "exe").unwrap_or_default())
 }

@@ -1,8 +1,8 @@
-//! Files that the kernel makes up as they are read: those of `/proc`, `/sys` and control groups. What they hold is not kept:
-//! opened again, they tell of the new life.
+//! Files whose contents the kernel generates when they are read: those of `/proc`, `/sys` and control groups. Their
+//! contents are not kept; opened again, they describe the new life.
 //!
-//! A job in namespaces of its own has a `/proc` of its own, in which numbers mean its processes; in ours the same numbers
-//! mean others. So paths are looked up as the job sees them, and only there.
+//! A job in its own namespaces has its own `/proc`, in which numbers mean its processes; in ours the same numbers mean
+//! other processes. So paths are looked up as the job sees them, and only there.
 
 use super::opening::{OpenFilesPlan, Parked};
 use super::shown::Shown;
@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 
-/// Below `/proc/PID`: what a process has open, by numbers that mean something to it only.
+/// Paths below `/proc/PID` that list what a process has open, by numbers that have a meaning only in that process.
 const OF_DESCRIPTORS: [&[u8]; 4] = [b"fd/", b"fdinfo/", b"map_files/", b"ns/"];
 
 const SOCKET_KIND: u64 = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64;
-/// `struct msghdr` and `struct iovec`; then a byte to be received, and a `struct cmsghdr` with one descriptor.
+/// Layout: `struct msghdr` and `struct iovec`, then a byte to be received, and a `struct cmsghdr` with one descriptor.
 const PIECE_AT: u64 = 56;
 const BYTE_AT: u64 = PIECE_AT + 16;
 const CONTROL_AT: u64 = BYTE_AT + 8;
@@ -36,7 +36,7 @@ fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
     walk.kernel_file(&walk.shown[place])
 }
 
-/// What the kernel tells must be there to be opened again; of processes of the job it will be.
+/// Checks that the file exists, so that it can be opened again. Files about processes of the job will exist.
 fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
     let OpenFileKind::KernelFile { subject, path, .. } = &file.kind else { return };
     let is_known = |subject: ProcSubject| {
@@ -64,15 +64,15 @@ fn describe(kind: &OpenFileKind) -> Option<String> {
 }
 
 impl Walk<'_> {
-    /// `None` for what an ordinary file system holds.
+    /// Returns `None` for files of an ordinary file system.
     pub(super) fn kernel_file(&self, shown: &Shown) -> Option<Known> {
-        // Such files take no room, on no device.
+        // Such files occupy no space, and are on no device.
         let kind = shown.file.file_type();
         let is_named = kind.is_file() || kind.is_dir() || kind.is_symlink();
         if !is_named || shown.file.blocks() > 0 || libc::major(shown.file.dev()) != 0 {
             return None;
         }
-        // One that does not say what it is (FUSE may not) is none of the kernel's.
+        // A file system that does not report its type (FUSE may not) does not belong to the kernel.
         let system = shown.own(&self.holders).and_then(|own| FileSystem::of(own.as_fd())).ok()?;
         let is_file = shown.file.is_file() && shown.information.flags & O_PATH == 0;
         match system {
@@ -97,7 +97,7 @@ impl Walk<'_> {
         Ok(kernel_file(shown, None, path))
     }
 
-    /// `None` for directories that are not of one process, and places in the file system.
+    /// Returns `None` for directories that do not belong to one process, and for places in the file system.
     fn of_processes(&self, shown: &Shown, is_file: bool) -> Result<Option<OpenFileKind>, Unsupported> {
         let elsewhere = || {
             Unsupported::because(
@@ -142,7 +142,7 @@ impl Walk<'_> {
         Ok(Some(kernel_file(shown, Some(ProcSubject { process: subject, thread }), below)))
     }
 
-    /// The place of the process of the job that `/proc` shows under this number.
+    /// Returns the place of the process of the job that `/proc` shows under this number.
     fn subject(&self, number: i32) -> Result<u32, Unsupported> {
         let pids = || self.job().iter().map(|holder| holder.pid).chain(self.zombies.iter().copied());
         let is_shown_so = |pid: i32| Status::of(pid).is_ok_and(|status| status.process_ids.last() == Some(&number));
@@ -164,13 +164,13 @@ impl Walk<'_> {
         ))
     }
 
-    /// Under its path the job must find what it has open.
+    /// Returns the path, under which the job must find the file that it has open.
     fn path_of<'s>(&self, shown: &'s Shown) -> Result<&'s [u8], Unsupported> {
-        // Of what tells of networks the kernel says that it has been deleted, unless it was the last to be opened.
+        // The kernel marks files about networks as deleted, unless they were the last to be opened.
         let path = shown.target.strip_suffix(b" (deleted)").unwrap_or(&shown.target);
         let is_of_process = path.strip_prefix(b"/proc/").is_some_and(|below| as_number(split(below).0).is_some());
         let is_same = |found: std::fs::Metadata| {
-            // Below /proc/sys each looks at namespaces of its own, and finds inodes of its own.
+            // Below /proc/sys each process looks at its own namespaces, and finds its own inodes.
             found.dev() == shown.file.dev() && (!is_of_process || found.ino() == shown.file.ino())
         };
         if std::fs::symlink_metadata(self.as_the_job_sees(path)).is_ok_and(is_same) {
@@ -191,7 +191,7 @@ fn is_about_pressure(path: &[u8]) -> bool {
     path.starts_with(b"/proc/pressure/") || path.ends_with(b".pressure")
 }
 
-/// What stands before the first slash, and what behind it.
+/// Splits a path into the parts before and after its first slash.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let end = path.iter().position(|byte| *byte == b'/');
     end.map_or((path, &[]), |end| (&path[..end], &path[end + 1..]))
@@ -201,9 +201,9 @@ fn as_number(name: &[u8]) -> Option<i32> {
     std::str::from_utf8(name).ok()?.parse().ok()
 }
 
-/// Opens the files of `/proc` that tell of processes and threads of the job, which must be there: each by the process that it
-/// tells of, which may always do so. Hands each to all that hold it, so that it is one open file again, and parks it there.
-/// `processes` and `plans` go together.
+/// Opens the files of `/proc` that describe processes and threads of the job, which must exist. The process that a file
+/// describes opens it, since a process may always do so. Every holder receives and parks the result, so that it is one
+/// open file again. `processes` and `plans` correspond by position.
 pub(crate) fn open_files_of_processes(
     processes: &[Construction],
     plans: &[OpenFilesPlan<'_>],
@@ -216,7 +216,7 @@ pub(crate) fn open_files_of_processes(
         let OpenFileKind::KernelFile { subject: Some(subject), path, offset } = &file.kind else { continue };
         let holders = holders(job, processes.len(), place);
         let Some(first) = holders.first() else { continue };
-        // A zombie opens nothing.
+        // A zombie cannot open anything.
         let about = subject.process as usize;
         let opener = if about < processes.len() { about } else { *first };
         let path = [directory_of(job, processes, *subject).as_bytes(), &path.0].concat();
@@ -235,7 +235,7 @@ pub(crate) fn open_files_of_processes(
     Ok(())
 }
 
-/// The places of the `living` processes that hold an open file, each in a table of descriptors of its own.
+/// Returns the places of the `living` processes that hold an open file, each in its own table of descriptors.
 fn holders(job: &JobState, living: usize, file: usize) -> Vec<usize> {
     let holds = |place: &usize| {
         let process = &job.processes[*place];
@@ -245,7 +245,7 @@ fn holders(job: &JobState, living: usize, file: usize) -> Vec<usize> {
     (0..living).filter(holds).collect()
 }
 
-/// What `/proc` has about a subject, as the job sees it.
+/// Returns the directory of `/proc` about a subject, as the job sees it.
 fn directory_of(job: &JobState, processes: &[Construction], subject: ProcSubject) -> String {
     let recorded = &job.processes[subject.process as usize];
     let made = processes.get(subject.process as usize);
@@ -257,7 +257,7 @@ fn directory_of(job: &JobState, processes: &[Construction], subject: ProcSubject
 }
 
 impl Opening<'_> {
-    /// Takes a descriptor that is sent from here, and parks it.
+    /// Receives a descriptor that is sent from here, and parks it.
     fn receive(&self, sent: BorrowedFd<'_>) -> Result<u64, EngineError> {
         let failed = |source| kernel("handing a descriptor to the new process", source);
         let scratch = self.process.scratch;
@@ -265,7 +265,8 @@ impl Opening<'_> {
         self.call("making sockets", libc::SYS_socketpair, arguments)?;
         let [here, there] = self.two_descriptors()?;
         socket::send(self.own(there)?.as_fd(), b"!", &[], &[sent]).map_err(failed)?;
-        // struct msghdr: name, its length, pieces, their number, control, its length, flags; struct iovec: base, length.
+        // struct msghdr: name, its length, pieces, their number, control, its length, flags; struct iovec: base,
+        // length.
         let words = [0, 0, scratch + PIECE_AT, 1, scratch + CONTROL_AT, CONTROL_BYTES, 0, scratch + BYTE_AT, 1];
         let header: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let header = self.process.argument(&header)?;

@@ -1,6 +1,6 @@
-//! Locks on files. The kernel shows those of an open file description with each of its descriptors, and those of a
-//! process with each descriptor that the process has of the file: every lock is noted once, with an open file through which
-//! it can be taken again. That is done when every descriptor has its number.
+//! Locks on files. The kernel shows the locks of an open file description with each of its descriptors. It shows those
+//! of a process with each descriptor that the process has of the file. The walk records every lock once, with an open
+//! file through which it can be taken again. A restart takes them when every descriptor has its number.
 
 use super::shown::Shown;
 use super::{O_ACCMODE, O_WRONLY, Opening, Walk};
@@ -26,7 +26,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The record of a lock, if it is the job's and can be taken through this descriptor.
+    /// Returns the record of a lock, if it is the job's and can be taken through this descriptor.
     fn lock_of_the_job(&self, shown: &Shown, lock: &Lock) -> Option<FileLock> {
         let access = shown.information.flags & O_ACCMODE;
         let kind = match lock.kind {
@@ -44,7 +44,8 @@ impl Walk<'_> {
         Some(FileLock { kind, exclusive: lock.exclusive, start: lock.start, length })
     }
 
-    /// Whether whoever started the run has taken it, and only lent the open file: `flock FILE standfast run`.
+    /// Reports whether the starter of the run has taken the lock and only lent the open file: `flock FILE standfast
+    /// run`.
     fn is_taken_outside(&self, shown: &Shown, lock: &Lock) -> bool {
         let is_job = self.job().iter().any(|holder| holder.pid == lock.process);
         let given = self.inheritance.others.iter().map(|(_, identity)| Some(*identity));
@@ -65,7 +66,7 @@ impl Walk<'_> {
 }
 
 impl Opening<'_> {
-    /// Takes the locks that this process holds, or holds together with others.
+    /// Takes the locks that this process holds, alone or together with others.
     pub(super) fn lock(&self) -> Result<(), EngineError> {
         for (place, file) in self.plan.job.open_files.iter().enumerate() {
             let Some(number) = self.number_of(place) else { continue };
@@ -100,7 +101,7 @@ impl Opening<'_> {
     }
 }
 
-/// Says which file somebody else has locked.
+/// Adds to an error which file somebody else has locked.
 fn named(error: EngineError, file: &OpenFile) -> EngineError {
     let path = match &file.kind {
         OpenFileKind::Regular { file, .. } => &file.path,

@@ -1,5 +1,6 @@
-//! Message queues of POSIX that the job has open. One that nobody has open is a file that nobody has open: it stays where
-//! it is. A restart makes them again under their names, in an IPC namespace of the job's own, with what was in them.
+//! POSIX message queues that the job has open. A queue that nobody has open is like a file that nobody has open: it
+//! stays where it is. A restart makes open queues again under their names, in an IPC namespace of the job's own, with
+//! their messages.
 
 use super::shown::Shown;
 use super::{Check, Kind, Known, Motion, O_CREAT, O_EXCL, O_RDWR, Opening, Recorded, Unsupported, Walk};
@@ -53,7 +54,7 @@ pub(super) struct Queues {
 }
 
 impl Walk<'_> {
-    /// A message queue, if it is one. The kernel shows it by its name alone, without a directory.
+    /// Returns a message queue, if it is one. The kernel shows it by its name alone, without a directory.
     fn message_queue(&mut self, place: usize) -> Option<Known> {
         let shown = &self.shown[place];
         let has_directory = shown.target.iter().filter(|byte| **byte == b'/').count() != 1;
@@ -125,7 +126,7 @@ impl Walk<'_> {
 }
 
 impl Opening<'_> {
-    /// Makes the message queues of the job, for their owner alone; parked.
+    /// Makes the message queues of the job, accessible to their owner alone, and parks them.
     pub(super) fn make_queues(&mut self) -> Result<(), EngineError> {
         let made = self.plan.job.posix_queues.iter().map(|queue| self.make_queue(queue));
         self.queues = made.collect::<Result<_, _>>()?;
@@ -183,7 +184,7 @@ fn cannot_be_made(queue: &PosixQueue, why: &str) -> EngineError {
     ])
 }
 
-/// Takes the names from queues that the killed life of this job has left behind in our IPC namespace, where it was.
+/// Unlinks queues that the killed life of this job has left in our IPC namespace, if it was there.
 pub(crate) fn unlink_leftovers(job: &JobState) {
     for queue in job.posix_queues.iter().filter(|queue| !queue.unlinked) {
         let Ok(name) = CString::new(queue.name.0.clone()) else { continue };

@@ -1,17 +1,19 @@
-//! The objects of a job: what of the kernel's its processes hold, each kind with all that is known of it in one place.
+//! The objects of a job: everything of the kernel's that its processes hold. All that is known of one kind is in one
+//! place.
 //!
-//! Each kind of open file has a file, or a folder, with four functions, and one line in [`KINDS`]:
+//! Each kind of open file has a file or a folder with four functions, and one line in [`KINDS`]:
 //!
 //! ```text
-//! collect    from a frozen process: the record, or why it could not be restored
+//! collect    from a frozen process: the record, or the reason why it cannot be restored
 //! check      at a restart: whether the record can be restored here; looks, and touches nothing
 //! restore    opens it again in the new process
 //! describe   what it is, for a person
 //! ```
 //!
-//! [`walk`] finds out what there is and who shares it, [`opening`] makes it again and gives each process its descriptors.
-//! Both hold the tables of what several open files lead to (pipes, sockets, terminals, queues), which these kinds fill. What lies in memory is in `memory/`, what belongs to an IPC namespace in `system_v/`, timers
-//! of processes in `posix_timers/`.
+//! [`walk`] finds out what there is and who shares it. [`opening`] makes it again and gives each process its
+//! descriptors. Both hold the tables of what several open files lead to (pipes, sockets, terminals, queues); these
+//! kinds fill them. Memory is in `memory/`, what belongs to an IPC namespace in `system_v/`, and timers of processes in
+//! `posix_timers/`.
 
 mod check;
 mod device;
@@ -67,20 +69,22 @@ pub(crate) use terminal::{bring_to_foreground, makes_terminals};
 pub(crate) use walk::{Descriptors, Motion, Terms};
 use walk::{Known, Unsupported, Walk};
 
-/// What is known of one kind of open file.
+/// Everything that is known of one kind of open file.
 struct Kind {
-    /// The record of an open file of a frozen process, by its place among those shown; `None` for other kinds.
+    /// Returns the record of an open file of a frozen process, given its place among those shown; `None` for other
+    /// kinds.
     collect: fn(&mut Walk<'_>, usize) -> Option<Known>,
-    /// Says what stands in the way of a recorded one; nothing for other kinds.
+    /// Reports what blocks the restart of a recorded open file; nothing for other kinds.
     check: fn(&mut Check<'_, '_>, &OpenFile),
-    /// Opens a recorded one again in the new process: in the main one while it is alone, and what needs other processes
-    /// ([`OpenFile::needs_process`]) in each that holds it when all are there. `None` for other kinds.
+    /// Opens a recorded file again in the new process: in the main process while it is alone. A file that needs other
+    /// processes ([`OpenFile::needs_process`]) is opened in each process that holds it, once all exist. `None` for
+    /// other kinds.
     restore: fn(&Opening<'_>, &Recorded<'_>) -> Option<Result<u64, EngineError>>,
-    /// What a recorded one is, for a person; `None` for other kinds.
+    /// Describes a recorded open file for a person; `None` for other kinds.
     describe: fn(&OpenFileKind) -> Option<String>,
 }
 
-/// All kinds, in the order in which they are asked whether an open file is theirs.
+/// All kinds, in the order in which an open file is offered to them.
 const KINDS: &[Kind] = &[
     kernel_file::KIND,
     directory::PLACE,
@@ -102,7 +106,7 @@ const KINDS: &[Kind] = &[
     process_handle::KIND,
 ];
 
-/// What a recorded open file is, for a person.
+/// Describes a recorded open file for a person.
 pub fn describe_open_file(kind: &OpenFileKind) -> String {
     KINDS.iter().find_map(|known| (known.describe)(kind)).unwrap_or_default()
 }
@@ -117,7 +121,7 @@ const O_ASYNC: u32 = libc::O_ASYNC as u32;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const O_PATH: u32 = libc::O_PATH as u32;
 const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
-/// Without O_DIRECTORY, which is part of it.
+/// The bits of O_TMPFILE without O_DIRECTORY, which is part of it.
 const O_TMPFILE: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 const O_DIRECTORY: u32 = libc::O_DIRECTORY as u32;
 const CREATION_FLAGS: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC | O_TMPFILE;
@@ -136,7 +140,7 @@ mod tests {
     use super::*;
     use standfast_format::records::{FileReference, StandardStream, TimerDescriptor};
 
-    /// One of each kind.
+    /// Returns one example of each kind.
     fn examples() -> Vec<OpenFileKind> {
         let path = || Bytes::from(&b"/x"[..]);
         vec![
@@ -164,7 +168,7 @@ mod tests {
         ]
     }
 
-    /// As many as there are: a new one is missed here first.
+    /// Lists all kinds, so that a new kind fails to compile here first.
     fn is_among_the_examples(kind: &OpenFileKind) -> bool {
         use OpenFileKind::*;
         match kind {

@@ -1,4 +1,4 @@
-//! Files that no path leads to: memfds, deleted files. Their contents go with the image, as a memory object.
+//! Files that no path leads to: memfds, deleted files. Their contents are saved in the image, as a memory object.
 
 use super::{Check, Kind, Known, O_ACCMODE, O_RDWR, Opening, Recorded, Unsupported, Walk};
 use crate::object_key::ObjectKey;
@@ -9,9 +9,9 @@ use std::os::unix::fs::MetadataExt;
 
 const O_NOFOLLOW: u32 = libc::O_NOFOLLOW as u32;
 const PERMISSIONS: u32 = 0o7777;
-/// How much of a deleted file goes with an image: it is read while the program stands still.
+/// The largest deleted file that is saved in an image: it is read while the program is frozen.
 const DELETED_BYTES_MAX: u64 = 1 << 30;
-/// `st_blocks` counts these.
+/// The unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
@@ -21,7 +21,7 @@ fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
     if !shown.is_file_of_a_tree() || !shown.is_nameless() {
         return None;
     }
-    // What is written there is for whoever gave it to us.
+    // What the program writes there is for the giver of the file.
     let stream = if shown.information.flags & O_ACCMODE != 0 { walk.external(shown) } else { None };
     Some(match stream {
         Some(stream @ OpenFileKind::Stream { .. }) => Ok(stream),
@@ -82,8 +82,8 @@ impl Walk<'_> {
 }
 
 impl Opening<'_> {
-    /// What memfd_create(2) has made does not count as open for writing, which would keep the file from being executed;
-    /// whatever is opened through /proc does. So one open file is the former, as one was before.
+    /// Opens a memory object. A file made by memfd_create(2) does not count as open for writing, which would prevent
+    /// executing it; a file opened through /proc always does. So one open file is the original one, as one was before.
     fn open_object(&self, place: usize, object: usize, offset: u64, flags: u32) -> Result<u64, EngineError> {
         let held = self.process.objects[object].descriptor;
         let is_like_it = |open: &OpenFile| {
@@ -96,7 +96,7 @@ impl Opening<'_> {
             self.set_flags(own, flags)?;
             return self.position(own, offset);
         }
-        // That is a link, and the program may have wanted none.
+        // This path is a link, and the program may have asked not to follow links.
         let opened = self.open_path(format!("/proc/self/fd/{held}").as_bytes(), flags & !O_NOFOLLOW)?;
         self.position(opened, offset)
     }

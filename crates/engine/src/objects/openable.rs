@@ -1,5 +1,5 @@
-//! Whether what a program has open could be opened again by who restarts it: the program may have it from somebody with
-//! more rights, or have had more itself.
+//! Checks whether the user who restarts a program could open its files again. The program may have received a file from
+//! somebody with more rights, or have had more rights itself.
 
 use super::shown::Shown;
 use super::{O_ACCMODE, O_WRONLY, Unsupported, Walk};
@@ -16,8 +16,8 @@ const RIGHTS: &str = "start the program with what its own user may open, or run 
 const OUTPUTS: [i32; 2] = [1, 2];
 
 impl Walk<'_> {
-    /// Refuses what has a path, and could not be opened there in the same way. The owner of a file can give himself what he
-    /// lacks, and a standard output may lead elsewhere after a restart.
+    /// Refuses a file that has a path but could not be opened there in the same way. The owner of a file can grant
+    /// himself missing permissions, and a standard output may lead elsewhere after a restart.
     pub(super) fn refuse_unopenable(&self, shown: &Shown) -> Result<(), Unsupported> {
         if shown.file.uid() == effective_user() {
             return Ok(());
@@ -31,13 +31,13 @@ impl Walk<'_> {
         Err(Unsupported::with_hint(RefusalCode::Permission, why, RIGHTS))
     }
 
-    /// A path by which we come to what the job finds under `path`.
+    /// Returns a path by which we reach what the job finds under `path`.
     pub(super) fn as_the_job_sees(&self, path: &[u8]) -> PathBuf {
         let root = format!("/proc/{}/root", self.holders[0].pid);
         PathBuf::from(OsStr::from_bytes(&[root.as_bytes(), path].concat()))
     }
 
-    /// Whether the main process writes to it as its output or its errors: a restart has such a stream of its own.
+    /// Reports whether the main process writes to it as its output or error stream: a restart has its own.
     fn is_standard_output(&self, shown: &Shown) -> bool {
         let is_output = |other: &&Shown| other.holder == 0 && OUTPUTS.contains(&other.number);
         let writes = shown.information.flags & O_ACCMODE != 0;
@@ -45,7 +45,7 @@ impl Walk<'_> {
     }
 }
 
-/// What access(2) is to be asked for.
+/// Returns the mode to ask access(2) for.
 fn needed(flags: u32) -> i32 {
     match flags & O_ACCMODE {
         0 => libc::R_OK,
@@ -54,7 +54,7 @@ fn needed(flags: u32) -> i32 {
     }
 }
 
-/// Whether a file could be opened for reading and writing again, as a shared mapping needs it.
+/// Reports whether a file could be opened for reading and writing again, as a shared mapping needs.
 pub(crate) fn may_map_again(path: &[u8], user: u32) -> bool {
     user == effective_user() || may_access(Path::new(OsStr::from_bytes(path)), libc::R_OK | libc::W_OK).is_ok()
 }

@@ -1,8 +1,8 @@
-//! Descriptors of a job under construction. All open files are made in the main process, while it is the only one, and
-//! parked above every number that the job uses; the other processes inherit them. Then each process puts its
-//! descriptors in their places and closes the parking area: what was shared is shared again.
+//! Opens the descriptors of a job under construction. The main process makes all open files while it is the only
+//! process. It parks them above every number that the job uses, and the other processes inherit them. Then each process
+//! puts its descriptors in their places and closes the parking area, so that what was shared is shared again.
 //!
-//! This file parks and places; the file of each kind knows how its members are made.
+//! This file parks and places. The file of each kind knows how to make its members.
 
 use super::pipe::PipeEnds;
 use super::regular::RegularPlan;
@@ -21,44 +21,44 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// An address that is still taken by the life before.
+/// An address that the previous life still occupies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressWait {
     /// Address and port.
     pub address: String,
-    /// How long it has been waited for.
+    /// How long the restart has waited for it.
     pub waited: Duration,
-    /// For how long it is waited for at most.
+    /// The longest time that the restart still waits for it.
     pub rest: Duration,
 }
 
-/// Called again and again during a wait; an error ends it, and the restart.
+/// Called repeatedly during a wait. An error ends the wait and the restart.
 pub(crate) type OnWait<'a> = dyn Fn(&AddressWait) -> Result<(), BoxError> + 'a;
 
-/// How an open file comes back.
+/// How an open file is restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FilePlan {
     /// As the record says.
     AsRecorded,
     /// The restart's own descriptor of this number takes its place.
     Own(i32),
-    /// As above, and it is the recorded file: it is cut back and positioned as the record says. Its path need not be open
-    /// to this user (a log that root has redirected).
+    /// As above, and the descriptor leads to the recorded file, which is cut back and positioned as the record says.
+    /// This user need not be able to open its path (a log that root has redirected).
     OwnFile(i32),
     /// A pipe or socket whose other side is gone.
     PeerClosed,
 }
 
-/// How the open files of a job come back, as one of its processes needs to know it.
+/// How the open files of a job are restored, as one of its processes needs to know it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpenFilesPlan<'a> {
     pub(crate) process: &'a ProcessState,
     pub(crate) job: &'a JobState,
-    /// For each open file: what is to be done about it.
+    /// What to do about each open file.
     pub(crate) files: &'a [FilePlan],
-    /// For each open regular file: where it goes on.
+    /// Where each open regular file continues.
     pub(crate) regular: &'a [RegularPlan],
-    /// For each socket: whether its name leads to it.
+    /// For each socket, whether its name leads to it.
     pub(crate) socket_names: &'a [SocketName],
 }
 
@@ -67,28 +67,30 @@ pub(super) struct Recorded<'a> {
     /// Its position in the job's table.
     pub(super) place: usize,
     pub(super) kind: &'a OpenFileKind,
-    /// Status flags and access mode. O_ASYNC is set when it is known who is told: the kernel heeds it only where it changes.
+    /// Status flags and access mode. O_ASYNC is set once the signal's target is known: the kernel heeds it only when it
+    /// changes.
     pub(super) flags: u32,
     pub(super) how: FilePlan,
 }
 
-/// The open files of a job, made and parked in its main process; every process made by it later has them too.
+/// The open files of a job, made and parked in its main process. Every process that it makes later has them too.
 #[derive(Debug)]
 pub(crate) struct Parked {
     /// The first number above all that the job uses.
     pub(crate) from: u64,
-    /// By position in the job's table. What stands for a process of the job, or tells of it, can only be had once that is
-    /// there.
+    /// The parked numbers by position in the job's table. A file that stands for a process of the job, or describes
+    /// one, can be opened only once that process exists.
     pub(super) files: Vec<Option<u64>>,
-    /// Files that tell of processes: by place of the process that holds them and position in the job's table.
+    /// Files that describe processes, by the place of the process that holds them and their position in the job's
+    /// table.
     pub(super) of_processes: BTreeMap<(usize, usize), u64>,
     /// The terminals of the job.
     pub(super) terminals: Vec<TerminalSides>,
-    /// The master that is to be held outside.
+    /// The master that a holder outside the job is to keep.
     pub(crate) held: Option<OwnedFd>,
-    /// What the job goes on without.
+    /// What the job continues without.
     pub(crate) notes: Vec<String>,
-    /// Sockets, by their cookies, that share their addresses by our doing.
+    /// Sockets, by their cookies, that share their addresses because we made them share.
     pub(crate) sharing: Vec<u64>,
 }
 
@@ -130,7 +132,7 @@ impl Construction {
         let all = [parked.from, u32::MAX.into(), 0, 0, 0, 0];
         self.call("closing what was parked", libc::SYS_close_range, all)?;
         opening.tell()?;
-        // The last, since a process loses its locks on a file whenever it closes any descriptor of it.
+        // Must be last, since a process loses its locks on a file whenever it closes any descriptor of that file.
         opening.lock()
     }
 
@@ -146,7 +148,7 @@ impl Construction {
     }
 }
 
-/// The opening of a job's files, or the placing of a process's descriptors, under way.
+/// The opening of a job's files, or the placing of a process's descriptors, in progress.
 pub(super) struct Opening<'a> {
     pub(super) process: &'a Construction,
     pub(super) plan: OpenFilesPlan<'a>,
@@ -156,7 +158,7 @@ pub(super) struct Opening<'a> {
     pub(super) pipes: Vec<PipeEnds>,
     /// The sockets of the job, parked.
     pub(super) sockets: Vec<Made>,
-    /// What leads to sockets while they are made.
+    /// The names and addresses that lead to sockets while they are made.
     pub(super) names: RefCell<Names>,
     /// The terminals of the job, parked.
     pub(super) terminals: Vec<TerminalSides>,
@@ -175,7 +177,7 @@ impl<'a> Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Makes every open file, and parks it; by position in the job's table.
+    /// Makes and parks every open file. Returns their numbers by position in the job's table.
     fn open_files(&self) -> Result<Vec<Option<u64>>, EngineError> {
         let open_files = self.plan.job.open_files.iter().zip(self.plan.files);
         let parked = open_files.enumerate().map(|(place, (file, how))| {
@@ -184,7 +186,7 @@ impl Opening<'_> {
             }
             let opened = self.open_file(place, file, *how)?;
             match (how, &file.kind) {
-                // A stream of our own stays open where it was.
+                // Our own stream stays open where it was.
                 (FilePlan::Own(_) | FilePlan::OwnFile(_), _) => self.process.copy_to_parking(opened, self.parking),
                 (_, OpenFileKind::Socket { .. } | OpenFileKind::Master { .. }) => Ok(opened),
                 _ => self.park(opened),
@@ -194,7 +196,7 @@ impl Opening<'_> {
         parked.collect()
     }
 
-    /// Adds what could only be had once there were processes.
+    /// Adds the files that could be opened only once there were processes.
     fn open_own(&self, parked: &Parked, holder: usize) -> Result<Vec<Option<u64>>, EngineError> {
         let mut files = parked.files.clone();
         for ((_, file), number) in parked.of_processes.range((holder, 0)..(holder + 1, 0)) {
@@ -222,7 +224,7 @@ impl Opening<'_> {
         opened.unwrap_or_else(|| Err(kernel("opening what is not of this job", std::io::ErrorKind::InvalidData.into())))
     }
 
-    /// What the kind of an open file makes of it; `None` for what no kind opens.
+    /// Lets the kind of an open file restore it. Returns `None` if no kind opens it.
     fn restored(&self, place: usize, file: &OpenFile, how: FilePlan) -> Option<Result<u64, EngineError>> {
         let recorded = Recorded { place, kind: &file.kind, flags: file.flags & !O_ASYNC, how };
         KINDS.iter().find_map(|kind| (kind.restore)(self, &recorded))
@@ -241,7 +243,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// A descriptor of this process for an open file.
+    /// Returns a descriptor of this process for an open file.
     pub(super) fn number_of(&self, place: usize) -> Option<u64> {
         let mut descriptors = self.plan.process.descriptors.iter();
         descriptors.find(|descriptor| descriptor.open_file as usize == place).map(|descriptor| descriptor.number as u64)
@@ -269,7 +271,7 @@ impl Opening<'_> {
         self.call("setting a descriptor's flags", libc::SYS_fcntl, arguments).map(drop)
     }
 
-    /// A descriptor of ours for one of the new process.
+    /// Returns our own copy of a descriptor of the new process.
     pub(super) fn own(&self, descriptor: u64) -> Result<OwnedFd, EngineError> {
         let taking = |source| kernel("sharing a descriptor with the new process", source);
         let process = process::pidfd_open(self.process.pid()).map_err(taking)?;
@@ -281,7 +283,7 @@ impl Opening<'_> {
         Ok(opened)
     }
 
-    /// The two descriptors that a call has left in the scratch memory.
+    /// Returns the two descriptors that a call has left in the scratch memory.
     pub(super) fn two_descriptors(&self) -> Result<[u64; 2], EngineError> {
         let mut ends = [[0u8; 4]; 2];
         let reading = |source| kernel("reading the new process", source);

@@ -1,5 +1,5 @@
-//! Pipes, named or not, whose two ends are the job's, or whose other end is closed everywhere. A restart makes them before
-//! the open files that are their ends, and fills them with what was in them.
+//! Pipes, named or not, whose two ends are the job's, or whose other end is closed everywhere. A restart makes them
+//! before the open files that are their ends, and fills them with their former contents.
 
 use super::shown::Shown;
 use super::{
@@ -21,10 +21,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 const PIPE_BYTES_MAX: usize = 1 << 31;
 
 const PERMISSIONS: u32 = 0o7777;
-/// What pipe(2) gives.
+/// The mode of a pipe made by pipe(2).
 const USUAL_MODE: u32 = 0o600;
 
-/// As the kernel has it; the C library has none where files are large anyway.
+/// The kernel's value; the C library defines it as 0 if files are large anyway.
 const O_LARGEFILE: u32 = 0o100000;
 const F_SETPIPE_SZ: u64 = libc::F_SETPIPE_SZ as u64;
 
@@ -34,7 +34,7 @@ fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
     walk.shown[place].file.file_type().is_fifo().then(|| walk.pipe(place))
 }
 
-/// A named pipe must be there, or is made again.
+/// Checks that a named pipe exists, or can be made again.
 fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
     let OpenFileKind::Pipe { pipe } = file.kind else { return };
     match check.job.pipes.get(pipe as usize) {
@@ -110,8 +110,8 @@ impl Walk<'_> {
         Ok(OpenFileKind::Pipe { pipe: self.pipes.records.len() as u32 - 1 })
     }
 
-    /// The path of a named pipe, if it has one still. Whether one end is closed the kernel does not tell of these, so
-    /// everybody who might hold it is asked.
+    /// Returns the path of a named pipe, if it still has one. The kernel does not report whether one end of a named
+    /// pipe is closed, so every process that might hold it is examined.
     fn name_of_pipe(&self, place: usize) -> Result<Option<Bytes>, Unsupported> {
         let shown = &self.shown[place];
         let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
@@ -138,12 +138,12 @@ impl Walk<'_> {
     }
 }
 
-/// What a pipe holds, by tee(2) into one of our own: nothing is consumed. A piece is what a single read would give: all, or
-/// one packet if it was written in packet mode.
+/// Copies the contents of a pipe by tee(2) into one of our own, which consumes nothing. A piece is what a single read
+/// would return: everything, or one packet if it was written in packet mode.
 fn read_without_taking(pipe: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
     let (mut copy, into) = io::pipe()?;
     let capacity = process::pipe_capacity(pipe.as_fd())?;
-    // A larger pipe than the system allows us to make cannot be copied; the program made it with more rights.
+    // A pipe larger than the system allows us to make cannot be copied; the program made it with more rights.
     if process::pipe_capacity(into.as_fd())? < capacity {
         process::set_pipe_capacity(into.as_fd(), capacity)?;
     }
@@ -163,7 +163,7 @@ fn read_without_taking(pipe: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
 pub(super) struct PipeEnds {
     reader: u64,
     writer: u64,
-    /// Whether they are those that pipe2(2) made.
+    /// Whether pipe2(2) made them.
     is_unnamed: bool,
 }
 
@@ -203,7 +203,7 @@ impl Opening<'_> {
         Ok(PipeEnds { reader: self.park(reader)?, writer: self.park(writer)?, is_unnamed: true })
     }
 
-    /// Both ends of a named pipe at once, which waits for nobody.
+    /// Opens both ends of a named pipe at once, which does not block.
     fn open_named(&self, path: &Bytes) -> Result<PipeEnds, EngineError> {
         let both = self.park(self.open_path(&path.0, O_RDWR)?)?;
         let scanning = |source| kernel(&format!("looking at the named pipe {path}"), source);
@@ -213,8 +213,8 @@ impl Opening<'_> {
         Ok(PipeEnds { reader: both, writer: both, is_unnamed: false })
     }
 
-    /// What pipe2(2) has made is the one open file of each end that shows no O_LARGEFILE; all others were opened through
-    /// /proc, as they are here.
+    /// Opens one end of a pipe. The one open file of each end that pipe2(2) made shows no O_LARGEFILE. All others were
+    /// opened through /proc, as they are here.
     fn open_pipe_end(&self, pipe: usize, flags: u32) -> Result<u64, EngineError> {
         let ends = &self.pipes[pipe];
         let end = if flags & O_ACCMODE == O_WRONLY { ends.writer } else { ends.reader };
@@ -224,7 +224,7 @@ impl Opening<'_> {
             return Ok(own);
         }
         let opened = self.open_path(format!("/proc/self/fd/{end}").as_bytes(), flags & !O_DIRECT)?;
-        // Packet mode can be set, but not asked for when opening.
+        // Packet mode can be set, but not requested when opening.
         if flags & O_DIRECT != 0 {
             self.set_flags(opened, flags)?;
         }
@@ -232,7 +232,7 @@ impl Opening<'_> {
     }
 }
 
-/// What is to be written at a time: packets as they were, or as much as fits the scratch memory.
+/// Returns the pieces to write: packets as they were, or as much as fits the scratch memory.
 fn pieces(pipe: &PipeContents) -> Vec<&[u8]> {
     if pipe.packets.is_empty() {
         return pipe.contents.0.chunks(SCRATCH_BYTES as usize).collect();

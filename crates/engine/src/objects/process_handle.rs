@@ -1,4 +1,4 @@
-//! Process descriptors (pidfd): handles of processes of the job, opened again when these are there.
+//! Process descriptors (pidfd): handles of processes of the job, opened again when those processes exist.
 
 use super::shown::Shown;
 use super::{Check, Kind, Known, O_NONBLOCK, Opening, Recorded, Unsupported, Walk};
@@ -52,7 +52,7 @@ impl Walk<'_> {
 }
 
 impl Opening<'_> {
-    /// A pidfd of a process of the job.
+    /// Opens a pidfd of a process of the job.
     fn make_process_handle(&self, pid: i32, flags: u32) -> Result<u64, EngineError> {
         let own = self.plan.process.pid == pid;
         let pid = if own { self.call("asking for the process id", libc::SYS_getpid, [0; 6])? } else { pid as u64 };

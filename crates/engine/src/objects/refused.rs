@@ -1,20 +1,19 @@
-//! Open files that cannot be brought back, whatever they hold: each kind with its reason and, where there is one, a way
-//! round it.
+//! Open files that cannot be restored, whatever they hold. Each kind has its reason and, if there is one, a workaround.
 
 use super::Unsupported;
 use crate::RefusalCode;
 
 /// A kind of open file that is refused.
 struct Kind {
-    /// What the name that the kernel shows begins with.
+    /// The beginning of the name that the kernel shows.
     shown: &'static str,
     code: RefusalCode,
     why: &'static str,
-    /// What to do about it; empty where there is nothing.
+    /// The workaround; empty if there is none.
     hint: &'static str,
 }
 
-/// The first that fits counts.
+/// The first match counts.
 const KINDS: [Kind; 24] = [
     Kind {
         shown: "anon_inode:[io_uring]",
@@ -152,7 +151,7 @@ const KINDS: [Kind; 24] = [
     Kind { shown: "/dev/", code: RefusalCode::Device, why: "a device that may keep state of its own", hint: "" },
 ];
 
-/// Why an open file that the kernel shows as `target` cannot be brought back.
+/// Returns why an open file that the kernel shows as `target` cannot be restored.
 pub(super) fn reason(target: &[u8]) -> Unsupported {
     match KINDS.iter().find(|kind| target.starts_with(kind.shown.as_bytes())) {
         Some(kind) => Unsupported::with_hint(kind.code, kind.why, kind.hint),
@@ -164,7 +163,7 @@ pub(super) fn reason(target: &[u8]) -> Unsupported {
 mod tests {
     use super::*;
 
-    /// Such devices are not to be had on every machine.
+    /// Not every machine has such devices.
     #[test]
     fn what_keeps_state_in_hardware_is_named_with_a_way_round_it() {
         for (target, word) in [

@@ -1,5 +1,5 @@
-//! Regular files: found again by path, and positioned. Whether a restart may continue with what is there now is judged in
-//! `restart/files.rs`; they are cut back when all else has been done.
+//! Regular files: found again by path, and positioned. `restart/files.rs` judges whether a restart may continue with
+//! what is there now. Files are cut back when all else has been done.
 
 use super::opening::FilePlan;
 use super::{Kind, Known, O_ACCMODE, Opening, Recorded, Unsupported, Walk, nothing};
@@ -15,18 +15,18 @@ use std::path::PathBuf;
 
 const IN_PLACE: &str = "keep files in place while the program has them open";
 
-/// How an open regular file goes on.
+/// How an open regular file continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RegularPlan {
     /// Its place among the job's open files.
     pub(crate) place: usize,
-    /// Where the program stands in it.
+    /// The program's offset in it.
     pub(crate) offset: u64,
     /// The length to which it is cut back, if it is.
     pub(crate) cut: Option<u64>,
-    /// The file that was judged, which alone may be cut back; `None` where it was gone.
+    /// The file that was judged, which alone may be cut back; `None` if it was gone.
     pub(crate) judged: Option<FileId>,
-    /// Where it is now, if it has been renamed since and is copied back.
+    /// Its present path, if it has been renamed since and is copied back.
     pub(crate) renamed: Option<PathBuf>,
 }
 
@@ -70,7 +70,7 @@ impl Walk<'_> {
         Ok(OpenFileKind::Regular { file, offset, other_writer: None })
     }
 
-    /// A descriptor by which what has been written can be made durable.
+    /// Returns a descriptor by which its written data can be made durable.
     fn to_sync(&self, place: usize) -> io::Result<File> {
         let shown = &self.shown[place];
         let reopened = File::open(shown.link(&self.holders));

@@ -1,4 +1,4 @@
-//! One descriptor as the kernel shows it, before anybody knows what it means.
+//! One descriptor as the kernel shows it, before its meaning is known.
 
 use crate::files::FileId;
 use standfast_linux::proc::{self, DescriptorInformation, ShownLockKind};
@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// Device nodes that mean the same to everybody: null, zero, full, random, urandom, and one's own terminal.
+/// Device nodes that mean the same to every process: null, zero, full, random, urandom, and the controlling terminal.
 const DEVICES: [(u32, u32); 6] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0)];
 
 /// A process that holds descriptors.
@@ -23,19 +23,19 @@ impl Holder {
         Ok(Self { pid, process: process::pidfd_open(pid)? })
     }
 
-    /// The numbers of its descriptors and where they lead, which no file system is asked for. One that a running program
-    /// closes while it is looked at is left out.
+    /// Returns the numbers of its descriptors and where they lead, without asking any file system. If a running program
+    /// closes one meanwhile, that one is left out.
     pub(super) fn links(&self) -> io::Result<Vec<(i32, Vec<u8>)>> {
         let numbers = proc::numbers(self.pid, "fd")?;
         Ok(numbers.into_iter().filter_map(|number| Some((number, self.link(number).ok()?))).collect())
     }
 
-    /// These of its descriptors; `holder` is its own place among the holders. As above.
+    /// Returns these of its descriptors, with the same exception; `holder` is its own place among the holders.
     pub(super) fn show(&self, holder: usize, links: Vec<(i32, Vec<u8>)>) -> Vec<Shown> {
         links.into_iter().filter_map(|(number, target)| self.show_link(holder, number, target).ok()).collect()
     }
 
-    /// One of its descriptors.
+    /// Returns one of its descriptors.
     pub(super) fn show_one(&self, holder: usize, number: i32) -> io::Result<Shown> {
         self.show_link(holder, number, self.link(number)?)
     }
@@ -66,33 +66,33 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Which inode it leads to.
+    /// Returns the inode that it leads to.
     pub(super) fn identity(&self) -> FileId {
         FileId::of(&self.file)
     }
 
-    /// Whether two descriptors share an open file description, and so an offset and flags. Where the kernel cannot
-    /// compare, only what must be shared to be right counts: nothing does, and offsets are restored one by one.
+    /// Reports whether two descriptors share an open file description, and so an offset and flags. If the kernel cannot
+    /// compare, only what must be shared counts as shared. Nothing must be, so offsets are restored one by one.
     pub(super) fn is_same_file(&self, other: &Self, holders: &[Holder]) -> bool {
         let alike = self.identity() == other.identity() && self.target == other.target;
-        // A socket has one open file only.
+        // A socket has only one open file.
         if alike && self.file.file_type().is_socket() {
             return true;
         }
         alike && process::same_open_file(self.holding(holders), other.holding(holders)).unwrap_or(false)
     }
 
-    /// The process that holds it, and its number there.
+    /// Returns the process that holds it, and its number there.
     pub(super) fn holding(&self, holders: &[Holder]) -> HeldDescriptor {
         HeldDescriptor { pid: holders[self.holder].pid, number: self.number }
     }
 
-    /// The same open file as a descriptor of our own.
+    /// Returns the same open file as a descriptor of our own.
     pub(super) fn own(&self, holders: &[Holder]) -> io::Result<OwnedFd> {
         process::pidfd_getfd(holders[self.holder].process.as_fd(), self.number)
     }
 
-    /// Where the kernel leads to the same file, whatever has become of its name.
+    /// Returns a path at which the kernel leads to the same file, whatever has become of its name.
     pub(super) fn link(&self, holders: &[Holder]) -> String {
         format!("/proc/{}/fd/{}", holders[self.holder].pid, self.number)
     }
@@ -101,29 +101,29 @@ impl Shown {
         self.information.locks.iter().any(|lock| lock.kind == ShownLockKind::Other)
     }
 
-    /// Whether it is a regular file to which the kernel shows a path, valid or not.
+    /// Reports whether it is a regular file to which the kernel shows a path, valid or not.
     pub(super) fn is_file_of_a_tree(&self) -> bool {
         self.file.is_file() && self.target.starts_with(b"/")
     }
 
-    /// Whether no path leads to a regular file.
+    /// Reports whether it is a regular file without a path.
     pub(super) fn is_nameless(&self) -> bool {
         self.file.nlink() == 0 || self.target.starts_with(b"/memfd:")
     }
 
-    /// Whether it is a pidfd.
+    /// Reports whether it is a pidfd.
     pub(super) fn is_process_handle(&self) -> bool {
         self.target == b"anon_inode:[pidfd]" || self.target.starts_with(b"pidfd:")
     }
 
     pub(super) fn is_common_device(&self) -> bool {
         let number = self.file.rdev();
-        // makedev(3) for the small numbers concerned.
+        // makedev(3) for these small numbers.
         let (major, minor) = ((number >> 8 & 0xfff) as u32, (number & 0xff) as u32);
         self.file.file_type().is_char_device() && DEVICES.contains(&(major, minor))
     }
 
-    /// What it is, for people.
+    /// Describes it for people.
     pub(super) fn describe(&self, holders: &[Holder]) -> String {
         let target = String::from_utf8_lossy(&self.target).into_owned();
         if self.file.file_type().is_socket() {

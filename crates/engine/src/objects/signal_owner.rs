@@ -1,4 +1,4 @@
-//! Signal-driven I/O: who is told when an open file is ready, or has urgent data (F_SETOWN, O_ASYNC).
+//! Signal-driven I/O: who receives the signal when an open file is ready, or has urgent data (F_SETOWN, O_ASYNC).
 
 use super::{F_SETFL, O_ASYNC, O_PATH, Opening, Unsupported, Walk};
 use crate::{EngineError, RefusalCode};
@@ -7,19 +7,19 @@ use standfast_linux::sys::descriptors;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 
-/// As `F_GETOWN_EX` numbers them.
+/// The numbers of `F_GETOWN_EX`.
 const THREAD: i32 = 0;
 const PROCESS: i32 = 1;
 const GROUP: i32 = 2;
 const F_SETSIG: u64 = 10;
 const F_SETOWN_EX: u64 = 15;
 
-/// Who is told of events of an open file, and by which signal.
+/// Who receives a signal about events of an open file, and which signal.
 #[derive(Default)]
 pub(super) struct SignalOwner {
     /// A process of the job, with its signal.
     pub(super) target: Option<SignalTarget>,
-    /// The signal where nobody is told.
+    /// The signal, if it has no receiver.
     pub(super) signal: Option<i32>,
 }
 
@@ -27,7 +27,7 @@ impl Walk<'_> {
     pub(super) fn signal_owner(&self, place: usize) -> Result<SignalOwner, Unsupported> {
         let shown = &self.shown[place];
         let flags = shown.information.flags;
-        // A place in the file system tells of nothing.
+        // A place in the file system reports no events.
         if flags & O_PATH != 0 {
             return Ok(SignalOwner::default());
         }
@@ -45,7 +45,7 @@ impl Walk<'_> {
                 let target = SignalTarget { process: process as u32, main_thread, signal, group };
                 Ok(SignalOwner { target: Some(target), signal: None })
             }
-            // It is not the program's, which may have been lent it by whoever is to be told.
+            // The file is not the program's own. Its lender may be the receiver.
             None if !is_telling && self.external(shown).is_some() => Ok(SignalOwner::default()),
             None => Err(Unsupported::with_hint(
                 RefusalCode::SignalOwner,
@@ -58,7 +58,7 @@ impl Walk<'_> {
 }
 
 impl Opening<'_> {
-    /// Says again who gets signals from open files, and lets those flow that did.
+    /// Sets again who gets signals from open files, and re-enables those that were enabled.
     pub(super) fn tell(&self) -> Result<(), EngineError> {
         for (place, file) in self.plan.job.open_files.iter().enumerate() {
             let Some(number) = self.number_of(place) else { continue };

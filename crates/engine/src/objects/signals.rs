@@ -1,4 +1,4 @@
-//! Signal descriptors (signalfd): which signals they take. The pending signals belong to threads and processes.
+//! Signal descriptors (signalfd): the signals that they take. Pending signals belong to threads and processes.
 
 use super::{Kind, Known, O_NONBLOCK, Opening, Recorded, Unsupported, Walk, nothing};
 use crate::{EngineError, RefusalCode};

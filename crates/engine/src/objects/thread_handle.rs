@@ -1,4 +1,5 @@
-//! Descriptors of single threads (pidfd with PIDFD_THREAD): handles of threads of the job, opened again when these are there.
+//! Descriptors of single threads (pidfd with PIDFD_THREAD): handles of threads of the job, opened again when those
+//! exist.
 
 use super::shown::Shown;
 use super::{Check, Kind, Known, O_EXCL, O_NONBLOCK, Opening, Recorded, Unsupported, Walk};
@@ -56,7 +57,7 @@ impl Opening<'_> {
     fn make_thread_handle(&self, process: usize, thread: i32, flags: u32) -> Result<u64, EngineError> {
         let recorded = &self.plan.job.processes[process];
         let is_own = std::ptr::eq(recorded, self.plan.process);
-        // A process alone may have got new ids.
+        // Only the process itself may have got new ids.
         let number = recorded.threads.iter().position(|it| it.tid == thread).filter(|_| is_own);
         let tid = number.map_or(thread, |number| self.process.inner_ids[number]);
         let flags = u64::from(flags & O_NONBLOCK | O_EXCL);

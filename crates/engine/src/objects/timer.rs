@@ -1,4 +1,4 @@
-//! Timer descriptors (timerfd): set again to what was left, or to the same moment where they were set to one.
+//! Timer descriptors (timerfd): set again to the time that was left, or to the same moment if they were set to one.
 
 use super::shown::Shown;
 use super::{Kind, Known, O_NONBLOCK, Opening, Recorded, Walk, nothing};
@@ -10,10 +10,10 @@ use standfast_linux::proc::DescriptorInformation;
 use standfast_linux::sys::{descriptors, process};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// How often a timer is looked at again because it expired between two looks.
+/// How often a timer is read again because it expired between two reads.
 const SCANS_MAX: u32 = 8;
 const TFD_TIMER_ABSTIME: u32 = libc::TFD_TIMER_ABSTIME as u32;
-/// `_IOW('T', 0, u64)`; libc does not know it.
+/// `_IOW('T', 0, u64)`; libc does not define it.
 const TFD_IOC_SET_TICKS: u64 = 0x4008_5400;
 const SECOND: u64 = 1_000_000_000;
 
@@ -46,7 +46,7 @@ impl Walk<'_> {
                 break;
             }
         }
-        // The clock is read after the rest, so that the deadline is never too early.
+        // The clock is read after the remaining time, so that the deadline is never too early.
         let now = job_clock(self.process_of(shown), timer.clock);
         let deadline =
             if timer.remaining_nanoseconds == 0 { 0 } else { now.saturating_add(timer.remaining_nanoseconds) };
@@ -88,7 +88,7 @@ impl Opening<'_> {
     }
 }
 
-/// A clock as a process of the job sees it now.
+/// Returns the time of a clock as a process of the job sees it now.
 fn job_clock(pid: i32, clock: i32) -> u64 {
     let (monotonic, boottime) = monotonic_clocks_of(pid);
     match clock {

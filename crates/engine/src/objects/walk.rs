@@ -1,8 +1,8 @@
 //! Collects descriptors: which open files there are, who shares them, and what each needs to be opened again.
 //!
-//! This file walks and finds out who shares what; the file of each kind knows what is recorded of it.
-//! What descriptors share stands once, in tables of the job: an open file is known by what the kernel says of it
-//! (kcmp(2), inode), never by the process or the number under which it was met first.
+//! This file walks and finds out who shares what. The file of each kind knows what to record about it. Tables of the
+//! job hold each shared thing once. What the kernel says about an open file (kcmp(2), inode) identifies it, never the
+//! process or the number under which the walk first met it.
 
 use super::message_queue::Queues;
 use super::pipe::Pipes;
@@ -24,29 +24,29 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Whoever has this open answers for a file system (FUSE). While it stands still, nobody may ask for a file there, be it
-/// for its length: the answer would never come.
+/// A process that has this open serves a file system (FUSE). While it is frozen, nobody may ask for a file there, not
+/// even for its length: the answer would never come.
 const SERVED_FILE_SYSTEM: &[u8] = b"/dev/fuse";
 
-/// In which state the job is looked at.
+/// The state in which the walk looks at the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Motion {
-    /// It runs: what is in flight in sockets is left out, since to look at it makes the kernel move it on.
+    /// It runs. Data in flight in sockets is left out, since looking at it makes the kernel move it on.
     Running,
-    /// It stands still.
+    /// It is frozen.
     Stopped,
 }
 
-/// On which terms a job is looked at.
+/// The terms on which the walk looks at a job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
     pub(crate) motion: Motion,
     pub(crate) external_sockets: ExternalSockets,
-    /// Files with code of which there is a copy.
+    /// Files with code that have a copy.
     pub(crate) kept: &'a Kept,
-    /// Who holds the master of the job's terminal, where that is outside.
+    /// The holder of the job's terminal master, if it is held outside.
     pub(crate) terminal: Option<&'a dyn TerminalHolder>,
-    /// Sockets that share their ports by our doing, where that is known.
+    /// Sockets that share their ports because we made them share, if that is known.
     pub(crate) reused_ports: Option<&'a ReusedPorts>,
     /// Files that the job has been seen to write through shared mappings.
     pub(crate) written: &'a BTreeSet<FileId>,
@@ -55,7 +55,7 @@ pub(crate) struct Terms<'a> {
 /// The descriptors of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptors {
-    /// Of each process, ascending by number.
+    /// The descriptors of each process, ascending by number.
     pub(crate) descriptors: Vec<Vec<Descriptor>>,
     pub(crate) open_files: Vec<OpenFile>,
     pub(crate) pipes: Vec<PipeContents>,
@@ -64,18 +64,18 @@ pub(crate) struct Descriptors {
     pub(crate) posix_queues: Vec<PosixQueue>,
     /// Regular files open for writing.
     pub(crate) outputs: Vec<Output>,
-    /// TCP sockets, as descriptors of our own, whose ports a restart needs.
+    /// TCP sockets whose ports a restart needs, as descriptors of our own.
     pub(crate) with_ports: Vec<OwnedFd>,
 }
 
-/// What an open file is, or why that cannot be carried over.
+/// What an open file is, or why it cannot be carried over.
 pub(super) type Known = Result<OpenFileKind, Unsupported>;
 
 /// Why an open file could not be recorded.
 pub(super) enum Unsupported {
-    /// It cannot be brought back, or not as it is at this moment.
+    /// It cannot be restored, or not as it is at this moment.
     Refused(Reason),
-    /// The kernel did not tell.
+    /// The kernel did not report it.
     Unknown(io::Error),
 }
 
@@ -100,8 +100,9 @@ impl From<io::Error> for Unsupported {
 }
 
 impl Descriptors {
-    /// Of the processes `pids`, which are one job, as `zombies` are. Files that no path leads to become `objects`. `None` where
-    /// nothing more must be looked at, and the reason stands among the blockers.
+    /// Collects the descriptors of the processes `pids`, which together with `zombies` are one job. Files that no path
+    /// leads to become `objects`. Returns `None` if nothing more may be looked at; the blockers then contain the
+    /// reason.
     pub(crate) fn of(
         pids: &[i32],
         zombies: &[i32],
@@ -122,7 +123,7 @@ impl Descriptors {
         let shown = pool::each(&holders, |((place, holder), links)| holder.show(*place, links.clone()));
         let shown: Vec<Shown> = shown.into_iter().flatten().collect();
         let mut holders: Vec<Holder> = holders.into_iter().map(|((_, holder), _)| holder).collect();
-        // We ourselves hold what is on its way in messages.
+        // We hold the descriptors that are in flight in messages.
         holders.push(Holder::of(std::process::id() as i32)?);
         let found = Self { descriptors: vec![Vec::new(); pids.len()], ..Self::default() };
         let mut walk = Walk {
@@ -164,10 +165,10 @@ impl Descriptors {
 }
 
 impl Descriptors {
-    /// Descriptors of the process at a place that may survive an exec, whatever the kernel shows: a slave that was opened by
-    /// way of its master (TIOCGPTPEER) to be closed on exec shows that for all descriptors that it gets (Linux 6.18), also
-    /// where a terminal emulator did so before the program began. Ask the process with fcntl(2), and
-    /// [`Descriptors::keep_inherited`] which do.
+    /// Returns descriptors of the process at a place that may survive an exec, whatever the kernel shows. If a slave
+    /// was opened by way of its master (TIOCGPTPEER) with close-on-exec, the kernel shows that flag for all its
+    /// descriptors (Linux 6.18). A terminal emulator may have done so before the program began. Ask the process with
+    /// fcntl(2), and report those that survive to [`Descriptors::keep_inherited`].
     pub(crate) fn doubtful(&self, place: usize) -> Vec<i32> {
         let is_slave = |open: u32| {
             matches!(self.open_files[open as usize].kind, OpenFileKind::Slave { .. } | OpenFileKind::Stream { .. })
@@ -176,18 +177,18 @@ impl Descriptors {
         shown.map(|descriptor| descriptor.number).collect()
     }
 
-    /// Takes note of those that survive an exec.
+    /// Records the descriptors that survive an exec.
     pub(crate) fn keep_inherited(&mut self, place: usize, numbers: &[i32]) {
         let inherited = self.descriptors[place].iter_mut().filter(|descriptor| numbers.contains(&descriptor.number));
         inherited.for_each(|descriptor| descriptor.close_on_exec = false);
     }
 }
 
-/// A collection of descriptors under way.
+/// A collection of descriptors in progress.
 pub(super) struct Walk<'a> {
-    /// The processes of the job, and behind them ourselves.
+    /// The processes of the job, followed by ourselves.
     pub(super) holders: Vec<Holder>,
-    /// Those of the job that have ended and hold nothing any more.
+    /// Processes of the job that have ended and hold nothing any more.
     pub(super) zombies: &'a [i32],
     pub(super) motion: Motion,
     pub(super) external_sockets: ExternalSockets,
@@ -195,7 +196,7 @@ pub(super) struct Walk<'a> {
     pub(super) inheritance: &'a Inheritance,
     /// Every descriptor of every process.
     pub(super) shown: Vec<Shown>,
-    /// For each open file found, the place of a descriptor of it.
+    /// For each open file found, the place of one of its descriptors.
     pub(super) known: Vec<usize>,
     pub(super) found: Descriptors,
     pub(super) pipes: Pipes,
@@ -204,7 +205,7 @@ pub(super) struct Walk<'a> {
     pub(super) terminals: Vec<FoundTerminal>,
     pub(super) held_terminal: Option<&'a dyn TerminalHolder>,
     pub(super) queues: Queues,
-    /// What Unix sockets have received, by inode.
+    /// Data that Unix sockets have received, by inode.
     pub(super) unread: HashMap<u64, Unread>,
     /// Copies of the descriptors that were found in messages.
     pub(super) on_their_way: Vec<OwnedFd>,
@@ -229,7 +230,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The position of the open file that a descriptor leads to; `None` where it stands among the blockers.
+    /// Returns the position of the open file that a descriptor leads to, or `None` if it was added to the blockers.
     fn open_file(&mut self, place: usize, blockers: &mut Vec<Blocker>) -> io::Result<Option<u32>> {
         if let Some(known) = self.position(&self.shown[place]) {
             return Ok(Some(known as u32));
@@ -253,22 +254,23 @@ impl Walk<'_> {
         }
     }
 
-    /// How many processes the job has.
+    /// Returns how many processes the job has.
     pub(super) fn processes(&self) -> usize {
         self.found.descriptors.len()
     }
 
-    /// The processes of the job, without us.
+    /// Returns the processes of the job, without us.
     pub(super) fn job(&self) -> &[Holder] {
         &self.holders[..self.processes()]
     }
 
-    /// The process of the job that holds a descriptor; for what is on its way in a message, the first.
+    /// Returns the process of the job that holds a descriptor. For a descriptor in flight in a message, this is the
+    /// first one.
     pub(super) fn process_of(&self, shown: &Shown) -> i32 {
         self.job().get(shown.holder).unwrap_or(&self.holders[0]).pid
     }
 
-    /// The position of an open file among those found so far.
+    /// Returns the position of an open file among those found so far.
     pub(super) fn position(&self, shown: &Shown) -> Option<usize> {
         self.known.iter().position(|known| self.shown[*known].is_same_file(shown, &self.holders))
     }
@@ -280,7 +282,7 @@ impl Walk<'_> {
         Ok(hint.into_iter().fold(blocker, Blocker::with_hint))
     }
 
-    /// Which kind an open file is of, and what that kind says of it.
+    /// Finds the kind of an open file and returns what that kind records.
     fn kind(&mut self, place: usize) -> Known {
         if self.shown[place].has_lease() {
             return Err(Unsupported::with_hint(

@@ -1,5 +1,5 @@
 //! The address space of a process under construction: cleared, laid out as in the image, protected when it has been
-//! filled, and told to the kernel.
+//! filled, and reported to the kernel.
 
 use super::mapped_files::Attached;
 use super::plan::Plan;
@@ -32,8 +32,8 @@ const O_RDWR: u32 = libc::O_RDWR as u32;
 const NO_FILE: u64 = u64::MAX;
 const PR_SET_MM: u64 = libc::PR_SET_MM as u64;
 const PR_SET_MM_MAP: u64 = libc::PR_SET_MM_MAP as u64;
-/// Where it is not known whether mappings count against the memory that the system has promised, those without write
-/// access do not, nor do large ones: they are reservations.
+/// The size from which a mapping is a reservation. It matters if it is unknown whether mappings count against the
+/// memory that the system has promised. Mappings without write access do not count then, nor do large ones.
 const RESERVATION_BYTES: u64 = 64 << 20;
 
 /// A file to be mapped.
@@ -50,7 +50,7 @@ impl Construction {
         self.call("mapping working memory", libc::SYS_mmap, scratch).map(drop)
     }
 
-    /// Maps what the image has into empty memory, all of it writable where pages follow.
+    /// Maps the image's private memory into an empty address space, writable if pages follow.
     pub(super) fn map_everything(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         self.place_special(plan)?;
         let mut open: Option<(ToMap<'_>, u64)> = None;
@@ -62,7 +62,7 @@ impl Construction {
                     let writable = mapping.may_write == Some(true);
                     (Some(ToMap { path: copy.unwrap_or(&file.path.0), writable }), *offset)
                 }
-                // Shared ones follow when they have been filled.
+                // Shared objects follow when they have been filled.
                 Backing::SharedObject { .. } => continue,
                 Backing::PrivateObject { object, offset } => {
                     self.map_one(mapping, self.objects[*object as usize].descriptor, *offset)?;
@@ -119,7 +119,7 @@ impl Construction {
         let action = format!("mapping {:#x}-{:#x}", mapping.start, mapping.end);
         let map = |flags| self.call(&action, libc::SYS_mmap, [mapping.start, bytes, access, flags, descriptor, offset]);
         let at = match map(flags) {
-            // This machine promises less than the old one: then it is not asked to.
+            // This machine promises less memory than the old one: the mapping is made without a promise.
             Err(EngineError::Kernel { source, .. })
                 if source.raw_os_error() == Some(libc::ENOMEM) && flags & MAP_HUGETLB == 0 =>
             {
@@ -144,11 +144,12 @@ impl Construction {
         Map::of(self.pid()).map_err(|source| kernel("reading the new process's mappings", source))
     }
 
-    /// `prctl(PR_SET_MM_MAP)`: where heap, stack, arguments and environment are; the heap then grows on from its end.
+    /// Sets the positions of heap, stack, arguments and environment by `prctl(PR_SET_MM_MAP)`; the heap then grows on
+    /// from its end.
     pub(super) fn set_layout(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let layout = &plan.process.layout;
         let vector = &layout.auxiliary_vector.0;
-        /// Where the auxiliary vector lies in the scratch memory.
+        /// Offset of the auxiliary vector in the scratch memory.
         const VECTOR_OFFSET: usize = 1024;
         let words = [
             layout.code_start,
@@ -175,12 +176,12 @@ impl Construction {
         Ok(())
     }
 
-    /// The last call that the main thread makes for us.
+    /// Unmaps the scratch memory, by the last call that the main thread makes for us.
     pub(super) fn unmap_scratch(&self) -> Result<(), EngineError> {
         self.call("unmapping working memory", libc::SYS_munmap, [self.scratch, SCRATCH_BYTES, 0, 0, 0, 0]).map(drop)
     }
 
-    /// Maps objects where they are shared.
+    /// Maps shared objects at their addresses.
     pub(super) fn map_shared_objects(
         &mut self,
         plan: &Plan<'_>,
@@ -212,7 +213,7 @@ impl Construction {
     }
 }
 
-/// Whether a process maps all of a range, as memory that may have contents.
+/// Reports whether a process maps all of a range, as memory that may have contents.
 pub(super) fn is_mapped(process: &ProcessState, range: PageRange) -> bool {
     let mappings = &process.mappings;
     let place = mappings.partition_point(|mapping| mapping.end <= range.start().get());
@@ -228,7 +229,7 @@ pub(super) fn is_mapped(process: &ProcessState, range: PageRange) -> bool {
     at >= range.end()
 }
 
-/// Access while pages are written: private memory is writable until it is filled.
+/// Returns the access while pages are written: private memory is writable until it is filled.
 pub(super) fn while_filling(mapping: &Mapping) -> Protection {
     match mapping.backing {
         Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => mapping.protection,

@@ -1,4 +1,4 @@
-//! What a process has besides memory, files and threads: directory, umask, signal dispositions, limits.
+//! Properties of a process besides memory, files and threads: directory, umask, signal dispositions, limits.
 
 use super::plan::Plan;
 use crate::EngineError;
@@ -21,7 +21,7 @@ impl Construction {
         plan.process.dispositions.iter().try_for_each(|disposition| self.set_disposition(disposition))
     }
 
-    /// One that had been removed is made somewhere, and removed again.
+    /// Enters the working directory. A removed directory is made somewhere, and removed again.
     fn enter_working_directory(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let directory = &plan.process.working_directory;
         let action = format!("changing to the program's working directory {directory}");
@@ -35,7 +35,7 @@ impl Construction {
         std::fs::set_permissions(made.path(), Permissions::from_mode(removed.mode & 0o7777)).map_err(failed)
     }
 
-    /// Descriptors are first parked above the highest number that the program uses.
+    /// Raises the limit, since descriptors are first parked above the highest number that the program uses.
     pub(super) fn raise_descriptor_limit(&self) -> Result<(), EngineError> {
         let (_, hard) =
             process::limit(self.pid(), libc::RLIMIT_NOFILE).map_err(|source| kernel("asking for limits", source))?;
@@ -51,8 +51,8 @@ impl Construction {
         self.call(&action, libc::SYS_rt_sigaction, arguments).map(drop)
     }
 
-    /// Limits come last: the program's own might be in the way of building it. What may not be raised here any more stays
-    /// as high as it may be.
+    /// Sets the limits. They come last: the program's own might prevent building it. A limit that may not be raised
+    /// here stays as high as allowed.
     pub(super) fn set_limits(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         for (resource, limit) in plan.process.limits.iter().enumerate() {
             let resource = resource as u32;

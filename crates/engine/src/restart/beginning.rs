@@ -1,5 +1,5 @@
-//! Makes the main process of a job, and lets processes execute their programs: each is stopped behind its exec, with
-//! nothing in its memory but the scratch.
+//! Makes the main process of a job, and lets processes execute their programs. Each is stopped after its exec, with
+//! only the scratch in its memory.
 
 use super::ids::IdPolicy;
 use super::namespaces::{ClockPolicy, hold};
@@ -12,7 +12,7 @@ use standfast_linux::proc::Map;
 use standfast_linux::{HeldProgram, InheritedSignals, ProcessMemory, SYSCALL_INSTRUCTION, Stop, Task};
 use std::sync::Arc;
 
-/// While it is built: its threads and children are attached, its exec is told, and it dies with us.
+/// Options during construction: its threads and children are attached, its exec is reported, and it dies with us.
 const BUILDING: i32 = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
@@ -21,8 +21,8 @@ const BUILDING: i32 = libc::PTRACE_O_TRACESYSGOOD
 const ALL_SIGNALS: u64 = u64::MAX;
 
 impl Construction {
-    /// Makes the job's main process and lets it execute its program; it is stopped behind its exec, with nothing in its
-    /// memory but the scratch.
+    /// Makes the job's main process and lets it execute its program. It is stopped after its exec, with only the
+    /// scratch in its memory.
     pub(super) fn begin(
         plan: &JobPlan<'_>,
         ids: IdPolicy,
@@ -54,7 +54,7 @@ impl Construction {
         }
     }
 
-    /// Lets it execute the program of `plan`: what it has of its maker is gone then, but for its descriptors.
+    /// Lets it execute the program of `plan`. Then nothing of its maker remains but its descriptors.
     pub(super) fn execute(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let personality = plan.process.personality.into();
         self.call("setting the execution domain", libc::SYS_personality, [personality, 0, 0, 0, 0, 0])?;
@@ -105,7 +105,7 @@ fn wait_for_exec(task: &Task, plan: &Plan<'_>) -> Result<(), EngineError> {
             _ => task.resume(0).map_err(building)?,
         }
     }
-    // Out of execve itself: its registers are those of the new program, about to start.
+    // Leaves execve itself: its registers are those of the new program, about to start.
     task.resume_to_syscall(0).map_err(building)?;
     task.wait().map_err(failed).map(drop)
 }

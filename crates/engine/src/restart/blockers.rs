@@ -1,5 +1,5 @@
-//! What stands in the way of rebuilding a job here: another machine, an image that describes what cannot be, files that are not
-//! what they were. What becomes of open files is decided in [`super::open_files`].
+//! Blockers of a restart here: another machine, an image that describes something impossible, changed files.
+//! [`super::open_files`] decides about open files.
 
 use super::files::{FilePolicy, Objection, Reckoning};
 use super::folders::FolderPlan;
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 const REGISTERS: usize = 27;
 
 impl Blockers {
-    /// A file that the restart may not continue with.
+    /// Adds a file that the restart may not continue with.
     pub(super) fn add_objection(&mut self, what: &str, objection: Objection) {
         self.add(Blocker::new(RefusalCode::FileChanged, what, objection.why).with_hint(objection.hint));
     }
@@ -44,7 +44,7 @@ impl Blockers {
         })
     }
 
-    /// Code that the program has chosen for the old processor must run on this one.
+    /// Checks that code which the program has chosen for the old processor runs on this one.
     pub(super) fn check_processor(&mut self, was: &Machine) {
         let here = processor::features();
         let missing: Vec<_> = was.processor_features.iter().filter(|name| !here.contains(&name.as_str())).collect();
@@ -71,7 +71,7 @@ impl Blockers {
         }
     }
 
-    /// A tree: the main process first, parents before children, the living before the dead, every id once.
+    /// Checks the tree: the main process first, parents before children, the living before the dead, every id once.
     pub(super) fn check_process_tree(&mut self, job: &JobState) {
         let living = job.processes.iter().take_while(|process| process.process_tree.wait_status.is_none()).count();
         let is_sound = |(place, process): (usize, &ProcessState)| {
@@ -88,7 +88,7 @@ impl Blockers {
         }
     }
 
-    /// What the decoder cannot know to be wrong: an image that would make this code misbehave is refused here.
+    /// Checks what the decoder cannot know to be wrong, and refuses an image that would make this code misbehave.
     pub(super) fn check_shape(&mut self, process: &ProcessState, objects: usize) {
         let mappings = process.mappings.iter().map(|mapping| (mapping.start, mapping.end));
         let special = process.special_mappings.iter().map(|mapping| (mapping.start, mapping.end));
@@ -114,14 +114,14 @@ impl Blockers {
         }
     }
 
-    /// Code and data that come from a file again must be what they were.
+    /// Checks that code and data that are read from a file again are unchanged.
     pub(super) fn check_unchanged(&mut self, reckoning: &Reckoning<'_>, file: &FileReference, role: &str) {
         if let Err(objection) = reckoning.judge_mapped(file) {
             self.add_objection(&format!("{role} {}", file.path), objection);
         }
     }
 
-    /// Many mappings are of few files, and each file is looked at once.
+    /// Checks mapped files. Many mappings are of few files, and each file is checked once.
     pub(super) fn check_mapped(
         &mut self,
         reckoning: &Reckoning<'_>,
@@ -130,7 +130,7 @@ impl Blockers {
     ) {
         let mut seen = BTreeSet::new();
         let of_file = process.mappings.iter().filter_map(|mapping| Some((mapping, mapping.backing.file()?)));
-        // What a program may write to is as it likes, if that was asked for.
+        // With the policy `Keep`, a file that the program may write may have any contents.
         let stays = |mapping: &Mapping| mapping.may_write == Some(true) && reckoning.options.policy == FilePolicy::Keep;
         for (_, file) in of_file.filter(|(mapping, _)| !stays(mapping)) {
             if seen.insert(&file.path) && !copies.contains_key(&file.path) {
@@ -139,7 +139,7 @@ impl Blockers {
         }
     }
 
-    /// Files that had several names.
+    /// Checks files that had several names.
     pub(super) fn check_names(&mut self, reckoning: &Reckoning<'_>, remaking: &mut Remaking<'_>) {
         for names in reckoning.names.values() {
             if let Some(objection) = &names.against {
@@ -149,7 +149,7 @@ impl Blockers {
         }
     }
 
-    /// Files that the program writes through a mapping.
+    /// Checks files that the program writes through a mapping.
     pub(super) fn check_mapped_files(
         &mut self,
         reckoning: &Reckoning<'_>,
@@ -172,7 +172,7 @@ impl Blockers {
         plans
     }
 
-    /// Folders that go with the job.
+    /// Checks folders that are saved with the job.
     pub(super) fn check_folders(&mut self, reckoning: &Reckoning<'_>) -> Vec<FolderPlan> {
         let mut plans = Vec::new();
         for (place, folder) in reckoning.job.folders.iter().enumerate() {

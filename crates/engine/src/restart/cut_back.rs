@@ -1,5 +1,5 @@
-//! Files that the job does not have open are put back: what has grown is cut off, what has come is moved away. Decided in
-//! [`super::listing`].
+//! Restores files that the job does not have open: cuts off what has grown, and moves away new files.
+//! [`super::listing`] decides about them.
 
 use super::family::Family;
 use super::files::{FileNote, Objection};
@@ -15,8 +15,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 
 impl Family {
-    /// Those of the files that are the job's, and those that stay since nobody knows. Refuses, before anything is written, where
-    /// one of them may not be cut back.
+    /// Returns the files that are the job's, and a note of those that stay because their owner is unknown. Refuses,
+    /// before anything is written, if one of the job's files may not be cut back.
     pub(super) fn settle_listed<'a>(
         &self,
         plan: &'a JobPlan<'_>,
@@ -76,7 +76,7 @@ impl Family {
 }
 
 impl ComePlan {
-    /// Removes what is left of it. What cannot be removed harms nobody but a program that makes it again.
+    /// Removes new links and directories. A leftover harms only a program that makes it again.
     fn remove(&self, notes: &mut Vec<FileNote>) {
         for (link, target) in &self.links {
             let is_it = std::fs::read_link(link).is_ok_and(|now| now == *target);

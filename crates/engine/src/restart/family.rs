@@ -1,5 +1,5 @@
-//! A job under construction: its main process, and the others, which are made by it while there is nothing in it yet. All
-//! of them stand still under ptrace until the commit, and die with us before it.
+//! A job under construction: its main process, and the others, which it makes while they are still empty. All of them
+//! are stopped under ptrace until the commit, and die with us before it.
 
 use super::ids::IdPolicy;
 use super::known_names::KnownNames;
@@ -28,13 +28,13 @@ fn range_of(mapping: &Mapping) -> PageRange {
 /// A job under construction.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// The living, by their place in the image.
+    /// The living processes, by their place in the image.
     pub(super) processes: Vec<Construction>,
-    /// What is not to live, and has not ended yet.
+    /// Processes that are not to live, and have not ended yet.
     pub(super) remains: Remains,
     /// The master of the job's terminal, if that is to be held outside.
     pub(super) held: Option<OwnedFd>,
-    /// Sockets, by their cookies, that share their addresses by our doing.
+    /// Sockets, by their cookies, that share their addresses because we made them share.
     pub(super) sharing: Vec<u64>,
 }
 
@@ -50,17 +50,17 @@ impl Family {
         Ok(Self { processes: vec![main], remains: Remains::default(), held: None, sharing: Vec::new() })
     }
 
-    /// The main process.
+    /// Returns the main process.
     pub(super) fn main(&self) -> &Construction {
         &self.processes[0]
     }
 
-    /// What the job will go on without.
+    /// Returns what the job will continue without.
     pub(super) fn notes(&self) -> Vec<String> {
         self.processes.iter().flat_map(|process| process.notes.clone()).collect()
     }
 
-    /// The waits that its threads go on with.
+    /// Returns the waits that its threads continue with.
     pub(super) fn waits(&self) -> Waits {
         self.processes.iter().fold(Waits::default(), |mut all, process| {
             all.append(&process.waits);
@@ -118,14 +118,14 @@ impl Family {
         for (place, process) in self.processes.iter().enumerate() {
             process.queue_signals(&plan.of(place))?;
         }
-        // Only now: whoever has its own registers back can make no calls for us any more.
+        // This must be last: a thread that has its own registers back can make no calls for us any more.
         for (place, process) in self.processes.iter_mut().enumerate() {
             process.finish_threads(&plan.of(place))?;
         }
         Ok(())
     }
 
-    /// System V objects get their contents, and are attached where they were.
+    /// Fills System V objects, and attaches them at their addresses.
     fn fill_system_v(&mut self, plan: &JobPlan<'_>, system_v: MadeSystemV) -> Result<(), EngineError> {
         let _root = plan.of(0);
         system_v.fill(self.main(), plan.job)?;
@@ -142,7 +142,7 @@ impl Family {
         system_v.finish(plan.job, &mut self.processes[0].notes)
     }
 
-    /// Processes whose memory is filled get the attributes of their memory, their own, and their threads.
+    /// Sets attributes of memory and of processes whose memory is filled, and makes their threads.
     fn furnish(&mut self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
         for (place, process) in self.processes.iter_mut().enumerate() {
             let plan = plan.of(place);
@@ -156,12 +156,12 @@ impl Family {
         Ok(())
     }
 
-    /// Calls take less time on the processor of whom they are put into.
+    /// Pins us to the processor of the main process: injected calls take less time there.
     fn pin(&self) -> Option<PinnedToCpu> {
         PinnedToCpu::new(standfast_linux::proc::Stat::of(self.main().pid()).map(|stat| stat.cpu).unwrap_or(0))
     }
 
-    /// Tells programs that direct their own checkpoints that they have been restarted.
+    /// Notifies programs that direct their own checkpoints of the restart.
     pub(super) fn tell_restarted(&self, plan: &JobPlan<'_>, news: RestartNews<'_>) -> Result<(), EngineError> {
         for (place, process) in self.processes.iter().enumerate() {
             let mappings = &plan.of(place).process.mappings;
@@ -172,7 +172,7 @@ impl Family {
         Ok(())
     }
 
-    /// Lets go of what descriptors of ours lead to, once nothing is to be written there any more.
+    /// Releases our descriptors of objects, once nothing more is to be written there.
     pub(super) fn let_go_of_objects(&mut self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
         self.main().set_times_of_objects(plan.job)?;
         self.processes.iter_mut().for_each(|process| process.objects = std::sync::Arc::default());

@@ -1,9 +1,9 @@
-//! Decides what becomes of the files that a job counts on: whether each is what it was, and what is to be cut off those
-//! that have grown. Looks, and touches nothing.
+//! Decides about the files that a job depends on: whether each is unchanged, and what is to be cut off those that have
+//! grown. Looks, and touches nothing.
 //!
 //! ```text
 //! what it held at the checkpoint   unchanged: by the kernel's word (inode, times, length), else by its digest
-//! what it has grown by             the job's own, unless somebody else was seen or must have written; then by policy
+//! what it has grown by             the job's own, unless another writer was seen or must have written; then by policy
 //! ```
 
 use super::folders::{Part, parts, saves_written};
@@ -29,34 +29,34 @@ const O_WRONLY: u32 = libc::O_WRONLY as u32;
 const O_APPEND: u32 = libc::O_APPEND as u32;
 const KEEP: &str = "continue with it as it is: standfast restart --files keep";
 
-/// What a restart does about files that are not what they were at the checkpoint.
+/// What a restart does about files that have changed since the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FilePolicy {
-    /// What only the job can have written since is cut off; everything else refuses the restart.
+    /// Cuts off what only the job can have written since; any other difference refuses the restart.
     #[default]
     Auto,
-    /// Whatever a file has grown by is cut off, whoever wrote it. What was changed below still refuses the restart.
+    /// Cuts off all that a file has grown by, whoever wrote it. Changes to its older contents still refuse the restart.
     Rollback,
-    /// Files stay as they are. One that was written at its end goes on at the end that it has now.
+    /// Leaves files as they are. A file that was written at its end continues at its present end.
     Keep,
-    /// Any difference refuses the restart.
+    /// Refuses the restart on any difference.
     Refuse,
 }
 
-/// What a restart knows and was told about files.
+/// What a restart knows about files, and how it is to treat them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FileOptions<'a> {
     /// What to do about differences.
     pub policy: FilePolicy,
-    /// The files that the job wrote, as they were when it ended; empty where nobody was there to look.
+    /// The files that the job wrote, as they were when it ended; empty if nothing observed the end.
     pub ends: &'a [FileEnd],
-    /// The job's own directory, which is never taken for a part of its folders.
+    /// The job's own directory, which never counts as a part of its folders.
     pub own_directory: Option<&'a Path>,
     /// Where standard output and error continue.
     pub streams: Streams,
     /// When the job began, in nanoseconds since 1970.
     pub started_nanoseconds: i64,
-    /// When it ended, where somebody was there to see it.
+    /// When it ended, if something observed it.
     pub ended_nanoseconds: Option<i64>,
 }
 
@@ -65,7 +65,7 @@ pub struct FileOptions<'a> {
 pub(super) struct Objection {
     pub(super) why: String,
     pub(super) hint: String,
-    /// Whether what the file held at the checkpoint is as it was, and others have added to it since.
+    /// Whether the file's contents at the checkpoint are unchanged, and others have only appended to it since.
     pub(super) is_addition: bool,
 }
 
@@ -75,17 +75,17 @@ impl Objection {
     }
 }
 
-/// The files of a job as they are found now.
+/// The files of a job in their present state.
 pub(super) struct Reckoning<'a> {
     pub(super) job: &'a JobState,
     pub(super) options: FileOptions<'a>,
     /// The files in folders of the job, as they were known at the checkpoint.
     pub(super) in_folders: BTreeSet<FileId>,
-    /// Of memory objects that are files which the job was seen to write: whose they are.
+    /// For memory objects that are files which the job was seen to write: whose they are.
     pub(super) parts: HashMap<usize, Part>,
-    /// What becomes of the names of files that had several.
+    /// What to do about the names of files that had several.
     pub(super) names: BTreeMap<FileId, NamesPlan>,
-    /// The directories that the checkpoint listed, as they are now.
+    /// The directories that the checkpoint listed, in their present state.
     pub(super) listed: Vec<ListedNow<'a>>,
     /// The files that the job has open or mapped, and who else writes to them.
     others: OnceCell<(BTreeSet<FileId>, HashMap<FileId, String>)>,
@@ -93,14 +93,14 @@ pub(super) struct Reckoning<'a> {
 
 impl<'a> Reckoning<'a> {
     pub(super) fn new(job: &'a JobState, options: FileOptions<'a>) -> Self {
-        // What stays as it is need not be looked at.
+        // Files that stay as they are need no check.
         let listed = job.listed.as_deref().filter(|_| options.policy != FilePolicy::Keep);
         let listed = scan(listed, saves_written(job));
         let names = judge_names(job, options.policy);
         Self { job, options, in_folders: in_folders(job), parts: parts(job), names, listed, others: OnceCell::new() }
     }
 
-    /// How the open file at `place` goes on.
+    /// Returns how the open file at `place` continues.
     pub(super) fn judge_open(&self, place: usize, how: FilePlan) -> Result<RegularPlan, Objection> {
         let open = &self.job.open_files[place];
         let OpenFileKind::Regular { file, offset, other_writer } = &open.kind else {
@@ -157,7 +157,7 @@ impl<'a> Reckoning<'a> {
         Ok(RegularPlan { cut: Some(file.length), ..unmoved })
     }
 
-    /// How an open file goes on that its name does not lead to any more, which is what `gone` says.
+    /// Returns how an open file continues that its name no longer leads to, as `gone` says.
     fn judge_renamed(&self, place: usize, file: &FileReference, gone: Objection) -> Result<RegularPlan, Objection> {
         let OpenFileKind::Regular { offset, .. } = self.job.open_files[place].kind else { return Err(gone) };
         let is_wanted = self.options.policy != FilePolicy::Refuse;
@@ -171,10 +171,10 @@ impl<'a> Reckoning<'a> {
         Ok(RegularPlan { place, offset, cut: None, judged: None, renamed: Some(from) })
     }
 
-    /// Whether a file that is mapped, or executed, still is what it was.
+    /// Checks whether a mapped or executed file is unchanged.
     pub(super) fn judge_mapped(&self, file: &FileReference) -> Result<(), Objection> {
         let path = path_of(file);
-        // One that a process has mapped to write, and others to read, is made again.
+        // A file that one process has mapped for writing, and others for reading, is made again.
         let is_put_back = self.is_in_image(file) && !self.is_executed(file);
         if is_put_back && self.options.policy != FilePolicy::Refuse && !path.exists() {
             return Ok(());
@@ -187,7 +187,7 @@ impl<'a> Reckoning<'a> {
         self.check_content(file, path, &now).map_err(|it| Objection { why: with_versions(it.why, file), ..it })
     }
 
-    /// Whether a copy of a file holds what the file held at the checkpoint, every byte of it.
+    /// Reports whether a copy of a file has the same contents as the file at the checkpoint, every byte of it.
     pub(super) fn is_copy(file: &FileReference, copy: &Path) -> bool {
         let Some(recorded) = file.digest.filter(|digest| digest.coverage == Coverage::Whole) else { return false };
         let same = || {
@@ -198,13 +198,13 @@ impl<'a> Reckoning<'a> {
         same().unwrap_or(false)
     }
 
-    /// Whether a process executes a file, which can be put back only while nobody does.
+    /// Reports whether a process executes a file, which can be put back only while nobody does.
     fn is_executed(&self, file: &FileReference) -> bool {
         self.job.processes.iter().any(|process| process.executable.path == file.path)
     }
 
-    /// What the file held at the checkpoint must be there still, or is put back. A program that is another one by now goes on with
-    /// a copy.
+    /// Checks that the contents of the file at the checkpoint are still there, unless they are put back. A program that
+    /// has been replaced meanwhile continues with a copy.
     fn check_content(&self, file: &FileReference, path: &Path, now: &Metadata) -> Result<(), Objection> {
         if self.is_in_image(file) && !self.is_executed(file) {
             return Ok(());
@@ -248,7 +248,7 @@ impl<'a> Reckoning<'a> {
         Err(Objection::new(why, KEEP))
     }
 
-    /// Whether the job had the file open for writing at the checkpoint, or mapped so.
+    /// Reports whether the job had the file open or mapped for writing at the checkpoint.
     fn is_written(&self, file: &FileReference) -> bool {
         let key = |file: &FileReference| FileId::of_reference(file);
         let opens = |open: &OpenFile| open.flags & O_ACCMODE != 0 && open.kind.file().map(key) == Some(key(file));
@@ -256,8 +256,8 @@ impl<'a> Reckoning<'a> {
         mapped.any(|mapped| key(mapped) == key(file)) || self.job.open_files.iter().any(opens)
     }
 
-    /// Whether the job writes this file at its end and nowhere else, as far as can be seen: then what lies below has not
-    /// been overwritten by the job.
+    /// Reports whether, as far as can be seen, the job writes this file only at its end. Then the job has not
+    /// overwritten its older contents.
     fn is_written_at_its_end(&self, file: &FileReference) -> bool {
         let key = |file: &FileReference| FileId::of_reference(file);
         let mut writers = self.job.open_files.iter().filter_map(|open| match &open.kind {
@@ -273,7 +273,7 @@ impl<'a> Reckoning<'a> {
         all && writes
     }
 
-    /// Who else has a file open for writing. All of the job's are looked for at once.
+    /// Returns who else has a file open for writing. The first call looks for writers of all files of the job.
     fn other_writer(&self, key: FileId) -> Option<String> {
         let (files, others) = self.others.get_or_init(|| {
             let mapped = self.job.objects.iter().filter_map(|object| object.kind.file());
@@ -290,9 +290,9 @@ impl<'a> Reckoning<'a> {
         other_writers(&BTreeSet::from([key]), &[]).remove(&key)
     }
 
-    /// Why what has changed in a file may be somebody else's doing; `seen` is whoever was seen to write to it at the
-    /// checkpoint. `is_own` says that the restart's own output goes there, so
-    /// that its surroundings (a script that says what it does) may well have written: that is no stranger.
+    /// Returns why somebody else may have changed a file; `seen` is the writer that was seen at the checkpoint.
+    /// `is_own` says that the restart's own output goes there. Its caller (a script that logs its steps) may then have
+    /// written there, and does not count as a stranger.
     pub(super) fn foreign_writer(&self, seen: Option<&Bytes>, now: &Metadata, is_own: bool) -> Option<String> {
         let key = FileId::of(now);
         if let Some(who) = self.other_writer(key) {
@@ -321,8 +321,8 @@ fn with_versions(why: String, file: &FileReference) -> String {
     versions(file).map_or_else(|| why.clone(), |versions| format!("{why} ({versions})"))
 }
 
-/// What to do about a file that does not hold any more what it held. A database is more than one file, and none of them
-/// may be exchanged alone, nor be gone on with as it is: the program has the old state of it in its memory.
+/// Returns what to do about a file whose old contents have changed. A database is more than one file, and none of them
+/// may be exchanged alone. Nor may a restart continue with it as it is: the program has its old state in memory.
 fn hint_for_changed(file: &FileReference) -> String {
     if is_database(&file.path.0) {
         return "put back all files of the database as they were at the checkpoint, with its log (-wal); or start again \
@@ -332,7 +332,7 @@ fn hint_for_changed(file: &FileReference) -> String {
     format!("put the old version back; {KEEP}")
 }
 
-/// Which version of an executable or a library was recorded and which is there now, where it is another one.
+/// Returns the recorded and the present version of an executable or a library, if they differ.
 pub(super) fn versions(file: &FileReference) -> Option<String> {
     let was = &file.build_id.as_ref()?.0;
     let digits = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -348,7 +348,7 @@ fn host() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// When this machine was started, in nanoseconds since 1970.
+/// Returns when this machine was started, in nanoseconds since 1970.
 fn boot_nanoseconds() -> i64 {
     let (now, up) =
         (process::clock_nanoseconds(libc::CLOCK_REALTIME), process::clock_nanoseconds(libc::CLOCK_BOOTTIME));
@@ -363,13 +363,13 @@ pub(super) fn find(path: &Path) -> Result<Metadata, Objection> {
     }
 }
 
-/// The files that a job has open or mapped, or saves: what becomes of them is judged there.
+/// Returns the files that a job has open or mapped, or saves; other code judges these.
 pub(super) fn in_use(job: &JobState) -> BTreeSet<FileId> {
     let objects = job.objects.iter().filter_map(|object| object.kind.file());
     job.files().chain(objects).map(FileId::of_reference).collect()
 }
 
-/// Whether our own standard output or error goes to a file.
+/// Reports whether our own standard output or error goes to a file.
 pub(super) fn is_own_stream(key: FileId) -> bool {
     let own = [1, 2].map(|stream| std::fs::metadata(format!("/proc/self/fd/{stream}")));
     own.into_iter().flatten().any(|own| own.is_file() && FileId::of(&own) == key)

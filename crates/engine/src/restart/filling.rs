@@ -1,4 +1,4 @@
-//! The memory of a job under construction is filled; every block is verified before it is placed.
+//! Fills the memory of a job under construction; every block is verified before it is placed.
 
 use super::address_space::is_mapped;
 use super::family::Family;
@@ -15,7 +15,7 @@ use standfast_format::{BoxError, Contents, ImageSource, Run};
 static ZEROS: [u8; 16 * PAGE_BYTES] = [0; 16 * PAGE_BYTES];
 
 impl Family {
-    /// Fills processes and objects, and looks for names in what they are filled with.
+    /// Fills processes and objects, and searches their contents for names.
     pub(super) fn deliver_pages(
         &self,
         plan: &JobPlan<'_>,
@@ -60,7 +60,7 @@ impl Family {
         Ok(())
     }
 
-    /// Writes pages where they belong, run by run only where they are an object's.
+    /// Writes pages to their owners: run by run for objects, all runs at once for processes.
     fn place(&self, plan: &JobPlan<'_>, runs: &[Run], bytes: &[u8]) -> Result<(), BoxError> {
         let mut rest = bytes;
         for runs in runs.chunk_by(|one, next| one.owner == next.owner) {

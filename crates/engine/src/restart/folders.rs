@@ -1,6 +1,6 @@
-//! Folders of the job: what is missing is made before anybody opens it, and when all of the job has been rebuilt, what has
-//! come since is removed, and everything gets the attributes that it had. What files hold is put back with other mapped
-//! files. Sockets, named pipes and devices stay as they are.
+//! Folders of the job. Missing entries are made before anybody opens them. When the whole job has been rebuilt, entries
+//! that are new since the checkpoint are removed, and everything gets its former attributes. Contents of files are put
+//! back with other mapped files. Sockets, named pipes and devices stay as they are.
 
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path};
 use super::plan::JobPlan;
@@ -20,23 +20,23 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Until everything in it is there, others are kept out of a directory.
+/// Others are kept out of a directory until it is complete.
 const OWNER_ONLY: u32 = 0o700;
 const PERMISSIONS: u32 = 0o7777;
 
-/// What becomes of a folder.
+/// What to do about a folder.
 #[derive(Debug)]
 pub(super) struct FolderPlan {
     /// Its place among the job's folders.
     place: usize,
-    /// What is in it that was not, by names below it, directories behind what is in them.
+    /// New entries, by names below it; directories come after their contents.
     extra: Vec<PathBuf>,
-    /// The folder that was looked at, or that has been made since. What is done in it is done below this.
+    /// The folder that was examined, or that has been made since. All operations go through this handle.
     root: OnceLock<Folder>,
 }
 
 impl Reckoning<'_> {
-    /// What becomes of the folder at `place`; `None` where it stays as it is.
+    /// Returns what to do about the folder at `place`; `None` if it stays as it is.
     pub(super) fn judge_folder(&self, place: usize) -> Result<Option<FolderPlan>, Objection> {
         let folder = &self.job.folders[place];
         let path = as_path(&folder.path);
@@ -81,14 +81,14 @@ impl Reckoning<'_> {
         self.parts.get(&(*object as usize)).is_some_and(|part| part.is_doubtful)
     }
 
-    /// Whether a file is in a folder that is put back as a whole.
+    /// Reports whether a file is in a folder that is put back as a whole.
     pub(super) fn is_in_folder(&self, file: &FileReference) -> bool {
         let key = FileId::of_reference(file);
         self.options.policy != FilePolicy::Keep && self.in_folders.contains(&key)
     }
 }
 
-/// What these names stand for, as far as they are there.
+/// Returns the metadata of those entries that exist.
 fn find(root: &Folder, entries: &[FolderEntry]) -> io::Result<BTreeMap<PathBuf, Metadata>> {
     let mut found = BTreeMap::new();
     for name in entries.iter().map(|entry| as_path(&entry.name)) {
@@ -113,7 +113,7 @@ fn full(folder: &SavedFolder, entry: &FolderEntry) -> PathBuf {
 }
 
 impl FolderPlan {
-    /// The folder, which is made where it was not there.
+    /// Returns the folder, and makes it if it does not exist.
     fn root(&self, folder: &SavedFolder) -> io::Result<&Folder> {
         if let Some(root) = self.root.get() {
             return Ok(root);
@@ -131,13 +131,13 @@ impl FolderPlan {
         Ok(self.root.get_or_init(|| made))
     }
 
-    /// Removes what is there by this name. What may have become of it meanwhile is as good as removed; a directory with something
-    /// in it that is not saved stays.
+    /// Removes the entry of this name. An entry that is already gone counts as removed; a directory with unsaved
+    /// entries stays.
     fn remove(&self, folder: &SavedFolder, name: &Path) -> io::Result<()> {
         let path = as_path(&folder.path);
         let removed = match (self.root.get(), name.as_os_str().is_empty()) {
             (Some(root), false) => root.remove(name),
-            // The folder itself, which was not there yet.
+            // The folder itself, which did not exist yet.
             (_, true) => open(path.parent().unwrap_or(Path::new("/")))
                 .and_then(|parent| parent.remove(Path::new(path.file_name().unwrap_or_default()))),
             (None, false) => Ok(()),
@@ -160,14 +160,14 @@ impl JobPlan<'_> {
         self.folders.iter().map(|plan| (plan, &self.job.folders[plan.place]))
     }
 
-    /// The file that an entry is, and how long it was.
+    /// Returns the file of an entry, and its former length.
     fn file_of(&self, entry: &FolderEntry) -> Option<(&FileReference, u64)> {
         let FolderItem::File { object } = entry.item else { return None };
         let object = self.job.objects.get(object as usize)?;
         object.kind.file().map(|file| (file, object.length))
     }
 
-    /// The files in folders, by their places among the memory objects: the folder in which each is, and its name there.
+    /// Returns the files in folders, by their places among the memory objects, each with its folder and its name there.
     pub(super) fn files_in_folders(&self) -> HashMap<usize, (&Folder, &Path)> {
         let mut found = HashMap::new();
         for (plan, folder) in self.folders() {
@@ -181,12 +181,12 @@ impl JobPlan<'_> {
         found
     }
 
-    /// Makes what is missing, files without contents.
+    /// Makes missing entries, and files without contents.
     pub(super) fn make_missing_in_folders(&self) -> Result<(), EngineError> {
         for (plan, folder) in self.folders() {
             let making = |path: &Path, source| kernel(&format!("making {} again", path.display()), source);
             let mut entries = folder.entries.iter().filter(|entry| !self.is_doubtful_entry(entry)).peekable();
-            // A folder that was not there yet is left so.
+            // A folder that did not exist yet stays so.
             if entries.peek().is_none() {
                 continue;
             }
@@ -198,7 +198,7 @@ impl JobPlan<'_> {
         Ok(())
     }
 
-    /// Makes the file that a memory object is, where it is missing in its folder.
+    /// Makes the file of a memory object, if it is missing in its folder.
     pub(super) fn make_missing_object(&self, object: usize) -> io::Result<()> {
         for (plan, folder) in self.folders() {
             let is_it =
@@ -233,8 +233,8 @@ impl JobPlan<'_> {
         }
     }
 
-    /// Removes what was not there, and gives everything the attributes that it had. `put_back` are the files that were
-    /// changed for that already; what is said of them is said of the folder.
+    /// Removes new entries, and gives everything its former attributes. `put_back` are notes of files that were changed
+    /// for that already; notes about files in a folder are replaced by one about the folder.
     pub(super) fn put_folders_right(&self, put_back: &mut Vec<FileNote>) -> Result<(), EngineError> {
         for (plan, folder) in self.folders() {
             let path = as_path(&folder.path).to_owned();
@@ -283,7 +283,7 @@ fn give_attributes(root: &Folder, entry: &FolderEntry, file: Option<(&FileRefere
     }
     if let Some((file, _)) = file {
         let modified = time(file.identity.modified_nanoseconds);
-        // Where it is another user's, it keeps its own.
+        // A file of another user keeps its own time.
         if found.modified().is_ok_and(|now| now != modified) {
             let _ = held.set_modified(modified);
         }
@@ -296,16 +296,16 @@ fn time(nanoseconds: i64) -> SystemTime {
     if nanoseconds < 0 { UNIX_EPOCH - since } else { UNIX_EPOCH + since }
 }
 
-/// Whose a file is that the job was seen to write, in a directory of which no more is saved.
+/// How a file belongs to the job that the job was seen to write, in a directory that is not saved as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     /// Whether it is the job's only if the job knows its name.
     pub(super) is_doubtful: bool,
-    /// Whether what it holds now is to be kept before it is put back: the job was not seen to have it open.
+    /// Whether its present contents are kept before it is put back, since the job was not seen to have it open.
     pub(super) keeps: bool,
 }
 
-/// The files that the job was seen to write, by their places among the memory objects.
+/// Returns the files that the job was seen to write, by their places among the memory objects.
 pub(super) fn parts(job: &JobState) -> HashMap<usize, Part> {
     let listed: HashMap<&Bytes, &ListedDirectory> =
         job.listed.iter().flatten().map(|listed| (&listed.path, listed)).collect();
@@ -330,7 +330,7 @@ pub(super) fn parts(job: &JobState) -> HashMap<usize, Part> {
     found
 }
 
-/// Whether checkpoints of the job save the files that it was seen to write.
+/// Reports whether checkpoints of the job save the files that it was seen to write.
 pub(super) fn saves_written(job: &JobState) -> bool {
     job.folders.iter().any(|folder| folder.is_part == Some(true))
 }
@@ -343,7 +343,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
 
-    /// A job with a folder at `path`, in which there is a directory of this name.
+    /// Returns a job with a folder at `path` that contains a directory of this name.
     fn job(path: &Path, directory: &str) -> JobState {
         let entry = |name: &str| FolderEntry {
             name: name.as_bytes().into(),

@@ -1,6 +1,6 @@
-//! Process and thread ids of a restarted job: the old ones wherever that is allowed, since nobody can tell from outside
-//! what a program has kept of them. Where it gets new ones, the C library's own records are put right, and a program that
-//! demonstrably keeps others is refused by name.
+//! Process and thread ids of a restarted job. It gets the old ones if that is allowed, since nobody can tell from
+//! outside which ids a program has stored. If it gets new ones, the C library's own records are corrected, and a
+//! program that demonstrably stores other ids is refused by name.
 
 use super::plan::{JobPlan, Plan};
 use crate::JobIds;
@@ -14,22 +14,23 @@ use standfast_format::{Contents, ImageSource};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// How much is looked through at a time.
+/// How many pages are searched at a time.
 const PIECE_PAGES: u64 = 256;
 
 /// How a restarted job gets its process and thread ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IdPolicy {
-    /// The old ids, in namespaces of its own where that is allowed; new ids otherwise, unless the program needs the old.
+    /// The old ids, in namespaces of its own if that is allowed; else new ids, unless the program needs the old ones.
     #[default]
     Auto,
-    /// New ids, no namespaces; the C library's cached ids are put right.
+    /// New ids, no namespaces; the C library's cached ids are corrected.
     New,
 }
 
 impl JobPlan<'_> {
-    /// The kernel gives no id above its limit. Since Linux 6.14 that is each namespace's own, and a new one begins with the
-    /// highest there is: a job that has made many processes in its namespace may have ids above the machine's.
+    /// Refuses ids above the kernel's limit, which it never gives. Since Linux 6.14 each namespace has its own limit,
+    /// and a new namespace starts with the highest possible one. A job that has made many processes in its namespace
+    /// may have ids above the machine's limit.
     pub(super) fn refuse_ids_above_limit(&self) -> Result<(), EngineError> {
         if has_own_limit(&machine(0).kernel_release) {
             return Ok(());
@@ -39,8 +40,8 @@ impl JobPlan<'_> {
         refuse_above(highest_id(self.job), limit)
     }
 
-    /// Processes know each other by their ids. And a Go program keeps its thread ids where nobody finds them, and would
-    /// hang with new ones.
+    /// Refuses new ids for jobs that need the old ones. Processes know each other by their ids. And a Go program stores
+    /// its thread ids where nobody finds them, and would hang with new ones.
     pub(super) fn refuse_new_ids(&self, reason: Option<&std::io::Error>) -> Result<(), EngineError> {
         let reason = reason.map(ToString::to_string);
         if self.job.processes.len() > 1 {
@@ -57,7 +58,7 @@ impl JobPlan<'_> {
 }
 
 impl Construction {
-    /// Under new ids, looks through the program's memory, filled by now, for locks that name their owner by an old id.
+    /// Searches, under new ids, the program's filled memory for locks that name their owner by an old id.
     pub(super) fn refuse_held_locks(&self, plan: &Plan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {
         let JobIds::New { reason } = &self.ids else { return Ok(()) };
         let owners: Vec<u32> = plan.process.threads.iter().map(|thread| thread.tid as u32).collect();
@@ -81,8 +82,8 @@ impl Construction {
     }
 }
 
-/// Where in `bytes` there is a mutex of the GNU C library (`struct __pthread_mutex_s`) of a kind that is given back, or
-/// taken once more, only by the owner that it names: recursive, error-checking, robust or with priority inheritance.
+/// Returns where in `bytes` there is a mutex of the GNU C library (`struct __pthread_mutex_s`) that only the named
+/// owner can unlock or lock again. Such mutexes are recursive, error-checking, robust or have priority inheritance.
 fn held_lock(bytes: &[u8], owners: &[u32]) -> Option<usize> {
     const RECURSIVE: u32 = 1;
     const ERROR_CHECKING: u32 = 2;
@@ -111,7 +112,7 @@ fn refuse_above(id: i32, limit: i32) -> Result<(), EngineError> {
     ))
 }
 
-/// Whether under this release of Linux each pid namespace has a limit of its own.
+/// Reports whether under this release of Linux each pid namespace has its own limit.
 fn has_own_limit(release: &str) -> bool {
     let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(6), Some(14))

@@ -1,7 +1,9 @@
-//! Which names of files a job knows: those that stand in the memory with which it goes on. Where the directory cannot tell
-//! whose a file is, this does: a program that is about to write to a file has its name somewhere, and hardly has that of
-//! somebody else's. First the executable and the libraries are looked at: they are small, and a compiled program has its names
-//! there. Pages are looked at as they are delivered: while they are in the processor's cache that costs a quarter of what it
+//! Finds which names of files a job knows: those in the memory with which it continues. They decide if the directory
+//! does not show whose a file is. A program that is about to write to a file has its name somewhere, and hardly has the
+//! name of another program's file.
+//!
+//! The executable and the libraries are searched first: they are small, and a compiled program has its names there.
+//! Pages are searched as they are delivered: while they are in the processor's cache that costs a quarter of what it
 //! costs to read them again.
 
 use super::family::Family;
@@ -14,20 +16,21 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError, RwLock};
 
-/// Mapped files that are longer are data.
+/// Longer mapped files count as data.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// How much of a mapped file is read at a time: it fits a processor's cache.
+/// How many pages of a mapped file are read at a time: they fit a processor's cache.
 const PIECE_PAGES: u64 = (256 << 10) / PAGE_BYTES as u64;
-/// What must be seen on each side of a place to tell all names that reach it: the longest, and a byte beside it.
+/// The bytes needed on each side of a place to recognize all names that reach it: the longest name, and a byte beside
+/// it.
 const MARGIN_BYTES: u64 = NAME_BYTES_MAX as u64 + 1;
 
 /// A search for names in the memory of a job that is being rebuilt.
 #[derive(Debug)]
 pub(super) struct KnownNames<'a> {
     search: RwLock<Search<'a>>,
-    /// All memory that is delivered, ascending; none of them adjoins the next.
+    /// All memory that is delivered, ascending, without adjoining stretches.
     stretches: Vec<Stretch>,
-    /// Where one delivered piece of a stretch ends and another begins.
+    /// The places where one delivered piece of a stretch ends and another begins.
     seams: Mutex<Vec<Part>>,
 }
 
@@ -47,14 +50,14 @@ struct Part {
 }
 
 impl<'a> KnownNames<'a> {
-    /// A search for `names` in what `runs` hold: all of an image's, ascending by owner and address.
+    /// Returns a search for `names` in the contents of `runs`: all of an image's, ascending by owner and address.
     pub(super) fn new(names: impl Iterator<Item = &'a [u8]>, runs: &[Run]) -> Self {
         let search = Search::new(names);
         let stretches = if search.is_over() { Vec::new() } else { stretches(runs) };
         Self { search: RwLock::new(search), stretches, seams: Mutex::default() }
     }
 
-    /// Looks at pages that are being delivered. May be called from several threads.
+    /// Searches pages that are being delivered. Several threads may call this.
     pub(super) fn scan_runs(&self, runs: &[Run], bytes: &[u8]) {
         if self.is_over() {
             return;
@@ -73,15 +76,15 @@ impl<'a> KnownNames<'a> {
         }
     }
 
-    /// Looks at the places where delivered pieces meet, with a way to read the pages of an owner. What cannot be read holds
-    /// no name that we know of.
+    /// Searches the places where delivered pieces meet; `read` reads the pages of an owner. Unreadable memory counts as
+    /// holding no name.
     pub(super) fn scan_seams(&self, read: impl Fn(u32, Address, &mut [u8]) -> io::Result<()> + Sync) {
         let seams = std::mem::take(&mut *self.seams.lock().unwrap_or_else(PoisonError::into_inner));
         let scan = |seam: &Part| self.read_and_scan(seam, |start, into| read(seam.stretch.owner, start, into));
         pool::each(&seams, scan);
     }
 
-    /// Looks at what the processes have mapped of files, their executables among them.
+    /// Searches the files that the processes have mapped, their executables among them.
     pub(super) fn scan_mapped_files(&self, family: &Family, plan: &JobPlan<'_>) {
         for (built, process) in family.processes.iter().zip(&plan.job.processes) {
             let is_searched = |range: &PageRange| range.bytes() <= FILE_BYTES_MAX;
@@ -94,7 +97,7 @@ impl<'a> KnownNames<'a> {
         }
     }
 
-    /// Whether a name was found.
+    /// Reports whether a name was found.
     pub(super) fn contains(&self, name: &[u8]) -> bool {
         self.search.read().unwrap_or_else(PoisonError::into_inner).has_found(name)
     }
@@ -137,7 +140,7 @@ impl Part {
         self.end == self.stretch.range.end().get()
     }
 
-    /// It and what must be seen beside it.
+    /// Returns the part with the bytes needed beside it.
     fn widened(self) -> Self {
         let Range { start, end } = self.stretch.range.start().get()..self.stretch.range.end().get();
         let (from, to) = (self.start.saturating_sub(MARGIN_BYTES), self.end.saturating_add(MARGIN_BYTES));
@@ -145,12 +148,12 @@ impl Part {
     }
 }
 
-/// Whether a run's pages adjoin those of the one before.
+/// Reports whether a run's pages adjoin those of the one before.
 fn adjoin(one: &Run, next: &Run) -> bool {
     one.owner == next.owner && one.range.end() == next.range.start()
 }
 
-/// What runs hold, as far as it adjoins. Cleared pages hold no names.
+/// Joins adjoining runs. Cleared pages hold no names.
 fn stretches(runs: &[Run]) -> Vec<Stretch> {
     let mut stretches: Vec<Stretch> = Vec::new();
     for Run { owner, range, .. } in runs.iter().copied().filter(|run| run.contents == Contents::Stored) {
@@ -164,7 +167,7 @@ fn stretches(runs: &[Run]) -> Vec<Stretch> {
     stretches
 }
 
-/// A mapping in parts of which each is read at once, with what must be seen beside it.
+/// Splits a mapping into parts that are read one at a time, with the bytes needed beside each.
 fn pieces(range: PageRange) -> impl Iterator<Item = Part> {
     let stretch = Stretch { owner: 0, range };
     let mut rest = range;
@@ -187,7 +190,7 @@ mod tests {
         Run { owner, range, contents: Contents::Stored }
     }
 
-    /// Delivers `memory`, from address 0 on, in `deliveries` of one run each; tells whether the name is known then.
+    /// Delivers `memory`, from address 0 on, in `deliveries` of one run each. Returns whether the name is known then.
     fn knows(memory: &[u8], deliveries: &[Run]) -> bool {
         let mut runs = deliveries.to_vec();
         runs.sort_unstable();

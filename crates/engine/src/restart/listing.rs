@@ -1,12 +1,12 @@
-//! Files that the job appends to without holding them open: what has come of them since the checkpoint is cut off, so that
-//! the job writes it again once and not twice. Decides by what the checkpoint listed of their directories, and acts when
-//! all of the job has been rebuilt.
+//! Files that the job appends to without holding them open. What was added since the checkpoint is cut off, so that the
+//! job writes it once and not twice. This file decides by what the checkpoint listed of their directories, and acts
+//! when the whole job has been rebuilt.
 //!
 //! ```text
-//! listed, longer, below as it was    appended to: cut back, unless it may be somebody else's doing
+//! listed, longer, below as it was    appended to: cut back, unless somebody else may have done it
 //! listed, below not as it was        written again from its beginning, as it will be once more: left alone
 //! listed, of a database, changed     written in place, and would be once more: refused
-//! not listed, created since          set aside, if the job knows its name, or where that was asked for; else left alone
+//! not listed, created since          set aside, if the job knows its name, or the user asked for that; else left alone
 //! ```
 
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path, in_use, is_own_stream};
@@ -23,51 +23,51 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Files of one restart that are cut back or set aside: each is kept. No more than that are listed.
+/// The most files of one restart that are cut back or set aside: each is kept. No more are listed.
 pub(super) const FILES_MAX: usize = 2000;
-/// How much is looked at in directories that have come since.
+/// The most entries that are examined in new directories.
 const COME_NAMES_MAX: usize = 2000;
 const CHOICE: &str = "cut it back (the truncated end is kept): standfast restart --files rollback; continue with it as it is: --files keep";
 
-/// A file that has grown or come since the checkpoint.
+/// A file that has grown or is new since the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ListedPlan {
     pub(super) path: PathBuf,
-    /// What it is now.
+    /// Its present identity.
     pub(super) key: FileId,
     pub(super) length: u64,
-    /// How long it was at the checkpoint; `None` where it was not there.
+    /// Its length at the checkpoint; `None` if it did not exist.
     pub(super) cut: Option<u64>,
-    /// What it was, where it is that again when it has been cut back.
+    /// Its former identity, if cutting it back restores that.
     pub(super) was: Option<FileIdentity>,
     /// Whether it is the job's only if the job knows its name.
     pub(super) is_doubtful: bool,
     /// Whether others are likely to write in its directory.
     pub(super) is_shared: bool,
-    /// What speaks against cutting it back, if it is the job's.
+    /// The objection to cutting it back, if it is the job's.
     pub(super) against: Option<Objection>,
 }
 
-/// What a directory was at the checkpoint, and what is in it now.
+/// The contents of a directory at the checkpoint, and now.
 #[derive(Debug)]
 pub(super) struct ListedNow<'a> {
     was: &'a ListedDirectory,
     now: Contents,
-    /// What is in directories that have come since, by their paths below it.
+    /// The contents of new directories, by their paths below it.
     below: Vec<(PathBuf, Contents)>,
 }
 
-/// What goes with the files that are set aside.
+/// Entries that are removed together with the files that are set aside.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct ComePlan {
-    /// Symbolic links, which are removed, with where they lead.
+    /// Symbolic links, which are removed, with their targets.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
-    /// Directories, which are removed where nothing is in them any more, those above behind those below.
+    /// Directories, which are removed if they are empty by then; parents come after their children.
     pub(super) directories: Vec<PathBuf>,
 }
 
-/// The listed directories as they are now; those that are gone, or other ones, are nobody's business. `is_deep` has all
-/// looked at that has come since, and not only what lies right below.
+/// Returns the listed directories in their present state. Directories that are gone or were replaced do not matter.
+/// `is_deep` also examines everything below new directories, and not only what is directly in them.
 pub(super) fn scan<'a>(listed: Option<&'a [ListedDirectory]>, is_deep: bool) -> Vec<ListedNow<'a>> {
     let paths: BTreeSet<&[u8]> = listed.unwrap_or_default().iter().map(|was| was.path.0.as_slice()).collect();
     let found = |was: &'a ListedDirectory| {
@@ -99,13 +99,13 @@ pub(super) fn scan<'a>(listed: Option<&'a [ListedDirectory]>, is_deep: bool) -> 
     listed.unwrap_or_default().iter().filter_map(found).collect()
 }
 
-/// All that was in a directory.
+/// Returns the names of all that was in a directory.
 fn names(was: &ListedDirectory) -> BTreeSet<&[u8]> {
     was.files.iter().map(|file| &file.name).chain(&was.others).map(|name| name.0.as_slice()).collect()
 }
 
 impl<'a> ListedNow<'a> {
-    /// Files that are still there, with what they were.
+    /// Returns files that still exist, with their former state.
     fn same(&self) -> impl Iterator<Item = (&'a ListedFile, &Entry)> {
         self.was.files.iter().filter_map(|file| {
             let now = self.now.files.get(OsStr::from_bytes(&file.name.0))?;
@@ -113,12 +113,12 @@ impl<'a> ListedNow<'a> {
         })
     }
 
-    /// Those that are longer than they were.
+    /// Returns those that are longer than they were.
     fn grown(&self) -> impl Iterator<Item = (&'a ListedFile, &Entry)> {
         self.same().filter(|(was, now)| now.length > was.length)
     }
 
-    /// Files that were not there, by their paths below the directory.
+    /// Returns new files, by their paths below the directory.
     fn created(&self) -> Vec<(PathBuf, &Entry)> {
         let known = names(self.was);
         let here = self.now.files.iter().filter(|(name, _)| !known.contains(name.as_bytes()));
@@ -130,14 +130,14 @@ impl<'a> ListedNow<'a> {
         all
     }
 
-    /// The path of what is found in it, or in what has come below it.
+    /// Returns the path of an entry that `name_in` finds in it, or in new directories below it.
     pub(super) fn find(&self, name_in: &impl Fn(&Contents) -> Option<OsString>) -> Option<PathBuf> {
         let path = as_path(&self.was.path);
         let below = || self.below.iter().find_map(|(place, contents)| Some(path.join(place).join(name_in(contents)?)));
         name_in(&self.now).map(|name| path.join(name)).or_else(below)
     }
 
-    /// Symbolic links that were not there, and directories, likewise.
+    /// Returns new symbolic links and new directories.
     fn come(&self, is_created: impl Fn(&Entry) -> bool) -> ComePlan {
         let known = names(self.was);
         let path = as_path(&self.was.path);
@@ -153,14 +153,14 @@ impl<'a> ListedNow<'a> {
         ComePlan { links: links.collect(), directories }
     }
 
-    /// The files that are judged one by one.
+    /// Returns the files that are judged one by one.
     pub(super) fn keys(&self) -> impl Iterator<Item = FileId> + '_ {
         self.grown().map(|(_, now)| now.key()).chain(self.created().into_iter().map(|(_, now)| now.key()))
     }
 }
 
 impl Reckoning<'_> {
-    /// What becomes of files that have grown or come since the checkpoint.
+    /// Decides about files that have grown or are new since the checkpoint.
     pub(super) fn judge_listed(&self) -> Vec<ListedPlan> {
         if self.options.policy == FilePolicy::Keep {
             return Vec::new();
@@ -170,7 +170,7 @@ impl Reckoning<'_> {
         let files = self.listed.iter().flat_map(|directory| &directory.was.files);
         let there: HashMap<FileId, Option<i64>> =
             files.map(|it| (FileId::of_identity(&it.identity), it.born_nanoseconds)).collect();
-        // The number of a file that is gone is given to the next that is made, which is another one.
+        // The inode number of a removed file goes to the next file that is made, which is another one.
         let is_same = |now: &Entry| match there.get(&now.key()) {
             Some(born) => born.is_none() || *born == now.born_nanoseconds,
             None => now.born_nanoseconds.is_none_or(|born| born <= self.taken().saturating_add(TICK_NANOSECONDS)),
@@ -185,7 +185,7 @@ impl Reckoning<'_> {
                     plans.extend(self.judge_same(directory.was, &path, was, now));
                 }
             }
-            // What was there under another name has not been created since.
+            // A file that existed under another name is not new.
             let was_there = |now: &Entry| is_in_use(now) || there.contains_key(&now.key()) && is_same(now);
             for (name, now) in directory.created().into_iter().filter(|(_, now)| !was_there(now)) {
                 plans.extend(self.judge_new(directory.was, &path.join(name), now));
@@ -194,7 +194,7 @@ impl Reckoning<'_> {
         plans
     }
 
-    /// Whether all that has been created in a directory since is the job's by the user's word, if it may be the job's at all.
+    /// Reports whether the user has declared all new files in a directory the job's, if they may be the job's at all.
     fn are_claimed(&self, directory: &ListedDirectory) -> bool {
         let is_asked = match self.options.policy {
             FilePolicy::Rollback => true,
@@ -204,7 +204,7 @@ impl Reckoning<'_> {
         is_asked && !directory.is_shared
     }
 
-    /// Files that are not what they were, though all that the job writes in their directories was to be saved: they had
+    /// Returns files that have changed, though all that the job writes in their directories was to be saved. They had
     /// not been written yet, or were too long.
     pub(super) fn changed_unsaved(&self) -> Option<FileNote> {
         let (in_use, saved) = (in_use(self.job), saved_paths(self.job));
@@ -218,7 +218,7 @@ impl Reckoning<'_> {
                 let is_other = in_use.contains(&FileId::of_identity(&was.identity)) || saved.contains(&path);
                 let is_changed = directory.now.files.get(name).is_none_or(|now| {
                     let is_touched = now.identity.modified_nanoseconds != was.identity.modified_nanoseconds;
-                    // What has only grown is cut back, or refuses the restart.
+                    // A file that has only grown is cut back, or refuses the restart.
                     let has_only_grown =
                         || now.length > was.length && !matches!(is_unchanged_below(&path, was), Ok(Some(false)));
                     is_touched && !has_only_grown()
@@ -231,7 +231,7 @@ impl Reckoning<'_> {
         (!paths.is_empty()).then_some(FileNote::ChangedUnsaved { paths })
     }
 
-    /// Links and directories that have come since where what has been created since is set aside.
+    /// Returns new links and directories in those directories whose new files are set aside.
     pub(super) fn judge_come(&self) -> ComePlan {
         let mut all = ComePlan::default();
         for directory in self.listed.iter().filter(|directory| self.are_claimed(directory.was)) {
@@ -242,7 +242,7 @@ impl Reckoning<'_> {
         all
     }
 
-    /// What becomes of a file that is still there and is not open.
+    /// Decides about a file that still exists and is not open.
     fn judge_same(
         &self,
         directory: &ListedDirectory,
@@ -300,15 +300,15 @@ impl Reckoning<'_> {
         })
     }
 
-    /// A file that was not there is set aside where the job has created it. It must be a file of this user's that has come
-    /// into being since, and was not moved there.
+    /// Decides about a new file, which is set aside if the job has created it. It must be a file of this user that was
+    /// created since the checkpoint, and not moved there.
     fn judge_new(&self, directory: &ListedDirectory, path: &Path, now: &Entry) -> Option<ListedPlan> {
         let is_claimed = self.are_claimed(directory);
-        // Whether a file is there counts where it is put back with all that the job has written.
+        // An empty file counts if it is put back with all that the job has written.
         let is_something = now.length > 0 || is_claimed && saves_written(self.job);
         let is_ours = self.is_created(now) && is_something && !is_own_stream(now.key());
         let is_wanted = self.options.policy != FilePolicy::Refuse && is_ours;
-        // It stays then, and harms only a program that appends to it.
+        // With an objection it stays, and harms only a program that appends to it.
         let against = || self.later_writer(path, now).map(|why| Objection::new(why, ""));
         is_wanted.then(|| ListedPlan {
             path: path.to_owned(),
@@ -322,25 +322,26 @@ impl Reckoning<'_> {
         })
     }
 
-    /// Whether something of this user's has come into being since the checkpoint.
+    /// Reports whether this user created an entry since the checkpoint.
     fn is_created(&self, now: &Entry) -> bool {
         let is_new = |born: i64| born >= self.taken().saturating_sub(TICK_NANOSECONDS);
         now.born_nanoseconds.is_some_and(is_new) && now.owner == process::effective_user()
     }
 
-    /// When the checkpoint was taken.
+    /// Returns when the checkpoint was taken.
     pub(super) fn taken(&self) -> i64 {
         i64::try_from(self.job.clocks.realtime_nanoseconds).unwrap_or(i64::MAX)
     }
 
-    /// Why somebody else has written to a file, or may be about to.
+    /// Returns why somebody else has written to a file, or may be about to.
     fn later_writer(&self, path: &Path, now: &Entry) -> Option<String> {
         let is_own = is_own_stream(now.key());
         let foreign = path.metadata().ok().and_then(|status| self.foreign_writer(None, &status, is_own));
         foreign.or_else(|| self.late_writer(&now.identity))
     }
 
-    /// Why somebody must have written to a file that was so when the job had ended, as far as that was seen.
+    /// Returns why somebody else must have written to a file in this state after the end of the job, if that end was
+    /// observed.
     pub(super) fn late_writer(&self, now: &FileIdentity) -> Option<String> {
         let is_own = is_own_stream(FileId { device: now.device, inode: now.inode });
         let ended = self.options.ended_nanoseconds.filter(|_| !is_own);
@@ -350,21 +351,22 @@ impl Reckoning<'_> {
 }
 
 impl ListedPlan {
-    /// Whether it is settled if it is the job's.
+    /// Reports whether it is settled if it is the job's.
     pub(super) fn may_go(&self) -> bool {
         self.cut.is_some() || self.against.is_none()
     }
 }
 
 impl JobPlan<'_> {
-    /// The names of files that are the job's only if it knows them.
+    /// Returns the names of files that are the job's only if it knows them.
     pub(super) fn names_in_doubt(&self) -> impl Iterator<Item = &[u8]> {
         let listed = self.listed.iter().filter(|listed| listed.is_doubtful && listed.may_go());
         listed.map(name).chain(self.doubtful_names())
     }
 }
 
-/// Whether a file that is no shorter than it was holds up to that length what it held, where that is known.
+/// Reports whether a file that is not shorter than before has the same contents up to its former length, if that is
+/// known.
 fn is_unchanged_below(path: &Path, was: &ListedFile) -> io::Result<Option<bool>> {
     match was.digest {
         _ if was.length == 0 => Ok(Some(true)),
@@ -376,7 +378,8 @@ fn is_unchanged_below(path: &Path, was: &ListedFile) -> io::Result<Option<bool>>
     }
 }
 
-/// A file of a database that programs of the job open and close again: nobody can take back what they have written.
+/// Refuses a file of a database that programs of the job open and close again: nobody can take back what they have
+/// written.
 fn changed_database(directory: &ListedDirectory, path: &Path, was: &ListedFile, now: &Entry) -> ListedPlan {
     let why = "it belongs to an SQLite database, the program did not have it open at the checkpoint, and it has been written to since";
     let hint = "put back all files of the database as they were at the checkpoint; or start again with them saved: standfast run \
@@ -393,12 +396,12 @@ fn changed_database(directory: &ListedDirectory, path: &Path, was: &ListedFile, 
     }
 }
 
-/// The last part of the path of a file.
+/// Returns the last part of the path of a file.
 pub(super) fn name(listed: &ListedPlan) -> &[u8] {
     listed.path.file_name().unwrap_or_default().as_bytes()
 }
 
-/// The files of which what they held is in the image, since the job was seen to write them.
+/// Returns the files whose contents are in the image because the job was seen to write them.
 fn saved_paths(job: &JobState) -> BTreeSet<PathBuf> {
     let parts = job.folders.iter().filter(|folder| folder.is_part == Some(true));
     parts

@@ -1,8 +1,9 @@
-//! Memory that lies in files: files that the program has mapped shared and written, and files that have been saved because the program may write them.
+//! Memory in files: files that the program has mapped shared and written, and files that were saved because the program
+//! may write them.
 //!
-//! What such a file held at the checkpoint is in the image, so that a restart puts it back, where it differs: the job itself
-//! has gone on writing there. It is compared and written when everything else is rebuilt, and nothing is written
-//! where somebody else may have changed it.
+//! The image holds the contents of such a file at the checkpoint. A restart puts them back if they differ, since the
+//! job itself has continued to write there. Files are compared and written when everything else is rebuilt, and nothing
+//! is written if somebody else may have changed it.
 
 use super::address_space::ToMap;
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, path_of};
@@ -36,34 +37,34 @@ const SHM_RDONLY: u64 = libc::SHM_RDONLY as u64;
 const EITHER_WAY: &str =
     "to put back what it held: standfast restart --files rollback; to leave it as it is: --files keep";
 const OWNER_WRITES: u32 = 0o600;
-/// Of a directory that is made again, but for the file mode creation mask.
+/// Mode of a directory that is made again, before the file mode creation mask.
 const DIRECTORY_MODE: u32 = 0o777;
-/// How much is compared or copied at a time.
+/// How many bytes are compared or copied at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What becomes of a file that has been saved.
+/// What to do about a file that has been saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MappedPlan {
     /// Its place among the job's memory objects.
     object: usize,
     /// The parts of it that are in the image, ascending.
     shown: Vec<PageRange>,
-    /// What speaks against putting back what it held, should it differ.
+    /// The objection to putting back its contents, should they differ.
     against: Option<Objection>,
     /// Whether it stays as it is, whatever it holds.
     stays: bool,
-    /// The file that was judged, which alone may be written to; `None` where it was gone.
+    /// The file that was judged, which alone may be written to; `None` if it was gone.
     judged: Option<FileId>,
     /// Whether it is the job's only if the job knows its name.
     pub(super) is_doubtful: bool,
-    /// Whether what it holds now is kept before it is written to.
+    /// Whether its present contents are kept before it is written to.
     keeps: bool,
 }
 
-/// Where the files are of which something is put back, by their places among the memory objects.
+/// The location of files with contents to put back, by their places among the memory objects.
 type InFolders<'a> = HashMap<usize, (&'a Folder, &'a Path)>;
 
-/// What processes of the job have mapped already.
+/// Files that processes of the job have mapped already.
 #[derive(Debug, Default)]
 pub(super) struct Attached {
     /// Files, by their places among the memory objects.
@@ -71,7 +72,7 @@ pub(super) struct Attached {
 }
 
 impl Reckoning<'_> {
-    /// What becomes of a mapped file.
+    /// Decides about a mapped file.
     pub(super) fn judge_mapped_file(&self, object: usize) -> Result<MappedPlan, Objection> {
         let record = &self.job.objects[object];
         let ObjectKind::MappedFile { file, other_writer, .. } = &record.kind else {
@@ -86,7 +87,7 @@ impl Reckoning<'_> {
         let is_whole = covers(&plan.shown, record.length);
         let now = match find(self.path_now(file)) {
             Ok(now) => now,
-            // Something of somebody else's: the job knows nothing of it, or finds it as any program would.
+            // Somebody else's file: the job does not know it, or finds it as any program would.
             Err(_) if is_doubtful && path_of(file).symlink_metadata().is_ok() => {
                 return Ok(MappedPlan { stays: true, ..plan });
             }
@@ -106,7 +107,7 @@ impl Reckoning<'_> {
         }
         let replaced = || {
             let same = FileId::of(&now) == FileId::of_reference(file);
-            // What is in a folder may be replaced as the job likes.
+            // Files in a folder may be replaced as the job likes.
             (!same && !self.is_in_folder(file)).then(|| "another file has taken its place".to_owned())
         };
         let late = || part.and_then(|_| self.late_writer(&identity(&now)));
@@ -120,9 +121,9 @@ impl Reckoning<'_> {
         Ok(MappedPlan { against, judged: Some(FileId::of(&now)), ..plan })
     }
 
-    /// Sees to it that a file that is gone, and is made again, finds its directory.
+    /// Ensures that a file that is gone, and is made again, finds its directory.
     pub(super) fn provide_for(&self, file: &FileReference, remaking: &mut Remaking<'_>) -> Result<(), Objection> {
-        // Older images do not tell what directories there were.
+        // Older images do not record which directories existed.
         if path_of(file).exists() || self.job.surroundings.is_none() {
             return Ok(());
         }
@@ -131,7 +132,7 @@ impl Reckoning<'_> {
         Ok(())
     }
 
-    /// Whether all that a file held is in the image.
+    /// Reports whether all contents of a file are in the image.
     pub(super) fn is_in_image(&self, file: &FileReference) -> bool {
         let key = |file: &FileReference| FileId::of_reference(file);
         let mut objects = self.job.objects.iter().enumerate();
@@ -144,7 +145,7 @@ impl Reckoning<'_> {
     }
 }
 
-/// The parts of an object that are mapped shared, or saved all the same, ascending.
+/// Returns the parts of an object that are mapped shared, or saved anyway, ascending.
 fn shown(job: &JobState, wanted: usize) -> Vec<PageRange> {
     let object = &job.objects[wanted];
     if matches!(object.kind, ObjectKind::MappedFile { saved: SavedPart::Whole | SavedPart::WholeIfNeeded, .. }) {
@@ -161,13 +162,13 @@ fn shown(job: &JobState, wanted: usize) -> Vec<PageRange> {
     shown
 }
 
-/// Whether ascending parts leave nothing of `length` bytes out.
+/// Reports whether ascending parts cover all of `length` bytes.
 fn covers(parts: &[PageRange], length: u64) -> bool {
     let end = parts.iter().fold(0, |end, part| if part.start().get() <= end { part.end().get().max(end) } else { end });
     end >= length
 }
 
-/// Makes saved files again, empty, that are gone: before anybody opens them.
+/// Makes missing saved files again, empty, before anybody opens them.
 pub(super) fn make_missing(plan: &JobPlan<'_>) -> Result<(), EngineError> {
     for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays && !mapped.is_doubtful) {
         let object = &plan.job.objects[mapped.object];
@@ -181,7 +182,7 @@ pub(super) fn make_missing(plan: &JobPlan<'_>) -> Result<(), EngineError> {
 }
 
 impl JobPlan<'_> {
-    /// Whether what the file behind an object has grown by is cut off it where it is open.
+    /// Reports whether the growth of an object's file is cut off by way of an open file.
     fn cuts(&self, object: usize) -> bool {
         let ObjectKind::MappedFile { file, .. } = &self.job.objects[object].kind else { return false };
         self.regular.iter().filter(|regular| regular.cut.is_some()).any(|regular| {
@@ -192,8 +193,8 @@ impl JobPlan<'_> {
 }
 
 impl Construction {
-    /// Maps what a file holds, made again if it is gone. The lock that the mapping had kept alive is taken again.
-    /// `is_first` of its mappings takes it.
+    /// Maps a file, which is made again if it is gone. The first of its mappings (`is_first`) takes the lock that the
+    /// mapping had kept alive.
     pub(super) fn map_file(
         &mut self,
         mapping: &Mapping,
@@ -231,8 +232,8 @@ impl Construction {
         Ok(())
     }
 
-    /// The mapped files that do not hold what they held; refuses, before anything is written, where they may not be put
-    /// right. Of the doubtful ones those that the job knows.
+    /// Returns the mapped files whose contents differ; of the doubtful ones only those that the job knows. Refuses,
+    /// before anything is written, if they may not be corrected.
     pub(super) fn differing<'a>(
         &self,
         plan: &'a JobPlan<'_>,
@@ -281,7 +282,7 @@ impl Construction {
         Ok(differs)
     }
 
-    /// Calls `each` with every piece that is not in `file`, and where it belongs.
+    /// Calls `each` with every piece that is not in `file`, and its offset.
     fn compare(
         &self,
         mapped: &MappedPlan,
@@ -305,7 +306,7 @@ impl Construction {
         Ok(())
     }
 
-    /// Gives a file that holds again what it held the time of modification that it had.
+    /// Gives a file whose contents are restored its former time of modification.
     pub(super) fn put_time_back(&mut self, path: &Path, was: &FileIdentity, file: &File) {
         if let Err(error) = set_modified(file.as_fd(), was.modified_nanoseconds) {
             let path = path.display();
@@ -313,7 +314,7 @@ impl Construction {
         }
     }
 
-    /// The same for all that the job alone has written to since, also where it has written what was there before.
+    /// Does the same for all files that the job alone has written to since, even if it has written the same contents.
     fn put_times_back(&mut self, plan: &JobPlan<'_>, folders: &InFolders<'_>) {
         let are_ours = |mapped: &&MappedPlan| !mapped.stays && !mapped.is_doubtful && mapped.against.is_none();
         for mapped in plan.mapped.iter().filter(are_ours) {
@@ -329,7 +330,7 @@ impl Construction {
         }
     }
 
-    /// Puts back what mapped files held. The new process has them mapped already and sees it.
+    /// Puts back the contents of mapped files. The new process has them mapped already and sees the result.
     pub(super) fn put_back(
         &mut self,
         plan: &JobPlan<'_>,
@@ -358,12 +359,13 @@ impl Construction {
     }
 }
 
-/// Whether what a file has grown by is judged where it is open, like that of one that has not been saved.
+/// Reports whether the growth of a file is judged where it is open, as for a file that has not been saved.
 fn may_grow(object: &MemoryObject) -> bool {
     matches!(object.kind, ObjectKind::MappedFile { saved: SavedPart::WholeIfNeeded, .. })
 }
 
-/// The file that was judged, if it still is in its place; in a folder that, where it was gone, the one that has been made there.
+/// Returns the file that was judged, if it is still in its place. If it was gone, returns the one that has been made
+/// there.
 fn find_mapped(object: &MemoryObject, mapped: &MappedPlan, folders: &InFolders<'_>) -> io::Result<HeldPath> {
     let ObjectKind::MappedFile { file, .. } = &object.kind else { return Err(io::ErrorKind::InvalidInput.into()) };
     let found = match folders.get(&mapped.object) {
@@ -379,7 +381,7 @@ fn find_mapped(object: &MemoryObject, mapped: &MappedPlan, folders: &InFolders<'
     Err(io::Error::other("somebody else has put another file in its place"))
 }
 
-/// Opens a file for writing, also where its owner, who we are, may only read it.
+/// Opens a file for writing, even if its owner, who we are, may only read it.
 fn open_to_write(object: &MemoryObject, mapped: &MappedPlan, folders: &InFolders<'_>) -> io::Result<File> {
     let found = find_mapped(object, mapped, folders)?;
     match (found.reopen(Access::Write), &object.kind) {
@@ -393,8 +395,8 @@ fn open_to_write(object: &MemoryObject, mapped: &MappedPlan, folders: &InFolders
     }
 }
 
-/// A file that is gone, empty; and its directory, which may have gone with it (the Java virtual machine's, from `/tmp`). No
-/// symbolic link is followed: there was none in its path.
+/// Makes a missing file, empty, and its directory, which may have gone with it (the Java virtual machine's, from
+/// `/tmp`). It follows no symbolic link: there was none in its path.
 pub(super) fn make_again(file: &FileReference, length: u64, mode: u32) -> io::Result<()> {
     let path = path_of(file);
     let name = Path::new(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
@@ -414,13 +416,14 @@ pub(super) fn make_again(file: &FileReference, length: u64, mode: u32) -> io::Re
     set_modified(made.as_fd(), file.identity.modified_nanoseconds)
 }
 
-/// The last part of the path of a file.
+/// Returns the last part of the path of a file.
 fn name_of(file: &FileReference) -> &[u8] {
     path_of(file).file_name().unwrap_or_default().as_bytes()
 }
 
 impl JobPlan<'_> {
-    /// Keeps what files hold that only the job's directories tell to be its own, before it is overwritten. Says where.
+    /// Keeps the contents of files that only the job's directories show to be its own, before they are overwritten.
+    /// Returns notes with the locations.
     pub(super) fn keep_replaced(
         &self,
         differing: &[&MappedPlan],
@@ -445,19 +448,19 @@ impl JobPlan<'_> {
         Ok(notes)
     }
 
-    /// The names of the files that are the job's only if it knows them.
+    /// Returns the names of the files that are the job's only if it knows them.
     pub(super) fn doubtful_names(&self) -> impl Iterator<Item = &[u8]> {
         let objects = self.mapped.iter().filter(|mapped| mapped.is_doubtful && !mapped.stays);
         objects.filter_map(|mapped| self.job.objects[mapped.object].kind.file()).map(name_of)
     }
 
-    /// Whether the file behind an object is the job's only if it knows its name.
+    /// Reports whether an object's file is the job's only if it knows its name.
     pub(super) fn is_doubtful(&self, object: usize) -> bool {
         self.mapped.iter().any(|mapped| mapped.object == object && mapped.is_doubtful)
     }
 }
 
-/// The files that the life before was seen to write through mappings, as they are found now.
+/// Returns the files that the previous life was seen to write through mappings, as they are found now.
 pub(super) fn written(job: &JobState) -> Vec<FileId> {
     let key = |object: &MemoryObject| match &object.kind {
         ObjectKind::MappedFile { file, saved: SavedPart::Mapped, .. } => {
@@ -468,7 +471,7 @@ pub(super) fn written(job: &JobState) -> Vec<FileId> {
     job.objects.iter().filter_map(key).collect()
 }
 
-/// Reads as much as there is.
+/// Reads as many bytes as there are.
 fn read_piece(file: &File, start: u64, into: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < into.len() {

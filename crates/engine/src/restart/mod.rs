@@ -1,39 +1,39 @@
 //! Rebuilds a job from an image: decide first, then act.
 //!
 //! ```text
-//! foreseen       refusals that a checkpoint asks for as well
-//! plan           what must be there is there, else refused by name; nothing has been touched
-//! open_files     what becomes of regular files and streams
+//! foreseen       refusals that a checkpoint already checks for
+//! plan           checks that all needed files exist, else refuses by name; nothing has been touched
+//! open_files     decides about regular files and streams
 //! working_directories  found again, or made again if they were empty
 //! streams        standard output and error that were files: continued there, or redirected
 //! other_names    files that had several names, or have been renamed since
-//! ids            old or new process and thread ids, and what follows from that
+//! ids            old or new process and thread ids, and their consequences
 //! namespaces     which ones the job needs here for its old ids and its clocks
 //! beginning      a child, held and seized, executes the job's program; its own memory is thrown away
 //! family         drives all that follows, first for the job's main process, then for all others, which it makes
 //! births         in which order processes are made, and by whom; rehearsed before any is
 //! process_tree   the other processes: parents, sessions, groups, zombies
-//! address_space  kernel mappings moved, regions mapped, layout told to the kernel
+//! address_space  kernel mappings moved, regions mapped, layout reported to the kernel
 //! vdso           the kernel's own mappings: moved, or redirected under another kernel
 //! filling        pages delivered and verified
-//! known_names    which names of files stand in the job's memory, looked at as it is delivered
+//! known_names    names of files found in the job's memory, searched as it is delivered
 //! mapped_files   files that the program writes through mappings
-//! folders        directories that go with the job
-//! notes          what is told of files
+//! folders        directories that are saved with the job
+//! notes          what the restart reports about files
 //! listing        files that the job appends to without holding them open; names, by which it knows them
-//! stops          what job control had stopped is stopped again
+//! stops          processes that job control had stopped are stopped again
 //! attributes     directory, umask, signal dispositions, limits
-//! switches       advice, locks and keys of memory; what the process has told the kernel about itself
-//! scheduling     policy, priorities and processors, as far as they are allowed here
+//! switches       advice, locks and keys of memory; settings that the process has made in the kernel
+//! scheduling     policy, priorities and processors, if they are allowed here
 //! threads        created under their old ids; what the kernel keeps for each; registers last
 //! commit         the caller's last word; then every tie to us is cut, the last one is the commit
 //! ```
 //!
-//! Shared memory, System V objects, timers and open files are made by [`crate::objects`]: by the main process while it is
-//! alone; what needs other processes, when these exist. Then each process gives its descriptors their numbers.
+//! [`crate::objects`] makes shared memory, System V objects, timers and open files: in the main process while it is
+//! alone, and what needs other processes once these exist. Then each process gives its descriptors their numbers.
 //!
-//! Until the commit the half-built job dies with us, whatever happens. Files are cut back only after all pages have been
-//! delivered and verified.
+//! Until the commit the half-built job dies with us, whatever happens. Files are cut back only after all pages have
+//! been delivered and verified.
 
 mod address_space;
 mod attributes;
@@ -94,19 +94,19 @@ pub struct RestartOptions<'a> {
     pub ids: IdPolicy,
     /// Clocks that would go back.
     pub clocks: ClockPolicy,
-    /// What to do about files that are not what they were.
+    /// What to do about files that have changed.
     pub files: FileOptions<'a>,
     /// Finds the copy of an executable or a library as it was at the checkpoint, if one was kept.
     pub saved_binary: &'a dyn Fn(&FileReference) -> Option<PathBuf>,
     /// Keeps what is about to be cut off a file.
     pub keep_tail: &'a mut KeepTail<'a>,
-    /// What programs that direct their own checkpoints are told.
+    /// News for programs that direct their own checkpoints.
     pub news: RestartNews<'a>,
-    /// Called again and again while an address is waited for; an error calls the restart off.
+    /// Called repeatedly during the wait for an address; an error cancels the restart.
     pub on_wait: &'a OnWait<'a>,
-    /// Takes the master of the job's terminal where that was held outside: before the job runs, and only then.
+    /// Takes the master of the job's terminal if that was held outside. Called only then, before the job runs.
     pub hold_terminal: &'a mut dyn FnMut(OwnedFd) -> Result<(), BoxError>,
-    /// Called when the job is rebuilt and about to run, with its identity: the last moment to say no.
+    /// Called when the job is rebuilt and about to run, with its identity: the last chance to refuse.
     pub before_thaw: &'a mut dyn FnMut(ProcessIdentity) -> Result<(), BoxError>,
 }
 
@@ -115,9 +115,9 @@ pub struct RestartOptions<'a> {
 pub struct Restarted {
     /// The job.
     pub job: Job,
-    /// Under which ids it runs.
+    /// The ids under which it runs.
     pub ids: JobIds,
-    /// What it goes on without, though no result depends on it: one line each.
+    /// What it continues without, though no result depends on it: one line each.
     pub notes: Vec<String>,
     /// What was done about files.
     pub files: Vec<FileNote>,
@@ -126,13 +126,13 @@ pub struct Restarted {
 /// Rebuilds the job that `source` holds and lets it run. Call it while this process has a single thread.
 ///
 /// # Errors
-/// When anything stands in the way; nothing of the half-built job remains, and no file was cut back unless all pages
-/// had verified.
+/// Returns an error if anything blocks the restart. Nothing of the half-built job remains then, and no file was cut
+/// back unless all pages had verified.
 pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
     let of_files = FileOptions { own_directory: Some(options.news.directory), ..options.files };
     let plan = JobPlan::make(source.state(), of_files, options.saved_binary)?;
     stay_in_sight()?;
-    // The image holds what differs from the default: nothing that this process ignores may come in between.
+    // The image holds what differs from the default, so nothing that this process ignores may interfere.
     let mut family = Family::begin(&plan, options.ids, options.clocks, InheritedSignals::none())?;
     let mut files = plan.notes.clone();
     let mut remade = Remade::default();
@@ -142,7 +142,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
         let differing = family.main().differing(&plan, &known)?;
         let (appended, stay) = family.settle_listed(&plan, &known)?;
         files.extend(stay);
-        // First what is cut off is kept: what is put back may end where the tail began.
+        // What is cut off is kept first: restored contents may end where the tail began.
         files.extend(family.cut_back(&plan, options.keep_tail)?);
         files.extend(plan.keep_replaced(&differing, options.keep_tail)?);
         files.extend(family.cut_back_listed(&appended, &plan.come, options.keep_tail)?);

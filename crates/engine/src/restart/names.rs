@@ -1,17 +1,17 @@
-//! Which of some names stand in a piece of memory, each by itself and not as a part of another. All are looked for in one
-//! pass, however many they are.
+//! Finds which of several names occur in a piece of memory, each by itself and not as a part of another. One pass
+//! searches for all of them, however many they are.
 
 use aho_corasick::{AhoCorasick, packed};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Shorter names stand in any memory by chance.
+/// Shorter names occur in any memory by chance.
 const NAME_BYTES_MIN: usize = 3;
 /// No name is longer.
 pub(super) const NAME_BYTES_MAX: usize = 255;
-/// By so many of its first bytes a name is looked for at first.
+/// How many leading bytes of a name the first search uses.
 const QUICK_BYTES: usize = 2;
-/// One place in so many bytes may begin like a name without being one: to look at it takes as long as to pass them.
+/// One place in this many bytes may begin like a name without being one: checking it takes as long as passing them.
 const QUICK_BYTES_PER_MISS: usize = 1024;
 
 /// A search for names, and what it has found so far.
@@ -22,7 +22,7 @@ pub(super) struct Search<'a> {
     finder: Finder,
 }
 
-/// A piece of memory, and whether more lies before and behind it, which decides whether a name at its edge ends there.
+/// A piece of memory, and whether more precedes and follows it, which decides whether a name at its edge ends there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'a> {
     pub memory: &'a [u8],
@@ -31,7 +31,7 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Where a name may stand so that what stands beside it can be told.
+    /// Returns the range in which a name may be, so that the bytes beside it are visible.
     fn inner(&self) -> Range<usize> {
         let length = self.memory.len();
         let first = usize::from(!self.is_first).min(length);
@@ -39,17 +39,17 @@ impl View<'_> {
     }
 }
 
-/// Finds where any of the missing names may begin.
+/// Finds the places where any of the missing names may begin.
 #[derive(Debug)]
 enum Finder {
     /// Some dozens of names at once.
     Few {
         /// By two bytes of each: twice as fast as by four, until too much else begins like them.
         quick: packed::Searcher,
-        /// By as many bytes as can be looked at together.
+        /// By as many bytes as can be compared together.
         sure: packed::Searcher,
     },
-    /// Any number; at a fraction of the speed.
+    /// Any number, at a fraction of the speed.
     Many(AhoCorasick),
     /// There is nothing to be found.
     None,
@@ -74,13 +74,13 @@ impl<'a> Search<'a> {
         Self { finder: Finder::of(&missing), missing, found: BTreeSet::new() }
     }
 
-    /// Whether nothing is left to look for.
+    /// Reports whether nothing is left to search for.
     pub(super) fn is_over(&self) -> bool {
         self.missing.is_empty()
     }
 
-    /// The missing names that stand there by themselves. A name that reaches an edge behind which more memory lies does not
-    /// count.
+    /// Returns the missing names that occur there by themselves. A name that reaches an edge next to more memory does
+    /// not count.
     pub(super) fn search(&self, view: &View<'_>) -> Vec<&'a [u8]> {
         let (memory, inner) = (view.memory, view.inner());
         let mut found = Vec::new();
@@ -112,7 +112,7 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// Notes that they were found.
+    /// Records that they were found.
     pub(super) fn note(&mut self, names: &[&'a [u8]]) {
         let before = self.missing.len();
         for name in names.iter().filter(|name| self.missing.remove(*name)) {
@@ -123,20 +123,20 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether a name was found.
+    /// Reports whether a name was found.
     pub(super) fn has_found(&self, name: &[u8]) -> bool {
         self.found.contains(name)
     }
 }
 
-/// Whether a name stands there as a name of its own, and not as a part of another.
+/// Reports whether a name is a name of its own there, and not a part of another.
 fn stands_alone(memory: &[u8], name: Range<usize>) -> bool {
     let before = name.start.checked_sub(1).map_or(0, |place| memory[place]);
     let after = memory.get(name.end).copied().unwrap_or(0);
     ends_name(before) && ends_name(after)
 }
 
-/// Whether a byte may stand beside a name in text: not in the middle of data, nor of another name.
+/// Reports whether a byte may be next to a name in text: not in the middle of data, nor of another name.
 fn ends_name(byte: u8) -> bool {
     let is_text = byte == 0 || byte.is_ascii_graphic() || byte.is_ascii_whitespace();
     is_text && !byte.is_ascii_alphanumeric() && !b"._-+".contains(&byte)

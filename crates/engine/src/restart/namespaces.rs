@@ -1,5 +1,5 @@
-//! Which namespaces a restarted job needs here: for its old ids, and for clocks that must not go back. Where they cannot
-//! be had, what follows from that: new ids for programs that can live with them, a refusal by name for the others.
+//! Determines which namespaces a restarted job needs here: for its old ids, and for clocks that must not go back. If
+//! they are not available, programs that tolerate new ids get these, and others are refused by name.
 
 use super::ids::IdPolicy;
 use super::plan::JobPlan;
@@ -13,17 +13,17 @@ use standfast_linux::{
     monotonic_clocks_of,
 };
 
-/// What a restart does where the monotonic clocks of this machine are behind those that the job has seen.
+/// What a restart does if the monotonic clocks of this machine are behind those that the job has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClockPolicy {
-    /// The job gets a time namespace in which they go on; where that cannot be had, the restart is refused.
+    /// The job gets a time namespace in which they continue; if that is not available, the restart is refused.
     #[default]
     Continue,
-    /// They jump back to those of this machine, whatever deadlines the program may have reckoned out.
+    /// They jump back to those of this machine, whatever deadlines the program may have computed.
     Jump,
 }
 
-/// A child that will execute the program: under its old id in namespaces of its own where that is wanted and allowed.
+/// Makes a child that will execute the program: under its old id in its own namespaces if that is wanted and allowed.
 pub(super) fn hold(
     plan: &JobPlan<'_>,
     policy: IdPolicy,
@@ -32,7 +32,7 @@ pub(super) fn hold(
     signals: InheritedSignals,
 ) -> Result<(Option<NamespaceInit>, HeldChild, JobIds), EngineError> {
     let old = plan.job.processes[0].pid;
-    // Root stays root inside; in a container it may have to do as everybody else.
+    // Root stays root inside; in a container it may need a user namespace like any other user.
     let kinds = [NamespaceKind::Pid, NamespaceKind::User];
     let kinds = if process::effective_user() == 0 { &kinds[..] } else { &kinds[1..] };
     let clocks = match clock_policy {
@@ -63,9 +63,9 @@ pub(super) fn hold(
 }
 
 impl JobPlan<'_> {
-    /// The clocks that the job must be given, where those of this machine would go back for it: after a reboot, on another
-    /// machine, or when the job has lived under shifted clocks before. Absolute deadlines lie in the program's memory; under
-    /// earlier clocks it would sleep until they come again, for days perhaps.
+    /// Returns the clocks that the job must be given if those of this machine would go back for it. This happens after
+    /// a reboot, on another machine, or when the job has lived under shifted clocks before. The program's memory holds
+    /// absolute deadlines. Under earlier clocks it would sleep until they come again, perhaps for days.
     fn shifted_clocks(&self) -> Result<Option<ClockOffsets>, EngineError> {
         let were = &self.job.clocks;
         let (monotonic, boottime) = monotonic_clocks_of(std::process::id() as i32);
@@ -77,7 +77,7 @@ impl JobPlan<'_> {
         shifted.map(Some).map_err(|source| kernel("shifting the job's clocks", source))
     }
 
-    /// Where the clocks would have to be shifted and cannot.
+    /// Returns the refusal of a job whose clocks would have to be shifted and cannot be.
     fn refuse_earlier_clocks(&self, reason: Option<&std::io::Error>) -> EngineError {
         let why = match reason {
             Some(reason) => format!("and a time namespace, which would correct it, is not available here ({reason})"),

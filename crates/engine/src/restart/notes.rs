@@ -1,4 +1,4 @@
-//! What a restart tells of files: what it has done about each, in few enough words to be read.
+//! What a restart reports about files: what it has done about each, condensed to a readable length.
 
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,14 @@ pub enum FileNote {
         bytes: u64,
         /// Where they were kept.
         kept: PathBuf,
-        /// Whether all of them were, however many.
+        /// Whether all of them were kept, however many.
         is_whole: bool,
     },
     /// It has been created since the checkpoint, and was set aside.
     SetAside {
         /// The file.
         path: PathBuf,
-        /// Where what it held was kept.
+        /// Where its contents were kept.
         kept: PathBuf,
     },
     /// It has been renamed since the checkpoint, and was copied back.
@@ -30,68 +30,69 @@ pub enum FileNote {
         /// Its present name.
         from: PathBuf,
     },
-    /// It had been written through a mapping since the checkpoint, and what it held then was put back.
+    /// It had been written through a mapping since the checkpoint, and its old contents were put back.
     PutBack {
         /// The file.
         path: PathBuf,
     },
-    /// Another file took its place or it was written since the checkpoint, and what it held then was put back.
+    /// Another file took its place or it was written since the checkpoint, and its old contents were put back.
     Replaced {
         /// The file.
         path: PathBuf,
-        /// Where what it held until now was kept.
+        /// Where the contents that it had until now were kept.
         kept: PathBuf,
     },
-    /// More files than were named have been set aside or put back.
+    /// More files than are named have been set aside or put back.
     MoreKept {
         /// How many.
         count: usize,
-        /// Where what they held was kept.
+        /// Where their contents were kept.
         place: PathBuf,
     },
-    /// Files that the job was seen to write hold again what they held at the checkpoint.
+    /// Files that the job was seen to write hold their contents at the checkpoint again.
     FilesPutBack {
         /// Their directory.
         path: PathBuf,
         /// How many were written to.
         changed: usize,
     },
-    /// A symbolic link that has come since the checkpoint was removed.
+    /// A symbolic link that is new since the checkpoint was removed.
     LinkRemoved {
         /// The link.
         path: PathBuf,
         /// Where it led.
         target: PathBuf,
     },
-    /// Files have changed since the checkpoint, which had not saved what they held.
+    /// Files have changed since the checkpoint, which had not saved their contents.
     ChangedUnsaved {
         /// The files.
         paths: Vec<PathBuf>,
     },
-    /// Files that have been created since the checkpoint stay, since nobody knows whether they are the job's.
+    /// Files that have been created since the checkpoint stay, since it is unknown whether they are the job's.
     Stay {
         /// The files.
         paths: Vec<PathBuf>,
     },
-    /// A folder holds again what it held at the checkpoint.
+    /// A folder holds its contents at the checkpoint again.
     FolderPutBack {
         /// The folder.
         path: PathBuf,
         /// How many files were written to.
         changed: usize,
-        /// How many files and directories were removed that had come since.
+        /// How many new files and directories were removed.
         removed: usize,
     },
-    /// The program goes on with a copy of its executable or of a library, since the file itself is another one now, or gone.
+    /// The program continues with a copy of its executable or of a library, since the file itself was replaced, or is
+    /// gone.
     SavedBinary {
-        /// How it has changed, where its build-ids tell.
+        /// How it has changed, if its build-ids show that.
         versions: Option<String>,
         /// The file.
         path: PathBuf,
         /// The copy.
         kept: PathBuf,
     },
-    /// A standard stream that was a file continues where that of the restart goes, as asked for.
+    /// A standard stream that was a file continues where that of the restart goes, as requested.
     StreamMoved {
         /// 1 or 2.
         stream: i32,
@@ -100,13 +101,13 @@ pub enum FileNote {
         /// Where the restart's goes.
         to: PathBuf,
     },
-    /// A standard stream that was a file continues in the one that the restart has, since the file cannot be continued.
+    /// A standard stream that was a file continues in the restart's own stream, since the file cannot be continued.
     StreamElsewhere {
         /// 1 or 2.
         stream: i32,
         /// The file of the run.
         from: PathBuf,
-        /// What the restart has.
+        /// The restart's own stream.
         to: PathBuf,
         /// Why the file cannot be continued.
         why: String,
@@ -122,7 +123,7 @@ pub enum FileNote {
     },
 }
 
-/// The same notes, of which those about files that were kept are not more than one can read.
+/// Shortens the notes about kept files to a readable number.
 pub(super) fn condensed(notes: Vec<FileNote>) -> Vec<FileNote> {
     const NAMED_MAX: usize = 3;
     let mut named = 0;

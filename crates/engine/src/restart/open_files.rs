@@ -1,4 +1,4 @@
-//! What becomes of each open file of a job that is rebuilt.
+//! Decides about each open file of a job that is rebuilt.
 
 use super::files::{FileNote, Reckoning, path_of};
 use super::streams::{self, as_stream};
@@ -10,7 +10,7 @@ use standfast_format::records::{FileReference, OpenFileKind};
 
 const OF_ITS_OWN: &str = "give the restart a file of its own for that stream (> FILE), or restart it as the other user";
 
-/// What is found out about files along the way.
+/// Findings about files along the way.
 pub(super) struct Found<'a> {
     pub(super) regular: Vec<RegularPlan>,
     pub(super) notes: Vec<FileNote>,
@@ -18,7 +18,7 @@ pub(super) struct Found<'a> {
 }
 
 impl Blockers {
-    /// Decides what becomes of the open file at `place`.
+    /// Decides about the open file at `place`.
     pub(super) fn check_file<'j>(
         &mut self,
         reckoning: &Reckoning<'j>,
@@ -39,7 +39,8 @@ impl Blockers {
         }
     }
 
-    /// A stream of the restart may take the place of a regular file; elsewhere it goes on in the recorded file.
+    /// Decides about a regular file. A stream of the restart may take its place; else the program continues in the
+    /// recorded file.
     fn check_regular(
         &mut self,
         reckoning: &Reckoning<'_>,
@@ -80,7 +81,7 @@ impl Blockers {
         how
     }
 
-    /// Whether a stream of the restart takes the place of a regular file.
+    /// Decides whether a stream of the restart takes the place of a regular file.
     fn choose_stream(
         &mut self,
         reckoning: &Reckoning<'_>,

@@ -1,5 +1,5 @@
-//! Files under other names than at the checkpoint, or under several. Decides by names and inodes, and makes the names that are
-//! missing before any file is opened.
+//! Files with other names than at the checkpoint, or with several. This file decides by names and inodes, and makes
+//! missing names before any file is opened.
 //!
 //! ```text
 //! had several names, its own gone    linked again from another one; if all are gone, made again and linked to them
@@ -20,18 +20,18 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Until it has the permissions that it had.
+/// The mode of a file until it gets its permissions.
 const OWNER_WRITES: u32 = 0o600;
 
-/// What becomes of the names of a file that had several.
+/// What to do about the names of a file that had several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NamesPlan {
     pub(super) own: PathBuf,
-    /// Where it is, if its own name does not lead to it any more.
+    /// Its present path, if its own name does not lead to it any more.
     found: Option<PathBuf>,
-    /// Others that lead nowhere any more.
+    /// Other names that lead nowhere any more.
     missing: Vec<PathBuf>,
-    /// What speaks against giving it its names.
+    /// The objection to giving it its names.
     pub(super) against: Option<Objection>,
 }
 
@@ -43,7 +43,7 @@ enum Leads {
     Nowhere,
 }
 
-/// What becomes of the names of all files that had several.
+/// Decides about the names of all files that had several.
 pub(super) fn judge_names(job: &JobState, policy: FilePolicy) -> BTreeMap<FileId, NamesPlan> {
     if policy == FilePolicy::Refuse {
         return BTreeMap::new();
@@ -55,7 +55,7 @@ pub(super) fn judge_names(job: &JobState, policy: FilePolicy) -> BTreeMap<FileId
         .collect()
 }
 
-/// `None` where another file has the file's own name: that is judged with its content.
+/// Returns `None` if another file has the file's own name: that is judged with its content.
 fn judge(file: &FileReference, others: &OtherNames, policy: FilePolicy) -> Option<NamesPlan> {
     let leads = |path: &Path| match path.symlink_metadata() {
         Ok(now) if FileId::of(&now) == FileId::of_reference(file) => Leads::ToIt,
@@ -91,7 +91,7 @@ fn judge(file: &FileReference, others: &OtherNames, policy: FilePolicy) -> Optio
 }
 
 impl NamesPlan {
-    /// The names that are not there.
+    /// Returns the names that do not exist.
     pub(super) fn absent(&self) -> impl Iterator<Item = &Path> {
         let own = self.found.is_some().then_some(&self.own);
         own.into_iter().chain(&self.missing).map(PathBuf::as_path)
@@ -99,13 +99,14 @@ impl NamesPlan {
 }
 
 impl Reckoning<'_> {
-    /// Where a file is now, as far as that is known.
+    /// Returns the present path of a file, if it is known.
     pub(super) fn path_now<'a>(&'a self, file: &'a FileReference) -> &'a Path {
         let found = self.names.get(&FileId::of_reference(file)).and_then(|names| names.found.as_deref());
         found.unwrap_or(path_of(file))
     }
 
-    /// Where a file is that has been renamed since the checkpoint: in its directory, or in one that was listed.
+    /// Returns the path of a file that has been renamed since the checkpoint: in its directory, or in one that was
+    /// listed.
     pub(super) fn renamed(&self, file: &FileReference) -> Option<PathBuf> {
         let is_it = |now: &Entry| now.key() == FileId::of_reference(file) && may_be(now.born_nanoseconds, file);
         let name_in = |contents: &Contents| Some(contents.files.iter().find(|(_, now)| is_it(now))?.0.clone());
@@ -115,14 +116,14 @@ impl Reckoning<'_> {
     }
 }
 
-/// Whether a file of the same number, born then, may be this one: the kernel gives the number of one that is gone to the next
-/// that is made.
+/// Reports whether a file of the same inode number, born then, may be this one. The kernel gives the number of a
+/// removed file to the next that is made.
 fn may_be(born_nanoseconds: Option<i64>, file: &FileReference) -> bool {
     born_nanoseconds.is_none_or(|born| born <= file.identity.changed_nanoseconds)
 }
 
 impl JobPlan<'_> {
-    /// Links files to their own names by which they are not found any more, and copies back those that were renamed.
+    /// Links files to their own names if these are missing, and copies back those that were renamed.
     pub(super) fn return_names(&self) -> Result<(), EngineError> {
         for names in &self.names {
             let Some(found) = &names.found else { continue };
@@ -140,7 +141,7 @@ impl JobPlan<'_> {
         Ok(())
     }
 
-    /// Links files, which are there by now, to their other names.
+    /// Links files, which exist by now, to their other names.
     pub(super) fn return_other_names(&self) -> Result<(), EngineError> {
         for names in &self.names {
             for missing in &names.missing {
@@ -155,7 +156,7 @@ fn linking(name: &Path, source: io::Error) -> EngineError {
     kernel(&format!("making {} again", name.display()), source)
 }
 
-/// Both names are in one directory.
+/// Links a file to another name in the same directory.
 fn link(there: &Path, absent: &Path) -> io::Result<()> {
     let (directory, there) = open_parent(there)?;
     directory.link(there, Path::new(absent.file_name().ok_or(io::ErrorKind::InvalidInput)?))

@@ -23,42 +23,42 @@ pub(super) struct JobPlan<'a> {
     pub(super) job: &'a JobState,
     /// For each living process, in the order of the image: they come before the zombies.
     pub(super) processes: Vec<ProcessPlan>,
-    /// For each open file: what is to be done about it.
+    /// For each open file, what to do about it.
     pub(super) files: Vec<FilePlan>,
-    /// For each open regular file: where it goes on.
+    /// For each open regular file, where it continues.
     pub(super) regular: Vec<RegularPlan>,
-    /// For each file that is mapped shared and written: what becomes of it.
+    /// For each file that is mapped shared and written, what to do about it.
     pub(super) mapped: Vec<MappedPlan>,
-    /// For each file that had several names: what becomes of them.
+    /// For each file that had several names, what to do about them.
     pub(super) names: Vec<NamesPlan>,
-    /// For each folder that does not stay as it is: what becomes of it.
+    /// For each folder that does not stay as it is, what to do about it.
     pub(super) folders: Vec<FolderPlan>,
-    /// Files that the job does not have open and that have grown or come since.
+    /// Files that the job does not have open and that have grown or are new.
     pub(super) listed: Vec<ListedPlan>,
-    /// What else has come since and is removed.
+    /// Other new entries, which are removed.
     pub(super) come: ComePlan,
-    /// How the kernel's mappings come back.
+    /// How the kernel's mappings are restored.
     pub(super) vdso: Vdso,
-    /// Copies that take the place of code files which are not what they were, by the paths of these.
+    /// Copies that replace changed code files, by the paths of these files.
     pub(super) copies: BTreeMap<Bytes, PathBuf>,
-    /// For each socket: whether its name leads to it.
+    /// For each socket, whether its name leads to it.
     pub(super) socket_names: Vec<SocketName>,
-    /// What of the surroundings is made again.
+    /// Parts of the surroundings that are made again.
     pub(super) remake: RemakePlan,
-    /// What the user should know.
+    /// Notes for the user.
     pub(super) notes: Vec<FileNote>,
-    /// What the job goes on without.
+    /// What the job continues without.
     pub(super) remarks: Vec<String>,
 }
 
 /// Finds a copy of a code file, see `RestartOptions`.
 type SavedBinary<'a> = &'a dyn Fn(&FileReference) -> Option<PathBuf>;
 
-/// What is decided about one process.
+/// The decisions about one process.
 #[derive(Debug)]
 pub(super) struct ProcessPlan {
     pub(super) executable: CString,
-    /// Addresses that neither the old nor the new process uses: for the work in between.
+    /// Addresses that neither the old nor the new process uses, for the work in between.
     pub(super) scratch: u64,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Plan<'a> {
     pub(super) executable: &'a CStr,
     /// See [`ProcessPlan::scratch`].
     pub(super) scratch: u64,
-    /// How the kernel's mappings come back.
+    /// How the kernel's mappings are restored.
     pub(super) vdso: Vdso,
     /// See [`JobPlan::copies`].
     pub(super) copies: &'a BTreeMap<Bytes, PathBuf>,
@@ -134,7 +134,7 @@ impl<'a> JobPlan<'a> {
         }
     }
 
-    /// The plan of the process at `place`.
+    /// Returns the plan of the process at `place`.
     pub(super) fn of(&self, place: usize) -> Plan<'_> {
         Plan {
             process: &self.job.processes[place],
@@ -146,7 +146,7 @@ impl<'a> JobPlan<'a> {
         }
     }
 
-    /// How open files come back, as the process at `place` needs to know it.
+    /// Returns how open files are restored, as the process at `place` needs to know it.
     pub(super) fn open_files_of(&self, place: usize) -> OpenFilesPlan<'_> {
         OpenFilesPlan {
             process: &self.job.processes[place],
@@ -173,7 +173,7 @@ impl Blockers {
                 Some(copy) => copy.as_os_str().as_bytes().to_vec(),
                 None => process.executable.path.0.clone(),
             };
-            // Where there is no hole that stands among the blockers.
+            // If there is no hole, the blockers say so.
             let scratch = hole(process).unwrap_or_default();
             ProcessPlan { executable: CString::new(path).unwrap_or_default(), scratch }
         };
@@ -181,7 +181,7 @@ impl Blockers {
     }
 }
 
-/// Of the files that hold code: those that are not what they were, with copies that are.
+/// Returns copies of code files that have changed since the checkpoint.
 fn copies(job: &JobState, reckoning: &Reckoning<'_>, saved_binary: SavedBinary<'_>) -> BTreeMap<Bytes, PathBuf> {
     let mut copies = BTreeMap::new();
     let mut seen = BTreeSet::new();

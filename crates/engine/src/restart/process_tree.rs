@@ -1,5 +1,6 @@
-//! The relatives of the main process: each made by its parent, in the right session and group, under its old id; and the
-//! zombies. While they are made there is nothing in any of them but the scratch. In which order that goes `births.rs` knows.
+//! The relatives of the main process: each made by its parent, in the right session and group, under its old id; and
+//! the zombies. While they are made, only the scratch is in their memory. `births.rs` knows in which order to make
+//! them.
 
 use super::family::Family;
 use super::plan::JobPlan;
@@ -20,14 +21,14 @@ const SIGNAL_SET_BYTES: u64 = 8;
 /// Processes that are not to live on.
 #[derive(Debug, Default)]
 pub(super) struct Remains {
-    /// Zombies to be, by their place in the image.
+    /// Processes that are to be zombies, by their place in the image.
     zombies: BTreeMap<usize, Construction>,
     /// Stand-ins, by id.
     stand_ins: BTreeMap<i32, StandIn<Construction>>,
 }
 
 impl Remains {
-    /// Those that have not ended yet.
+    /// Returns those that have not ended yet.
     pub(super) fn pids(&self) -> Vec<i32> {
         let stand_ins = self.stand_ins.values().map(|stand_in| &stand_in.process);
         self.zombies.values().chain(stand_ins).map(Construction::pid).collect()
@@ -35,7 +36,7 @@ impl Remains {
 }
 
 impl Family {
-    /// Makes everybody else, and ends those that are to be zombies.
+    /// Makes all other processes, and ends those that are to be zombies.
     pub(super) fn make_relatives(&mut self, plan: &JobPlan<'_>, parked: &Parked) -> Result<(), EngineError> {
         if plan.job.processes.len() == 1 && plan.job.processes[0].process_tree == ProcessTree::default() {
             return Ok(());
@@ -61,7 +62,7 @@ impl Family {
             let state = &plan.job.processes[place];
             match place {
                 0 => {}
-                // What the main process executes, all that it has made execute as well.
+                // The relatives already execute the program of the main process.
                 _ if state.executable == plan.job.processes[0].executable => process.begin_again(&plan.of(place))?,
                 _ => process.execute(&plan.of(place))?,
             }
@@ -69,7 +70,7 @@ impl Family {
         Ok(())
     }
 
-    /// Lets zombies and stand-ins end, and has their parents forget that they were told.
+    /// Ends zombies and stand-ins, and makes their parents forget that they were notified.
     fn end_remains(&mut self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
         for (id, StandIn { process, parent }) in std::mem::take(&mut self.remains.stand_ins) {
             end_processes(&[process.pid()], &[], None);
@@ -130,14 +131,14 @@ impl Relative for Member<'_, '_> {
 }
 
 impl Construction {
-    /// A program that has been started with SIGCHLD ignored would lose its zombies.
+    /// Resets the disposition of SIGCHLD. A program that was started with SIGCHLD ignored would lose its zombies.
     fn forget_disposition_of_children(&self) -> Result<(), EngineError> {
         let at = self.argument(&[0; 32])?;
         let arguments = [libc::SIGCHLD as u64, at, 0, SIGNAL_SET_BYTES, 0, 0];
         self.call("setting what signal 17 does", libc::SYS_rt_sigaction, arguments).map(drop)
     }
 
-    /// Ends as `state` says, and is a zombie then.
+    /// Ends the process as `state` says, after which it is a zombie.
     fn end_as(&self, state: &ProcessState) -> Result<(), EngineError> {
         if let Some(thread) = state.threads.first() {
             let name = self.path_argument(&thread.name.0)?;
@@ -165,7 +166,7 @@ impl Construction {
             return Ok(Some(TaskError::Ended { tid: self.pid(), status: None }));
         }
         process::set_limit(self.pid(), libc::RLIMIT_CORE, 0, 0).map_err(ending)?;
-        // What it has inherited may be to ignore it.
+        // It may have inherited that the signal is ignored.
         let default = self.argument(&[0; 32])?;
         let arguments = [signal as u64, default, 0, SIGNAL_SET_BYTES, 0, 0];
         self.call("setting what a signal does", libc::SYS_rt_sigaction, arguments)?;

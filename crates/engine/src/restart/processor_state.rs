@@ -1,9 +1,9 @@
-//! Processor state that Linux gives only to those who ask for it, and room for which only to those who use it: the matrix
-//! registers (AMX).
+//! Processor state that Linux gives only to programs that ask for it, with room only for threads that use it: the
+//! matrix registers (AMX).
 //!
-//! Asking is a system call. Room comes with the first instruction that loads something; before that the kernel does not let a
-//! tracer set such registers (EINVAL). So a thread that had some loads them itself, from the scratch memory, by an instruction in
-//! front of a system call that there is not.
+//! Asking is a system call. The kernel makes room with the first instruction that loads such state; before that it does
+//! not let a tracer set these registers (EINVAL). So a thread that had some loads it itself, from the scratch memory.
+//! It does so by an instruction in front of a system call that does not exist.
 
 use super::plan::Plan;
 use crate::EngineError;
@@ -17,17 +17,17 @@ use standfast_linux::{SYSCALL_INSTRUCTION, Task};
 const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
 /// XSAVE features that must be asked for: AMX tile data.
 const MUST_BE_ASKED_FOR: u64 = 1 << 18;
-/// With what says how they are laid out.
+/// The same, with the feature that describes their layout.
 const LOADED: u64 = 1 << 17 | MUST_BE_ASKED_FOR;
-/// Where in an XSAVE area stands which features are in it.
+/// Offset in an XSAVE area of the mask of its features.
 const FEATURES_OFFSET: usize = 512;
-/// `xrstor64 (%rdi)`: loads from there what is chosen by `edx:eax`.
+/// `xrstor64 (%rdi)`: loads from there what `edx:eax` selects.
 const LOAD_INSTRUCTION: [u8; 4] = [0x48, 0x0f, 0xae, 0x2f];
 
 impl Construction {
-    /// Processor state that must be asked for, before any thread has some.
+    /// Asks for processor state that must be asked for, before any thread has some.
     pub(super) fn ask_for_features(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        // What every program may use is not to be asked for; asking for it again does no harm.
+        // Features that every program may use need no asking; asking for an allowed feature again does no harm.
         for feature in
             (0..u64::BITS).filter(|feature| plan.process.permitted_features & MUST_BE_ASKED_FOR & 1 << feature != 0)
         {
@@ -37,7 +37,7 @@ impl Construction {
         Ok(())
     }
 
-    /// Has a thread use what it had of that state, so that there is room for it when its registers are set.
+    /// Makes a thread use what it had of that state, so that there is room for it when its registers are set.
     pub(super) fn make_room_for_state(&self, task: &Task, thread: &ThreadState) -> Result<(), EngineError> {
         let area = &thread.extended_registers.0;
         if features(area) & MUST_BE_ASKED_FOR == 0 {
@@ -51,7 +51,7 @@ impl Construction {
         };
         protect(libc::PROT_READ | libc::PROT_EXEC)?;
         let base = task.registers().map_err(building)?;
-        // The call's number stands where the instruction takes its choice from; there is no call of that number.
+        // The call's number is in the register that selects the features; there is no call of that number.
         let answer = task.call(&base, code, LOADED as i64, [self.scratch, 0, 0, 0, 0, 0]).map_err(building)?;
         protect(libc::PROT_READ | libc::PROT_WRITE)?;
         if answer.result == i64::from(-libc::ENOSYS) {
@@ -63,7 +63,7 @@ impl Construction {
     }
 }
 
-/// What is in an XSAVE area, one bit for each feature.
+/// Returns the features in an XSAVE area, one bit for each.
 fn features(area: &[u8]) -> u64 {
     let word = area.get(FEATURES_OFFSET..).and_then(|rest| rest.first_chunk());
     word.map_or(0, |word| u64::from_le_bytes(*word))

@@ -1,5 +1,6 @@
 //! Policy, priorities and processors of the threads of a process under construction, set from outside. Nothing that a
-//! program computes depends on them: what is not allowed here is told, and the thread goes on without.
+//! program computes depends on them: settings that are not allowed here are reported, and the thread continues without
+//! them.
 
 use super::plan::Plan;
 use crate::construction::Construction;
@@ -7,11 +8,11 @@ use standfast_format::records::{Scheduling, ThreadState};
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
 use std::io;
 
-/// `SCHED_FLAG_UTIL_CLAMP`: the hints about utilization are to be taken.
+/// `SCHED_FLAG_UTIL_CLAMP`: the utilization hints are valid.
 const UTILIZATION_HINTS: u64 = 0x60;
 
 impl Construction {
-    /// Only what differs is set. The main thread comes last: what it is given, threads made by it would have too.
+    /// Sets only what differs. The main thread comes last: threads that it makes would inherit its settings.
     pub(super) fn set_scheduling(&mut self, plan: &Plan<'_>) {
         for (task, thread) in self.tasks.iter().zip(&plan.process.threads).rev() {
             let given = [
@@ -56,7 +57,7 @@ fn set_attributes(tid: i32, scheduling: &Scheduling) -> io::Result<()> {
     if schedule::nice(tid)? != scheduling.nice {
         schedule::set_nice(tid, scheduling.nice)?;
     }
-    // Told, and to be given, under ordinary policies only; elsewhere the nice value waits until there is one again.
+    // The nice value is reported, and may be set, only under ordinary policies. Else it waits until there is one again.
     wanted.nice = if is_ordinary(wanted.policy) { scheduling.nice } else { 0 };
     if wanted == (SchedulingAttributes { nice: wanted.nice, ..now }) {
         return Ok(());

@@ -1,6 +1,6 @@
-//! Processes that job control had stopped, stopped again while there is nothing in them yet: their threads join the stop
-//! when they are made, and nobody runs when all are let go. Parents are told what they had not asked for yet, and nothing
-//! else.
+//! Processes that job control had stopped are stopped again while they are still empty. Their threads join the stop
+//! when they are made, and none runs when all are released. Parents are notified of what they had not asked for yet,
+//! and of nothing else.
 
 use super::family::Family;
 use super::plan::JobPlan;
@@ -21,7 +21,7 @@ impl Family {
         let mut any = false;
         for (process, state) in self.processes.iter().zip(&plan.job.processes) {
             let ProcessTree { parent, stopped_by, unreported, .. } = state.process_tree;
-            // Only one that was stopped can be continued.
+            // Only a process that was stopped can be continued.
             let Some(signal) = stopped_by.or(unreported.map(|_| libc::SIGSTOP as u8)) else { continue };
             any = true;
             process.stop(signal.into())?;
@@ -34,13 +34,13 @@ impl Family {
                 process::kill(process.pid(), libc::SIGCONT).map_err(continuing)?;
             }
         }
-        // Children after their parents, who are told by what a child does next.
+        // Children come after their parents, who are notified by what a child does next.
         if any { self.processes.iter().rev().try_for_each(Construction::forget_signals) } else { Ok(()) }
     }
 }
 
 impl Construction {
-    /// Stops it by `signal`, or by SIGSTOP where the kernel lets nothing else stop a process of this group.
+    /// Stops it by `signal`, or by SIGSTOP if the kernel lets no other signal stop a process of this group.
     fn stop(&self, signal: i32) -> Result<(), EngineError> {
         if self.is_stopped_by(signal)? || self.is_stopped_by(libc::SIGSTOP)? {
             return Ok(());
@@ -57,7 +57,7 @@ impl Construction {
         process::kill(self.pid(), signal).map_err(|source| kernel("stopping a process", source))?;
         let task = self.main();
         task.set_signal_mask(!(1 << (signal - 1))).map_err(building)?;
-        // Should nothing come of the signal, it comes no further than this call.
+        // Should the signal have no effect, the process gets no further than this call.
         let harmless = self.base.calling(self.syscall, libc::SYS_getpid, [0; 6]);
         task.set_registers(&harmless).map_err(building)?;
         let mut pass = 0;
@@ -78,7 +78,7 @@ impl Construction {
         Ok(is_stopped)
     }
 
-    /// Asks for a child that has been stopped, so that it is not told of once more.
+    /// Asks for a child that has been stopped, so that it is not reported once more.
     fn hear_of_stop(&self, child: i32) -> Result<(), EngineError> {
         let answer = self.call("asking for a stopped child", libc::SYS_wait4, [child as u64, 0, ASK, 0, 0, 0])?;
         if answer != child as u64 {

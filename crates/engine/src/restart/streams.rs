@@ -1,9 +1,9 @@
-//! Decides where standard output and error of a job continue that were files. By default that is in these files: a restart
-//! whose own output is redirected must not divide the program's output between two files unasked. Terminals and pipes are
-//! another matter: those of the run are gone, and the restart's own streams take their place.
+//! Decides where standard output and error of a job continue if they were files. By default they continue in these
+//! files: a restart whose own output is redirected must not split the program's output between two files unasked.
+//! Terminals and pipes are another matter: those of the run are gone, and the restart's own streams take their place.
 //!
 //! ```text
-//! the restart's stream is the recorded file      its descriptor is used: the path need not be open to this user
+//! the restart's stream is the recorded file      its descriptor is used: this user need not be able to open the path
 //! another file, a pipe, a terminal               the recorded file is opened again; by Streams::Redirected it is not
 //! ...and others have added to that file          a file or pipe of the restart's takes its place; else the restart is refused
 //! ```
@@ -25,10 +25,10 @@ const O_RDWR: u32 = libc::O_RDWR as u32;
 const O_RDONLY: u32 = libc::O_RDONLY as u32;
 const O_WRONLY: u32 = libc::O_WRONLY as u32;
 
-/// How an objection to the file of a standard stream can be avoided.
+/// How to avoid an objection to the file of a standard stream.
 pub(super) const REDIRECT: &str = "to continue in the output of this command instead: add --redirect";
 
-/// Where standard output and error continue that were files.
+/// Where standard output and error continue if they were files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Streams {
     /// In these files.
@@ -38,8 +38,8 @@ pub enum Streams {
     Redirected,
 }
 
-/// How the open file at `place` continues as far as it is a standard stream, and what there is to say about it. Standard
-/// input is never exchanged: a program in the middle of one file cannot continue in the middle of another.
+/// Returns how the open file at `place` continues if it is a standard stream, and a note about it. Standard input is
+/// never exchanged: a program in the middle of one file cannot continue in the middle of another.
 pub(super) fn as_stream(job: &JobState, place: usize, streams: Streams) -> (FilePlan, Option<FileNote>) {
     let recorded = (FilePlan::AsRecorded, None);
     let open = &job.open_files[place];
@@ -67,14 +67,14 @@ pub(super) fn as_stream(job: &JobState, place: usize, streams: Streams) -> (File
     }
 }
 
-/// Whether the open file at `place` is standard output or error, which can be redirected.
+/// Reports whether the open file at `place` is standard output or error, which can be redirected.
 pub(super) fn can_be_redirected(job: &JobState, place: usize) -> bool {
     stream_of(job, place).is_some() && job.open_files[place].flags & O_ACCMODE != O_RDONLY
 }
 
 impl Reckoning<'_> {
-    /// Of an open file that we may not open: the stream of ours that takes its place if it is a standard output of the main
-    /// process, else why it cannot be had. A file that can be opened is left as it was recorded.
+    /// Decides about an open file that we may not open. If it is a standard output of the main process, our own stream
+    /// takes its place; else this returns why it is not available. A file that can be opened stays as recorded.
     pub(super) fn instead_of_unopenable(&self, place: usize) -> Result<(FilePlan, Option<FileNote>), String> {
         let recorded = Ok((FilePlan::AsRecorded, None));
         let open = &self.job.open_files[place];
@@ -86,7 +86,7 @@ impl Reckoning<'_> {
             O_WRONLY => libc::W_OK,
             _ => libc::R_OK | libc::W_OK,
         };
-        // The owner of a file can give himself what he lacks.
+        // The owner of a file can grant himself missing permissions.
         if now.uid() == process::effective_user() {
             return recorded;
         }
@@ -98,9 +98,9 @@ impl Reckoning<'_> {
         Ok((FilePlan::Own(stream), Some(FileNote::StreamElsewhere { stream, from: path.to_owned(), to, why })))
     }
 
-    /// Of a standard output that others have added to since the checkpoint: the stream of ours that takes its place, where
-    /// somebody collects what we write there. A batch system that adds a line of its own to the output of each job must not
-    /// stop the next one.
+    /// Decides about a standard output that others have added to since the checkpoint. Our own stream takes its place,
+    /// if somebody collects what we write there. A batch system that adds its own line to the output of each job must
+    /// not stop the next one.
     pub(super) fn instead_of_added_to(&self, place: usize, objection: &Objection) -> Option<(FilePlan, FileNote)> {
         let open = &self.job.open_files[place];
         let OpenFileKind::Regular { file, .. } = &open.kind else { return None };
@@ -114,7 +114,8 @@ impl Reckoning<'_> {
     }
 }
 
-/// The number of the standard stream that an open file is. Those of other processes have been redirected by the job itself.
+/// Returns the number of the standard stream that an open file is. The job itself has redirected those of other
+/// processes.
 fn stream_of(job: &JobState, place: usize) -> Option<i32> {
     let descriptors = job.processes.iter().take(1).flat_map(|process| &process.descriptors);
     let mut streams = descriptors.filter(|it| it.open_file as usize == place && it.number < 3);
@@ -129,7 +130,7 @@ struct OwnStream {
 }
 
 impl OwnStream {
-    /// `None` where it is closed, or would not reach the program.
+    /// Returns `None` if it is closed, or would not reach the program.
     fn of(stream: i32) -> Option<Self> {
         let link = format!("/proc/self/fd/{stream}");
         let status = std::fs::metadata(&link).ok().filter(|_| is_inherited(stream))?;
@@ -137,7 +138,8 @@ impl OwnStream {
         Some(Self { status, access, path: std::fs::read_link(&link).unwrap_or_default() })
     }
 
-    /// Whether somebody who sent it there may wait for output: in a file or at the end of a pipe, but not on a terminal.
+    /// Reports whether somebody who directed it there may wait for output: in a file or at the end of a pipe, but not
+    /// on a terminal.
     fn catches_output(&self) -> bool {
         let kind = self.status.file_type();
         kind.is_file() || kind.is_fifo()

@@ -1,5 +1,6 @@
-//! What a process has told the kernel about its memory and about itself, told again. Nothing that a program computes
-//! depends on most of it: what is not allowed here is told, and the program goes on without.
+//! Settings that a process has made in the kernel about its memory and about itself, made again. Nothing that a program
+//! computes depends on most of them: settings that are not allowed here are reported, and the program continues without
+//! them.
 
 use super::address_space::access;
 use super::plan::Plan;
@@ -31,15 +32,15 @@ const O_WRONLY: u64 = libc::O_WRONLY as u64;
 const NO_ACCESS: u64 = 1;
 
 impl Construction {
-    /// Advice that must be known before a mapping is filled; all of it stays with the mapping.
+    /// Gives advice that must be known before a mapping is filled; all of it stays with the mapping.
     pub(super) fn advise(&mut self, mapping: &Mapping) -> Result<(), EngineError> {
-        // A droppable mapping has its advice from birth.
+        // A droppable mapping has its advice from the start.
         let advice = if mapping.attributes.droppable { &[] } else { &mapping.attributes.advice[..] };
         let (start, bytes) = (mapping.start, mapping.end - mapping.start);
         for advice in advice {
             let given = self.call("advising on memory", libc::SYS_madvise, [start, bytes, number_of(*advice), 0, 0, 0]);
             match (given, advice) {
-                // Whoever forks may rely on these.
+                // A program that forks may rely on these.
                 (Err(error), Advice::DontFork | Advice::WipeOnFork) => return Err(error),
                 (Err(error), _) => self.go_without("advice on memory", &error),
                 (Ok(_), _) => {}
@@ -61,13 +62,13 @@ impl Construction {
         Ok(())
     }
 
-    /// The nodes of a policy as arguments of a call: where they stand, and how many bits count.
+    /// Returns the nodes of a policy as arguments of a call: their address, and how many bits count.
     pub(super) fn nodes(&self, policy: &NumaPolicy) -> Result<(u64, u64), EngineError> {
         if policy.nodes.is_empty() {
             return Ok((0, 0));
         }
         let words: Vec<u8> = policy.nodes.iter().flat_map(|word| word.to_le_bytes()).collect();
-        // The kernel takes one bit less than it is told.
+        // The kernel takes one bit less than the given number.
         Ok((self.argument(&words)?, policy.nodes.len() as u64 * 64 + 1))
     }
 
@@ -80,7 +81,7 @@ impl Construction {
         Ok(())
     }
 
-    /// Keeps in memory what must stay there.
+    /// Locks memory that must stay resident.
     pub(super) fn lock(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let locked = |mapping: &&Mapping| mapping.attributes.lock != MemoryLock::Unlocked;
         let mappings: Vec<_> = plan.process.mappings.iter().filter(locked).collect();
@@ -95,7 +96,7 @@ impl Construction {
         for mapping in mappings {
             let length = mapping.end - mapping.start;
             let flags = if mapping.attributes.lock == MemoryLock::OnFault { MLOCK_ONFAULT } else { 0 };
-            // Says ENOMEM also where there are pages that cannot be touched; what came of it is seen below.
+            // This returns ENOMEM even if only some pages cannot be touched; the check below shows the result.
             let _ = self.call("locking memory", libc::SYS_mlock2, [mapping.start, length, flags, 0, 0, 0]);
             // Huge pages of the pool are in memory anyway, and do not count.
             bytes += if mapping.attributes.huge_page_bytes == 0 { length } else { 0 };
@@ -108,7 +109,7 @@ impl Construction {
         Ok(())
     }
 
-    /// Gives every mapping the access that the image says, now that it is filled, and its protection key.
+    /// Gives every mapping its recorded access, now that it is filled, and its protection key.
     pub(super) fn protect(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         self.allocate_keys(plan.process.switches.protection_keys)?;
         for mapping in &plan.process.mappings {
@@ -125,7 +126,8 @@ impl Construction {
         Ok(())
     }
 
-    /// Keys are given out in the order of their numbers: all up to the highest, of which some are given back.
+    /// Allocates protection keys. The kernel gives them out in the order of their numbers: all up to the highest are
+    /// allocated, and some are freed.
     fn allocate_keys(&self, wanted: u32) -> Result<(), EngineError> {
         let highest = wanted.checked_ilog2().unwrap_or(0);
         let mut spare = Vec::new();
@@ -149,7 +151,7 @@ impl Construction {
         Ok(())
     }
 
-    /// Switches of the process as a whole, the last that its main thread does for us but one.
+    /// Sets switches of the process as a whole, in the last step but one that its main thread performs for us.
     pub(super) fn set_switches(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let switches = &plan.process.switches;
         let set = |option: u64, value: u64| {
@@ -192,7 +194,7 @@ impl Construction {
         Ok(())
     }
 
-    /// Registers for memory barriers: whoever has done so calls for them without looking whether they are there.
+    /// Registers for memory barriers: a program that has registered calls them without checking.
     fn register_barriers(&self, wanted: u32) -> Result<(), EngineError> {
         for command in (0..u32::BITS).map(|bit| 1 << bit).filter(|command: &u32| wanted & command != 0) {
             let arguments = [command.into(), 0, 0, 0, 0, 0];
@@ -201,7 +203,7 @@ impl Construction {
         Ok(())
     }
 
-    /// Gives the process the audit login id that it had, which threads and children that it makes have as well. Only a
+    /// Gives the process its former audit login id, which threads and children that it makes have as well. Only a
     /// process itself can set it, and mostly only once.
     pub(super) fn set_audit_login(&mut self, wanted: Option<u32>) -> Result<(), EngineError> {
         let Some(wanted) = wanted.filter(|wanted| proc::audit_login(self.pid()).is_some_and(|now| now != *wanted))

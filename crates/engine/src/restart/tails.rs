@@ -1,5 +1,5 @@
-//! What files have grown by since the checkpoint: shown to whoever keeps it, then cut off. The last act of a restart
-//! before the job runs; everything that could refuse has had its say by then.
+//! Cuts off what files have grown by since the checkpoint, after a callback has kept it. This is the last step of a
+//! restart before the job runs; every check that could refuse comes before it.
 
 use super::family::Family;
 use super::files::{FileNote, path_of};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// The end of a file that is about to be cut off.
 #[derive(Debug)]
 pub struct Tail<'a> {
-    /// Where the file is.
+    /// The path of the file.
     pub path: &'a Path,
     /// The file.
     pub file: &'a File,
@@ -28,15 +28,15 @@ pub struct Tail<'a> {
     pub bytes: u64,
     /// Whether all of it must be kept, however long it is.
     pub is_whole: bool,
-    /// Whether the file itself goes, so that another name for it will do.
+    /// Whether the file itself is removed, so that another name for it suffices.
     pub is_removed: bool,
 }
 
-/// Keeps what is cut off, and tells where.
+/// Keeps what is cut off, and returns where.
 pub type KeepTail<'a> = dyn FnMut(&Tail<'_>) -> Result<PathBuf, BoxError> + 'a;
 
 impl Family {
-    /// Cuts files back to their length at the checkpoint; nothing is cut off before all that is to be has been kept.
+    /// Cuts files back to their length at the checkpoint; nothing is cut off before all of it has been kept.
     pub(super) fn cut_back(
         &mut self,
         plan: &JobPlan<'_>,
@@ -76,8 +76,8 @@ impl Family {
         Ok(notes)
     }
 
-    /// Takes the events that the work on files has caused from inotify instances of the job: the program has not caused
-    /// them.
+    /// Removes the events that the work on files has caused from inotify instances of the job: the program has not
+    /// caused them.
     pub(super) fn forget_events(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
         let taking = |source| kernel("emptying an inotify instance", source);
         for (place, open) in plan.job.open_files.iter().enumerate() {
@@ -85,7 +85,7 @@ impl Family {
                 continue;
             }
             let mut instance = self.own(plan, place).map_err(taking)?;
-            // Never more is read than there is: the instance may be one that waits.
+            // Never reads more than there is: the instance may be a blocking one.
             while let bytes @ 1.. = descriptors::unread_bytes(instance.as_fd()).map_err(taking)? {
                 let mut events = vec![0; bytes];
                 std::io::Read::read(&mut instance, &mut events).map_err(taking)?;
@@ -94,7 +94,7 @@ impl Family {
         Ok(())
     }
 
-    /// An open file of the new processes, by its place in the job, as a descriptor of our own.
+    /// Returns an open file of the new processes, by its place in the job, as a descriptor of our own.
     fn own(&self, plan: &JobPlan<'_>, place: usize) -> std::io::Result<File> {
         let missing = || std::io::Error::other("no descriptor leads to it");
         let holder = |(built, process): (&Construction, &ProcessState)| {
@@ -116,7 +116,7 @@ fn kept(
 ) -> Result<FileNote, EngineError> {
     use std::os::fd::AsRawFd;
     let path = path_of(reference).to_owned();
-    // The program's own descriptor may be one that cannot read; one that cannot be had otherwise must do.
+    // The program's own descriptor may not be readable; it is used only if the file cannot be reopened.
     let readable = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let file = readable.as_ref().unwrap_or(file);
     let kept = keep(&Tail { path: &path, file, start, bytes, is_whole: false, is_removed: false })

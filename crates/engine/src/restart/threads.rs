@@ -1,5 +1,5 @@
 //! Threads of a process under construction: created under their old ids, given what the kernel keeps for each, and last
-//! their registers. When this is done every thread is what it was; nothing of ours is in the process any more.
+//! their registers. Then every thread is as it was, and nothing of ours is in the process any more.
 
 use super::plan::Plan;
 use crate::EngineError;
@@ -9,7 +9,7 @@ use standfast_core::Address;
 use standfast_format::records::{PendingSignal, ThreadRestrictions, ThreadState};
 use standfast_linux::{Registers, Stop, Task};
 
-/// What makes a task a thread of its maker.
+/// Flags that make a task a thread of its maker.
 const THREAD: i32 = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_FILES
@@ -36,7 +36,7 @@ const SS_DISABLE: u32 = libc::SS_DISABLE as u32;
 
 impl Construction {
     pub(super) fn make_threads(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        // Answers with the main thread's id as the program sees it, which is also the process's.
+        // Returns the main thread's id as the program sees it, which is also the process's.
         let clear = plan.process.threads[0].clear_child_tid;
         let own_pid = self.call("setting up the main thread", libc::SYS_set_tid_address, [clear, 0, 0, 0, 0, 0])?;
         self.ask_for_features(plan)?;
@@ -51,7 +51,7 @@ impl Construction {
         Ok(())
     }
 
-    /// Queues the signals that wait, once nothing that is done here causes any more.
+    /// Queues the pending signals, once nothing that is done here causes any more.
     pub(super) fn queue_signals(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let queue = |task: &Task, number: i64, ids: &[u64], signal: &PendingSignal| {
             let base = task.registers().map_err(building)?;
@@ -96,7 +96,7 @@ impl Construction {
         Ok(inner_id)
     }
 
-    /// A C library keeps the thread's id in the word that the kernel clears at its end; under new ids it is put right.
+    /// Corrects a cached thread id. A C library keeps the id in the word that the kernel clears at the thread's end.
     fn correct_cached_id(&self, thread: &ThreadState, inner_id: i32) -> Result<(), EngineError> {
         if thread.clear_child_tid == 0 || inner_id == thread.tid {
             return Ok(());
@@ -111,7 +111,7 @@ impl Construction {
         Ok(())
     }
 
-    /// What the kernel keeps for a thread.
+    /// Sets what the kernel keeps for a thread.
     fn dress(&self, task: &Task, thread: &ThreadState) -> Result<(), EngineError> {
         let base = task.registers().map_err(building)?;
         let call = |action: &str, number: i64, arguments: [u64; 6]| {
@@ -140,7 +140,7 @@ impl Construction {
         Ok(())
     }
 
-    /// From which NUMA nodes a thread takes memory.
+    /// Chooses the NUMA nodes from which a thread takes memory.
     fn choose_nodes(&mut self, place: usize, thread: &ThreadState) -> Result<(), EngineError> {
         let Some(policy) = &thread.numa else { return Ok(()) };
         let base = self.tasks[place].registers().map_err(building)?;
@@ -153,7 +153,7 @@ impl Construction {
         Ok(())
     }
 
-    /// What a thread has forbidden itself.
+    /// Applies the restrictions that a thread has put on itself.
     fn restrict(&self, task: &Task, base: &Registers, wishes: &ThreadRestrictions) -> Result<(), EngineError> {
         let call = |action: &str, number: i64, arguments: [u64; 3]| {
             let [a, b, c] = arguments;
@@ -165,7 +165,7 @@ impl Construction {
         let speculation =
             [(PR_SPEC_STORE_BYPASS, wishes.store_bypass), (PR_SPEC_INDIRECT_BRANCH, wishes.indirect_branch)];
         for (kind, wish) in speculation.into_iter().filter(|(_, wish)| *wish != 0) {
-            // A processor that needs no such thing says no: that is as good.
+            // A processor that needs no mitigation refuses, which is just as good.
             let _ = call("restricting speculation", libc::SYS_prctl, [PR_SET_SPECULATION_CTRL, kind, wish.into()]);
         }
         if wishes.no_time_stamp_counter {
@@ -193,7 +193,7 @@ impl Construction {
         self.unmap_scratch()?;
         self.set_limits(plan)?;
         for (task, thread) in self.tasks.iter().zip(&plan.process.threads) {
-            // A processor with more registers keeps them behind those that were saved, where zeros mean: unused.
+            // A processor with more registers keeps them after those that were saved; zeros there mean unused.
             let mut extended = task.extended_registers().map_err(building)?;
             let saved = &thread.extended_registers.0;
             extended.fill(0);

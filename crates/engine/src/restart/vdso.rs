@@ -1,6 +1,6 @@
-//! The kernel's own mappings (vdso, vvar) in a process under construction: moved to where the program knows them; or, where
-//! this kernel's are others, left at a place of their own, with the old vdso as ordinary memory whose functions go on in
-//! the new one.
+//! The kernel's own mappings (vdso, vvar) in a process under construction. They are moved to where the program knows
+//! them. If this kernel's mappings differ, they stay at a place of their own. The old vdso is then ordinary memory,
+//! whose functions continue in the new one.
 
 use super::plan::Plan;
 use crate::construction::Construction;
@@ -21,20 +21,20 @@ const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
 const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
 const NO_FILE: u64 = u64::MAX;
 const MREMAP_MAYMOVE_FIXED: u64 = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
-/// How much is looked through at a time.
+/// How many pages are searched at a time.
 const PIECE_PAGES: u64 = 256;
 
-/// How the kernel's mappings come back.
+/// How the kernel's mappings are restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Vdso {
-    /// They are what they were, and go where they were.
+    /// They are unchanged, and go to their old places.
     #[default]
     Same,
-    /// They are others: what was called in the old ones goes on in these.
+    /// They differ: calls into the old ones continue in these.
     Redirected,
 }
 
-/// Decides it for a job, or says why it cannot be.
+/// Decides it for a job, or returns why it is impossible.
 pub(super) fn decide(job: &JobState, is: &Machine) -> Result<Vdso, Blocker> {
     let own = own_special();
     let attributes = MapAttributes::of(std::process::id() as i32).unwrap_or_default();
@@ -78,13 +78,13 @@ fn old_vdso(process: &ProcessState) -> Option<&SpecialMapping> {
     process.special_mappings.iter().find(|mapping| mapping.name.0 == VDSO)
 }
 
-/// Those of this process: the kernel makes the same ones in all.
+/// Returns those of this process: the kernel makes the same ones in all.
 fn own_special() -> Vec<Map> {
     let maps = Map::of(std::process::id() as i32).unwrap_or_default();
     maps.into_iter().filter(is_special).collect()
 }
 
-/// Whether any of these mappings can be moved no more (mseal(2)).
+/// Reports whether any of these mappings is sealed against moving (mseal(2)).
 fn is_sealed(special: &[Map], attributes: &[MapAttributes]) -> bool {
     let sealed: Vec<u64> = attributes.iter().filter(|it| it.has(b"sl")).map(|it| it.start).collect();
     special.iter().any(|map| sealed.contains(&map.start))
@@ -104,7 +104,7 @@ impl Construction {
         }
     }
 
-    /// To where the program knows them; by way of a parking place, since old and new may overlap.
+    /// Moves the mappings to where the program knows them, by way of a parking place, since old and new may overlap.
     fn move_special(&mut self, plan: &Plan<'_>, now: Vec<Map>) -> Result<(), EngineError> {
         let wanted = &plan.process.special_mappings;
         let lengths = |map: &Map| map.end - map.start;
@@ -127,7 +127,8 @@ impl Construction {
         Ok(())
     }
 
-    /// To the parking place, for good and as far apart as they were; the old vdso, redirected, to where it was.
+    /// Moves the mappings to the parking place, for good and with their old distances, and puts the old vdso,
+    /// redirected, in its old place.
     fn redirect_special(&mut self, plan: &Plan<'_>, now: &[Map]) -> Result<(), EngineError> {
         let (Some(first), Some(last)) = (now.first(), now.last()) else { return Err(differs()) };
         if last.end - first.start > PARKING_BYTES {
@@ -157,8 +158,8 @@ impl Construction {
         Ok(())
     }
 
-    /// Looks through the memory of the process at `place`, filled by now, for signal frames that return into the middle of
-    /// a vdso that is no longer what it was.
+    /// Searches the filled memory of the process at `place` for signal frames that return into the middle of a vdso
+    /// that has changed.
     pub(super) fn refuse_frames_in_vdso(
         &self,
         plan: &Plan<'_>,
@@ -193,7 +194,8 @@ impl Construction {
     }
 }
 
-/// Whether there is a saved instruction pointer into `old`: in a signal frame, flags and the code segment follow it.
+/// Reports whether there is a saved instruction pointer into `old`: in a signal frame, flags and the code segment
+/// follow it.
 fn has_frame(bytes: &[u8], old: &SpecialMapping) -> bool {
     const CODE_SEGMENT: u64 = 0x33;
     let (words, _) = bytes.as_chunks::<8>();

@@ -1,4 +1,4 @@
-//! Whether every process finds its working directory again. Looks, and touches nothing.
+//! Checks whether every process finds its working directory again. Looks, and touches nothing.
 
 use super::files::as_path;
 use crate::objects::Blockers;
@@ -7,7 +7,8 @@ use standfast_format::records::{Bytes, JobState};
 use standfast_linux::sys::tree::may_access;
 
 impl Blockers {
-    /// Every process must find its working directory, unless that had been removed; one that held nothing is made again.
+    /// Checks that every process finds its working directory, unless that had been removed. One that was empty is made
+    /// again.
     pub(super) fn check_working_directories(&mut self, job: &JobState, remaking: &mut Remaking<'_>) {
         for process in job.processes.iter().filter(|process| process.process_tree.wait_status.is_none()) {
             let path = &process.working_directory;
@@ -28,7 +29,7 @@ impl Blockers {
     }
 }
 
-/// Whether a working directory had been removed by the checkpoint.
+/// Reports whether a working directory had been removed by the checkpoint.
 pub(super) fn is_removed(job: &JobState, path: &Bytes) -> bool {
     job.surroundings.iter().flatten().any(|it| it.removed && it.path == *path)
 }

@@ -1,5 +1,5 @@
 //! Collects folders: every regular file in them becomes a memory object that is saved whole, like one that the program
-//! has mapped. Sockets, named pipes and devices are left to others.
+//! has mapped. Sockets, named pipes and devices are left out.
 
 use super::{Access, Found, MemoryObjects, open_again};
 use crate::files::{FileId, reference};
@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 impl MemoryObjects {
-    /// Takes up all that is in the folders of the job.
+    /// Adds the contents of the job's folders.
     pub(crate) fn save_folders(&mut self, folders: &Folders, own: &Status) -> Result<Vec<SavedFolder>, EngineError> {
         folders.paths.iter().map(|path| self.save_folder(path, folders.except.as_deref(), own)).collect()
     }
@@ -27,7 +27,7 @@ impl MemoryObjects {
     fn save_folder(&mut self, path: &Path, except: Option<&Path>, own: &Status) -> Result<SavedFolder, EngineError> {
         let mut entries = Vec::new();
         let found = match open(path).and_then(|folder| list(&folder, except)) {
-            // It is not there yet, and a restart from here removes it.
+            // It does not exist yet, and a restart from here removes it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             found => found.map_err(|error| unsupported(path, format!("it cannot be read ({error})")))?,
         };
@@ -52,7 +52,8 @@ impl MemoryObjects {
         Ok(SavedFolder { path: path.as_os_str().as_bytes().into(), entries, is_part: None })
     }
 
-    /// Takes up what the job was seen to write in directories that are not saved as a whole. Returns also what cannot be read.
+    /// Adds what the job was seen to write in directories that are not saved as a whole. Also returns the paths that
+    /// cannot be read.
     pub(crate) fn save_written(&mut self, written: &[WrittenFolder<'_>]) -> (Vec<SavedFolder>, Vec<PathBuf>) {
         let mut folders = Vec::new();
         let mut unread = Vec::new();
@@ -61,7 +62,7 @@ impl MemoryObjects {
             let mut entries: Vec<_> = of_itself.into_iter().collect();
             for name in names {
                 let full = path.join(name);
-                // Where others write as well it may have gone meanwhile.
+                // If others write here as well, it may be gone by now.
                 let Ok(status) = full.symlink_metadata() else { continue };
                 match self.save_written_file(&full, &status, own.is_none()) {
                     Ok(item) => entries.push(entry(Path::new(name), &status, item)),
@@ -76,7 +77,7 @@ impl MemoryObjects {
         (folders, unread)
     }
 
-    /// One that others may remove at any time is held open, `holds` says.
+    /// Saves one file. If `holds`, others may remove it at any time, so it is held open.
     fn save_written_file(&mut self, path: &Path, status: &Metadata, holds: bool) -> io::Result<FolderItem> {
         if status.is_symlink() {
             return Ok(FolderItem::Link { target: std::fs::read_link(path)?.as_os_str().as_bytes().into() });
@@ -91,21 +92,21 @@ impl MemoryObjects {
         Ok(FolderItem::File { object })
     }
 
-    /// Takes up files that the program has open and writes at their ends, as far as they are not only added to: what they
-    /// have grown by is judged where they are open. `written` are all of these.
+    /// Adds files that the program has open and writes at their ends, unless it only appends to them. The growth of
+    /// these files is judged where they are open. `written` lists all files that are written at their ends.
     pub(crate) fn save_written_at_ends(&mut self, open_files: &[OpenFile], written: &BTreeSet<FileId>) {
         for open in open_files.iter().filter(|open| open.flags & libc::O_APPEND as u32 == 0) {
             if let OpenFileKind::Regular { file, .. } = &open.kind
                 && written.contains(&FileId::of_reference(file))
                 && file.length <= FILE_BYTES_MAX
             {
-                // What cannot be read is left to the restart to judge.
+                // The restart judges what cannot be read.
                 let _ = self.save_file(file, SavedPart::WholeIfNeeded);
             }
         }
     }
 
-    /// The place of a file's object.
+    /// Returns the place of a file's object.
     fn save_file_in_folder(&mut self, path: &Path, status: &Metadata) -> Result<u32, EngineError> {
         let key = ObjectKey::of_file(status);
         if status.nlink() > 1 {
@@ -135,7 +136,7 @@ fn entry(name: &Path, status: &Metadata, item: FolderItem) -> FolderEntry {
     FolderEntry { name: name.as_os_str().as_bytes().into(), mode, user, group, item }
 }
 
-/// The files that open files of the job write at their ends, and none of them elsewhere.
+/// Returns the files that open files of the job write at their ends and nowhere else.
 pub(crate) fn written_at_ends(open_files: &[OpenFile]) -> BTreeSet<FileId> {
     const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
     let writing = open_files.iter().filter(|open| open.flags & O_ACCMODE != 0);
@@ -150,9 +151,9 @@ pub(crate) fn written_at_ends(open_files: &[OpenFile]) -> BTreeSet<FileId> {
     at_ends.into_iter().filter_map(|(key, is_at_end)| is_at_end.then_some(key)).collect()
 }
 
-/// Why something in a folder could not be put back by a restart of this user's, which must be said before it counts on it: what
-/// belongs to others can be changed or removed, but not be given to them again. The folder itself has no parent there, and
-/// stays where it is.
+/// Returns why a restart by this user could not put back something in a folder, so that the user knows it beforehand.
+/// What belongs to others can be changed or removed, but not given to them again. The folder itself has no parent
+/// there, and stays where it is.
 fn not_to_be_given_back(status: &Metadata, parent: &Metadata, own: &Status) -> Option<String> {
     const CAP_CHOWN: u64 = 1 << 0;
     let is_ours = |ids: &[u32], id: u32| ids.get(1) == Some(&id);

@@ -1,5 +1,5 @@
-//! Memory that lies in files and segments which others could reach as well: files mapped shared and written through the
-//! mapping, and System V shared memory. Of a file only what is mapped is saved; the rest of it is the file's own business.
+//! Memory in files and segments that others could reach as well: files mapped shared and written through the mapping,
+//! and System V shared memory. Only the mapped part of a file is saved; the rest is not part of the job's memory.
 
 use super::{Access, Found, MemoryObjects, Windows};
 use crate::files::{FileId, is_database, open};
@@ -20,33 +20,35 @@ use std::os::unix::fs::MetadataExt;
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_APPEND: u32 = libc::O_APPEND as u32;
-/// How much a file may hold that is saved for the case that it is gone or overwritten by the restart: temporary ones and
-/// what compilers write holds little.
+/// The largest file that is saved in case it is gone or overwritten by the restart: temporary files and compiler output
+/// are small.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
-/// As much of a file of an SQLite database: overwritten in place as it is, a restart would otherwise be refused.
+/// The same limit for a file of an SQLite database. It is overwritten in place, so a restart would otherwise be
+/// refused.
 const DATABASE_BYTES: u64 = 64 << 20;
 
 impl MemoryObjects {
-    /// Takes note of files that these mappings can write as they are.
+    /// Records files that these mappings can write in their present state.
     pub(crate) fn note_written<'a>(&mut self, maps: impl Iterator<Item = &'a Map>) {
         let writing = maps.filter(|map| map.shared && map.protection.write && map.inode != 0);
         self.written.extend(writing.map(|map| FileId { device: map.device, inode: map.inode }));
     }
 
-    /// Whether the job has been seen to write a file through a shared mapping. What all of them show of it is its memory then.
+    /// Reports whether the job has been seen to write a file through a shared mapping. If so, all that its mappings
+    /// show of the file is the job's memory.
     pub(crate) fn is_written(&self, file: &FileReference) -> bool {
         self.written.contains(&FileId::of_reference(file))
     }
 
-    /// Takes note of a file that the program may write through a mapping, though it has not been seen to: it counts as one
-    /// that is open for writing.
+    /// Records a file that the program may write through a mapping but has not been seen to write: it counts as open
+    /// for writing.
     pub(crate) fn note_writable(&mut self, file: &FileReference) -> Result<(), Reason> {
         self.writable.insert(FileId::of_reference(file), file.clone());
         let user = std::fs::metadata(OsStr::from_bytes(&file.path.0)).map_or(u32::MAX, |file| file.uid());
         check_writable(file, user)
     }
 
-    /// A file that the job writes through mappings, of which this is one.
+    /// Adds a file that the job writes through mappings, of which this is one.
     pub(crate) fn of_mapped_file(&mut self, pid: i32, map: &Map, file: FileReference) -> Result<u32, Reason> {
         let key = ObjectKey::of_reference(&file);
         let shown = PageRange::new(Address::new(map.offset), map.range().pages());
@@ -78,9 +80,9 @@ impl MemoryObjects {
         Ok(self.found.len() as u32 - 1)
     }
 
-    /// Takes up, whole, files that the program may write by way of these open files or of mappings. What is only ever added
-    /// to at its end need not be, but for the case that it is gone by the restart: nothing below is overwritten. What cannot be read is left
-    /// to the restart to judge.
+    /// Adds whole files that the program may write by way of these open files or of mappings. A file that is only
+    /// appended to need not be saved, except in case it is gone by the restart: nothing in it is overwritten. The
+    /// restart judges what cannot be read.
     pub(crate) fn save_files(&mut self, open_files: &[OpenFile], which: SavedFiles) {
         let (saved, bytes_max, database_bytes_max) = match which {
             SavedFiles::None => return,
@@ -133,7 +135,7 @@ impl MemoryObjects {
         Ok(())
     }
 
-    /// The files among them.
+    /// Returns the objects that are files.
     pub(crate) fn outputs(&self) -> Vec<Output> {
         let output = |found: &Found| match (&found.record.kind, &found.access) {
             (ObjectKind::MappedFile { file, .. }, Access::File(open)) => {
@@ -148,7 +150,7 @@ impl MemoryObjects {
         self.found.iter().filter_map(output).chain(self.writable.values().filter_map(writable)).collect()
     }
 
-    /// A System V segment that the process at place `process` has attached.
+    /// Adds a System V segment that the process at place `process` has attached.
     pub(crate) fn of_segment(&mut self, process: usize, map: &Map) -> Result<u32, Reason> {
         let key = ObjectKey::of_segment(map);
         let Some(segment) = self.system_v.attached(map.inode as i32) else {
@@ -174,14 +176,14 @@ impl MemoryObjects {
         }
         let mut windows = Windows::default();
         windows.add(process, map);
-        // Its name is noted when it is known whose it is.
+        // Its name is recorded when its owner is known.
         let kind = ObjectKind::Segment { name: SystemVName::default(), removed, locked };
         let record = MemoryObject { kind, length, huge_page_bytes: 0, modified_nanoseconds: None };
         self.found.push(Found { key, record, access: Access::Windows(windows), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
 
-    /// Finds out which System V objects are the job's, once all processes have been looked at.
+    /// Determines which System V objects are the job's, once all processes have been examined.
     pub(crate) fn judge_system_v(&mut self, pids: &[i32], inheritance: &Inheritance) -> Vec<Blocker> {
         let blockers = self.system_v.judge(pids, inheritance.system_v.as_ref());
         for found in &mut self.found {
@@ -192,7 +194,7 @@ impl MemoryObjects {
         blockers
     }
 
-    /// Takes up the segments of the job that no process has attached.
+    /// Adds the segments of the job that no process has attached.
     pub(crate) fn add_unattached_segments(&mut self) -> Result<(), EngineError> {
         for (segment, unattached) in self.system_v.unattached()? {
             let name = self.system_v.name_of_segment(segment.id).unwrap_or_default();
@@ -205,7 +207,7 @@ impl MemoryObjects {
     }
 }
 
-/// A restart has to open a file of this user for writing.
+/// Checks that a restart could open a file of this user for writing.
 fn check_writable(file: &FileReference, user: u32) -> Result<(), Reason> {
     let why = "a shared mapping of it may write, and a restart could not open it for that";
     if may_map_again(&file.path.0, user) {
@@ -215,8 +217,8 @@ fn check_writable(file: &FileReference, user: u32) -> Result<(), Reason> {
     }
 }
 
-/// The lock of a whole file that no descriptor holds any more but the open file beneath a mapping does: the Java virtual
-/// machine keeps others away from its performance data in this way.
+/// Returns the lock of a whole file that no descriptor holds any more but the open file beneath a mapping does. The
+/// Java virtual machine keeps others away from its performance data in this way.
 fn lock_of_mapping(pid: i32, map: &Map) -> Option<bool> {
     let locks = WholeFileLock::all().ok()?;
     let lock = locks.iter().find(|lock| {
@@ -231,7 +233,7 @@ fn lock_of_mapping(pid: i32, map: &Map) -> Option<bool> {
     (!held).then_some(lock.exclusive)
 }
 
-/// What of `data` the windows show.
+/// Returns the part of `data` that the windows show.
 pub(super) fn shown_of(data: &[PageRange], windows: &[PageRange]) -> Vec<PageRange> {
     let mut windows = windows.to_vec();
     windows.sort_unstable_by_key(|range| range.start());

@@ -1,14 +1,14 @@
-//! Collects memory objects: shared anonymous memory and files in memory, each known by what the kernel calls it
-//! ([`ObjectKey`]), never by the process, mapping or descriptor through which it was met first.
+//! Collects memory objects: shared anonymous memory and files in memory. The kernel's name identifies each
+//! ([`ObjectKey`]), never the process, mapping or descriptor through which it was met first.
 //!
 //! Contents are read from the file itself, by way of a descriptor of the program's (pidfd_getfd) or of its link in
 //! `/proc/PID/map_files`, which only CAP_CHECKPOINT_RESTORE opens. Without either, they are read through the address
 //! space of those who map the object, see [`Windows`].
 //!
-//! That nobody outside the job holds the same object cannot be proved: the kernel has no list of holders. Shared
-//! anonymous memory is out of reach for others (exec drops what a parent had mapped). A memfd that the run was started
-//! with is refused by the collection of descriptors like everything else that was inherited; one that came or went through a
-//! socket which is closed by now is taken for the job's own.
+//! Nothing can prove that nobody outside the job holds the same object: the kernel has no list of holders. Others
+//! cannot reach shared anonymous memory (exec drops what a parent had mapped). The collection of descriptors refuses a
+//! memfd that the run was started with, like everything else that was inherited. A memfd that came or went through a
+//! socket which is closed by now counts as the job's own.
 
 mod folders;
 mod mapped;
@@ -43,24 +43,24 @@ pub(crate) use windows::Windows;
 /// Permissions of a file in memory, if it has not been changed or sealed against execution.
 const USUAL_MODE: u32 = 0o777;
 const PERMISSIONS: u32 = 0o7777;
-/// Those of a deleted file that no descriptor leads to, which nobody can ask for them.
+/// Permissions of a deleted file that no descriptor leads to, since nobody can ask for the real ones.
 const OWNER_ONLY: u32 = 0o600;
-/// What the kernel adds to the path of a file that has been deleted.
+/// The suffix that the kernel adds to the path of a deleted file.
 const DELETED: &[u8] = b" (deleted)";
-/// How it shows shared anonymous memory.
+/// The path that it shows for shared anonymous memory.
 const SHARED_ANONYMOUS: &[u8] = b"/dev/zero";
 
 /// The memory objects of a job.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryObjects {
     found: Vec<Found>,
-    /// Files that a process has mapped shared and only reads at this moment: it may be allowed to write there by the next.
+    /// Files that a process has mapped shared and now only reads: by its next call it may be allowed to write there.
     mapped_read_only: HashSet<ObjectKey>,
-    /// What of System V the job can reach: segments are memory objects.
+    /// The System V objects that the job can reach: segments are memory objects.
     pub(crate) system_v: SystemV,
     /// Files that the job has been seen to write through shared mappings, now or earlier.
     pub(crate) written: BTreeSet<FileId>,
-    /// Files that a shared mapping may write, as far as that has been seen of none.
+    /// Files that a shared mapping may write, but that no mapping was seen to write.
     writable: BTreeMap<FileId, FileReference>,
 }
 
@@ -73,25 +73,26 @@ struct Found {
     shown: Option<Vec<PageRange>>,
 }
 
-/// How its contents are read.
+/// How the contents of an object are read.
 #[derive(Debug)]
 enum Access {
     File(File),
-    /// A file in a folder, of which there may be more than a process may have open.
+    /// A file in a folder. There may be more of these than a process may have open.
     Path(PathBuf),
     Windows(Windows),
     Segment(Unattached),
 }
 
 impl MemoryObjects {
-    /// None yet, of a job that can reach these of System V, and has written these files through shared mappings.
+    /// Returns an empty table of a job that can reach these System V objects, and has written these files through
+    /// shared mappings.
     pub(crate) fn with(system_v: SystemV, written: BTreeSet<FileId>) -> Self {
         Self { system_v, written, ..Self::default() }
     }
 
-    /// The object that an open file leads to, by its position in `JobState::objects`. `descriptor` is a copy of the
-    /// program's, whose position stays as it is. Only for files in memory; a collection of descriptors that knows other files
-    /// to be unreachable adds them with [`MemoryObjects::add`].
+    /// Returns the object that an open file leads to, by its position in `JobState::objects`. `descriptor` is a copy of
+    /// the program's, and its position stays as it is. This is only for files in memory; a collection of descriptors
+    /// that knows other files to be unreachable adds them with [`MemoryObjects::add`].
     pub(crate) fn of_file(&mut self, descriptor: &OwnedFd) -> io::Result<u32> {
         let path = link_of(descriptor)?;
         let own = reopened(descriptor)?;
@@ -106,7 +107,7 @@ impl MemoryObjects {
         self.add(ObjectKey::of_file(&status), kind, own)
     }
 
-    /// An object whose contents are those of `contents`, an open file description of our own.
+    /// Adds an object whose contents are those of `contents`, an open file description of our own.
     pub(crate) fn add(&mut self, key: ObjectKey, kind: ObjectKind, contents: File) -> io::Result<u32> {
         if let Some(known) = self.position(key) {
             return Ok(known);
@@ -123,7 +124,7 @@ impl MemoryObjects {
         Ok(self.found.len() as u32 - 1)
     }
 
-    /// The object that a mapping shows. Descriptors come first: an object that has one is known already.
+    /// Returns the object that a mapping shows. Descriptors come first: an object that has one is known already.
     /// `process` is the place of the process in the job.
     pub(crate) fn of_mapping(&mut self, pid: i32, process: usize, map: &Map) -> io::Result<u32> {
         let key = ObjectKey::of_map(map);
@@ -139,7 +140,7 @@ impl MemoryObjects {
             return self.of_file(&open.into());
         }
         let kind = match name_of_memory_file(&map.path) {
-            // No descriptor of it is left, so its seals bind nobody any more.
+            // It has no descriptor left, so its seals restrict nobody any more.
             Some(name) => ObjectKind::MemoryFile { name: Bytes::from(name), seals: 0, mode: USUAL_MODE },
             None => deleted_or_shared(&map.path, OWNER_ONLY),
         };
@@ -151,8 +152,8 @@ impl MemoryObjects {
         Ok(self.found.len() as u32 - 1)
     }
 
-    /// Whether a mapping shows a deleted file that can be saved: one that a descriptor leads to, or one in memory, of which
-    /// the mappings show all that there is.
+    /// Reports whether a mapping shows a deleted file that can be saved. Either a descriptor leads to the file, or it
+    /// is in memory, and the mappings show all of it.
     pub(crate) fn hold_deleted_file(&self, map: &Map) -> bool {
         let Some(path) = map.path.strip_suffix(DELETED) else { return false };
         let is_in_memory = || {
@@ -162,8 +163,9 @@ impl MemoryObjects {
         self.position(ObjectKey::of_map(map)).is_some() || is_in_memory() == Some(true)
     }
 
-    /// Pages of the process at place `process` that only the kernel can tell about: mapped, not in its page tables, and
-    /// yet perhaps in memory. Ask it with mincore(2) and [`MemoryObjects::keep_resident`] what is.
+    /// Returns pages of the process at place `process` that only the kernel knows about: mapped, not in its page
+    /// tables, and yet perhaps in memory. Ask the process with mincore(2), and pass those in memory to
+    /// [`MemoryObjects::keep_resident`].
     pub(crate) fn doubtful(&mut self, process: usize, frozen: &FrozenProcess) -> Result<Vec<PageRange>, EngineError> {
         let scanning = |source| kernel("scanning shared memory", source);
         let mut doubtful = Vec::new();
@@ -173,7 +175,7 @@ impl MemoryObjects {
         Ok(doubtful)
     }
 
-    /// What cannot be read, once every process has been asked for its doubtful pages.
+    /// Returns what cannot be read, once every process has been asked for its doubtful pages.
     pub(crate) fn blockers(&self) -> Vec<Blocker> {
         let hidden = |found: &Found| match &found.access {
             Access::Windows(windows) => windows.hidden(),
@@ -191,12 +193,12 @@ impl MemoryObjects {
         self.found.iter().filter_map(hidden).map(blocker).collect()
     }
 
-    /// Notes which of the doubtful pages are in memory.
+    /// Records which of the doubtful pages are in memory.
     pub(crate) fn keep_resident(&mut self, process: usize, resident: &[PageRange]) {
         self.windows().for_each(|windows| windows.keep_resident(process, resident));
     }
 
-    /// Takes note of a file that a process has mapped shared and only reads.
+    /// Records a file that a process has mapped shared and only reads.
     pub(crate) fn note_mapped_read_only(&mut self, file: &FileReference) {
         self.mapped_read_only.insert(ObjectKey::of_reference(file));
     }
@@ -212,7 +214,7 @@ impl MemoryObjects {
         self.found.iter().position(|found| found.key == key).map(|position| position as u32)
     }
 
-    /// Records and contents, in the order of the table.
+    /// Returns records and contents, in the order of the table.
     pub(crate) fn into_parts(self) -> Result<(Vec<MemoryObject>, Vec<ObjectContents>), EngineError> {
         let reading = |source| kernel("looking for data in shared memory", source);
         let may_change_unseen = |key: ObjectKey| self.mapped_read_only.contains(&key);
@@ -245,20 +247,21 @@ impl MemoryObjects {
     }
 }
 
-/// The contents of one object, to be read while the job stands still.
+/// The contents of one object, to be read while the job is frozen.
 #[derive(Debug)]
 pub(crate) struct ObjectContents {
     pub(crate) key: ObjectKey,
     /// Offsets that hold something, ascending.
     pub(crate) ranges: Vec<PageRange>,
-    /// When it was touched last, where nobody can touch it without that being noted: a file in a folder that no process of the
-    /// job has mapped, which was not written to in the last moment, in a file system that notes writes through mappings.
+    /// When it was last modified, if every later change is recorded. The file must be in a folder, on a file system
+    /// that records writes through mappings. No process of the job may have it mapped, and it was not written in the
+    /// last moment.
     pub(crate) stamp: Option<FileIdentity>,
     access: Access,
 }
 
 impl ObjectContents {
-    /// Fills `into` with the pages of `ranges`, one after the other; what lies behind the end of the object is zeros.
+    /// Fills `into` with the pages of `ranges`, one after the other. Bytes beyond the end of the object are zeros.
     pub(crate) fn read(&self, memories: &[&ProcessMemory], ranges: &[PageRange], into: &mut [u8]) -> io::Result<()> {
         let mut rest = into;
         for range in ranges {
@@ -275,18 +278,18 @@ impl ObjectContents {
     }
 }
 
-/// See [`ObjectContents::stamp`]; `record` is a file in a folder.
+/// Returns [`ObjectContents::stamp`]; `record` is a file in a folder.
 fn stamp_of(record: &MemoryObject, file: &File) -> Option<FileIdentity> {
     let identity = record.kind.file()?.identity;
     (Proof::by(&identity, file.as_fd()) == Proof::Whole).then_some(identity)
 }
 
-/// A file in a folder, which must be the one that was found there.
+/// Opens a file in a folder, which must be the one that was found there.
 fn open_again(path: &Path, key: ObjectKey) -> io::Result<File> {
     let file = open(path.as_os_str().as_bytes())?;
     let status = file.metadata()?;
     let changed = || io::Error::other(format!("somebody else has put another file in the place of {}", path.display()));
-    // The number of one that is gone is given to the next that is made, whatever that is.
+    // The inode number of a removed file goes to the next file that is made, whatever that is.
     let is_it = status.is_file() && ObjectKey::of_file(&status) == key;
     if is_it { Ok(file) } else { Err(changed()) }
 }
@@ -305,11 +308,11 @@ fn read_file(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The pages of a file that are not a hole.
+/// Returns the pages of a file that are not a hole.
 ///
-/// A file on a disk is asked twice. The kernel looks first at what the disk holds, and where that is space without contents
-/// yet, at whether the page is in memory: between the two it may have written the page and dropped it from memory (seen on
-/// ext4, in one look of a million). The page is on the disk then, where the second look finds it.
+/// A file on a disk is asked twice. The kernel looks first at the disk. If it finds space without contents there, it
+/// looks whether the page is in memory. Between the two it may have written the page and dropped it from memory (seen
+/// on ext4, in one look of a million). Then the page is on the disk, and the second look finds it.
 pub(crate) fn data_of(file: &File, length: u64) -> io::Result<Vec<PageRange>> {
     let seek = |at| {
         let Some(start) = file::seek_data(file.as_fd(), at)? else { return Ok(None) };
@@ -319,7 +322,7 @@ pub(crate) fn data_of(file: &File, length: u64) -> io::Result<Vec<PageRange>> {
     data_by(seek, length, looks)
 }
 
-/// What is found in so many looks, each page in one of them. `seek` tells where the next data begins and ends.
+/// Returns the pages that at least one of `looks` passes finds. `seek` returns where the next data begins and ends.
 fn data_by(
     mut seek: impl FnMut(u64) -> io::Result<Option<(u64, u64)>>,
     length: u64,
@@ -348,7 +351,7 @@ fn data_by(
     Ok(found.ranges().to_vec())
 }
 
-/// An open file description of our own, whose position may be moved.
+/// Returns an open file description of our own, whose position may be moved.
 fn reopened(descriptor: &OwnedFd) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }
@@ -358,12 +361,12 @@ fn link_of(descriptor: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(path.as_os_str().as_bytes().to_vec())
 }
 
-/// `/memfd:NAME (deleted)`
+/// Returns the name in `/memfd:NAME (deleted)`.
 fn name_of_memory_file(path: &[u8]) -> Option<&[u8]> {
     path.strip_prefix(b"/memfd:").map(|name| name.strip_suffix(DELETED).unwrap_or(name))
 }
 
-/// What a path means that ends in [`DELETED`] and is not that of a memfd.
+/// Returns the meaning of a path that ends in [`DELETED`] and is not that of a memfd.
 fn deleted_or_shared(path: &[u8], mode: u32) -> ObjectKind {
     match path.strip_suffix(DELETED).unwrap_or(path) {
         SHARED_ANONYMOUS => ObjectKind::SharedMemory,
@@ -377,7 +380,7 @@ mod tests {
 
     const PAGE: u64 = PAGE_BYTES as u64;
 
-    /// Tells which data lies at or behind an offset, where these pages of a file have some.
+    /// Returns the data at or after an offset of a file that has data in these pages.
     fn next_of(pages: &[u64], at: u64) -> Option<(u64, u64)> {
         let page = pages.iter().find(|page| (**page + 1) * PAGE > at)?;
         Some(((page * PAGE).max(at), (page + 1) * PAGE))
@@ -407,7 +410,7 @@ mod tests {
         assert_eq!((all, asked), (vec![PageRange::new(Address::new(0), 3)], 1));
     }
 
-    /// Somebody else may make one where others may make files, and the program stands still meanwhile.
+    /// In a directory where others may make files, somebody may make a pipe, and the program is frozen meanwhile.
     #[test]
     fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
         let place = tempfile::tempdir().unwrap();

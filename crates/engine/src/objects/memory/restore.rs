@@ -9,8 +9,8 @@
 //! seal      against later mappings that write, and against more seals
 //! ```
 //!
-//! The descriptors in the new processes live until their own descriptors have been placed: whoever restores an open file
-//! that is an object opens `/proc/self/fd/N` with `N` from [`Object::descriptor`].
+//! The descriptors in the new processes live until their own descriptors have been placed. To restore an open file that
+//! is an object, open `/proc/self/fd/N` with `N` from [`Object::descriptor`].
 
 use crate::EngineError;
 use crate::construction::{Construction, Object};
@@ -31,11 +31,11 @@ const MFD_ALLOW_SEALING: u64 = libc::MFD_ALLOW_SEALING as u64;
 const MFD_EXEC: u64 = libc::MFD_EXEC as u64;
 const O_TMPFILE: u64 = (libc::O_TMPFILE | libc::O_RDWR) as u64;
 const OWNER_ONLY: u64 = 0o600;
-/// Seals that take effect on what is mapped later, or on later seals.
+/// Seals that take effect on later mappings, or on later seals.
 const LATE_SEALS: u32 = file::SEAL_FUTURE_WRITE | file::SEAL_SEAL;
 
-/// What the image holds of all files that lie on a disk, one behind the other, until it is put where it belongs: there may be
-/// more of them than a process may have open.
+/// One file with the saved contents of all files on disks, one after the other, until they are put where they belong.
+/// There may be more of them than a process may have open.
 struct Staging {
     descriptor: u64,
     own: Arc<File>,
@@ -43,7 +43,7 @@ struct Staging {
 }
 
 impl Construction {
-    /// Makes all objects of the job, empty and of the right length; their descriptors lie from `parking` on.
+    /// Makes all objects of the job, empty and of the right length. Their descriptors are numbered from `parking` on.
     pub(crate) fn make_objects(&mut self, job: &JobState, parking: u64) -> Result<(), EngineError> {
         let mut staging = None;
         let objects = job.objects.iter().map(|object| match object.kind {
@@ -69,7 +69,7 @@ impl Construction {
         let base = staging.end;
         let length = object.length;
         let pages = length.checked_next_multiple_of(PAGE_BYTES as u64);
-        // What is beyond all measure is refused when it is made as long as that.
+        // An absurd length is refused when the file is made that long.
         staging.end = base.saturating_add(pages.unwrap_or(u64::MAX));
         Ok(Object { descriptor: staging.descriptor, own: Arc::clone(&staging.own), base, length })
     }
@@ -78,7 +78,7 @@ impl Construction {
         let made = match &object.kind {
             ObjectKind::SharedMemory => self.make_memory_file(b"shared memory", &object.kind)?,
             ObjectKind::MemoryFile { name, .. } => self.make_memory_file(&name.0, &object.kind)?,
-            // What is read from the image is put there first, and where it belongs when all of it has verified.
+            // Contents from the image are put here first, and where they belong when all of them have verified.
             ObjectKind::MappedFile { .. } | ObjectKind::Segment { .. } => {
                 self.make_memory_file(b"staged memory", &object.kind)?
             }
@@ -95,7 +95,7 @@ impl Construction {
         let taking = |source| kernel("sharing memory with the new process", source);
         let process = process::pidfd_open(self.pid()).map_err(taking)?;
         let theirs = process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)?;
-        // Opened by ourselves: the program may have it as one that adds at the end only.
+        // Opened by ourselves: the program may have it in append mode.
         let own = File::options().read(true).write(true).open(format!("/proc/self/fd/{}", theirs.as_raw_fd()));
         Ok((descriptor, own.map_err(taking)?))
     }
@@ -106,7 +106,7 @@ impl Construction {
         self.call("making shared memory", libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])
     }
 
-    /// A file without a name, in the directory that it was in, or elsewhere: no path leads to it in any case.
+    /// Makes a file without a name, in the directory that it was in, or elsewhere: no path leads to it in any case.
     fn make_deleted_file(&self, path: &[u8]) -> Result<u64, EngineError> {
         let path = Path::new(OsStr::from_bytes(path));
         let directories = path.parent().into_iter().chain(["/tmp", "/var/tmp", "/dev/shm"].map(Path::new));
@@ -148,28 +148,28 @@ impl Construction {
         }
     }
 
-    /// Seals what has been filled.
+    /// Applies the seals that must come after filling.
     pub(crate) fn seal_filled(&self, job: &JobState) -> Result<(), EngineError> {
         self.seal(job, !LATE_SEALS)
     }
 
-    /// Seals what has been mapped.
+    /// Applies the seals that must come after mapping.
     pub(crate) fn seal_mapped(&self, job: &JobState) -> Result<(), EngineError> {
         self.seal(job, LATE_SEALS)
     }
 
-    /// What the image holds of an object that is no file on a disk, as a file of ours.
+    /// Returns the saved contents of an object that is no file on a disk, as a file of ours.
     pub(crate) fn staged(&self, place: usize) -> &File {
         &self.objects[place].own
     }
 
-    /// Reads what the image holds of an object.
+    /// Reads the saved contents of an object.
     pub(crate) fn read_staged(&self, place: usize, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
         let object = &self.objects[place];
         object.own.read_exact_at(into, object.base + offset)
     }
 
-    /// Gives files without a name the time of their last modification, now that they are as they were.
+    /// Gives files without a name the time of their last modification, now that their contents are restored.
     pub(crate) fn set_times_of_objects(&self, job: &JobState) -> Result<(), EngineError> {
         for (record, object) in job.objects.iter().zip(self.objects.iter()) {
             let Some(modified) = record.modified_nanoseconds else { continue };
@@ -199,7 +199,7 @@ impl Construction {
     }
 }
 
-/// Kernels that know of it (Linux 6.3) want to be told whether a file in memory may ever be executed.
+/// Returns the flag by which kernels since Linux 6.3 want to know whether a file in memory may ever be executed.
 fn executable_flag(kind: &ObjectKind) -> u64 {
     let is_known = std::fs::exists("/proc/sys/vm/memfd_noexec").unwrap_or(false);
     match (is_known, kind) {
@@ -209,7 +209,7 @@ fn executable_flag(kind: &ObjectKind) -> u64 {
     }
 }
 
-/// Whether an image may hold a page of an object there.
+/// Reports whether an image may hold a page of an object there.
 pub(crate) fn is_inside(object: &MemoryObject, run: &Run) -> bool {
     run.range.end().get() <= object.length.next_multiple_of(PAGE_BYTES as u64)
 }

@@ -1,18 +1,19 @@
-//! A System V segment that no process of the job has attached. Small ones are copied and let go at once: programs count who
-//! has attached a segment (PostgreSQL, before it takes it for one that a killed server has left), and must not find us.
+//! A System V segment that no process of the job has attached. A small one is copied and detached at once. Programs
+//! count the attachments of a segment, and must not find ours. PostgreSQL does so before it takes a segment for one
+//! that a killed server has left.
 
 use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
 use standfast_linux::proc;
 use standfast_linux::system_v::{AttachedSegment, SystemVObject};
 use std::io;
 
-/// How large one may be to be copied.
+/// The largest segment that is copied.
 const COPIED_BYTES_MAX: u64 = 1 << 20;
 
-/// What one holds.
+/// The contents of an unattached segment.
 #[derive(Debug)]
 pub(crate) struct Unattached {
-    /// Which of it is there, ascending.
+    /// The pages that hold something, ascending.
     pub(super) ranges: Vec<PageRange>,
     contents: Contents,
 }
@@ -25,7 +26,7 @@ enum Contents {
 }
 
 impl Unattached {
-    /// Looks at one in the caller's IPC namespace.
+    /// Reads a segment in the caller's IPC namespace.
     pub(crate) fn scan(object: &SystemVObject) -> io::Result<Self> {
         let segment = AttachedSegment::attach(object.id, object.size, false)?;
         let ranges = present(&segment)?;
@@ -40,7 +41,7 @@ impl Unattached {
         Ok(Self { ranges, contents: Contents::Copy(copy) })
     }
 
-    /// Fills `into` with what lies at `offset`; what is behind the end is zeros.
+    /// Fills `into` with the contents at `offset`. Bytes beyond the end are zeros.
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
         match &self.contents {
             Contents::Attached(segment) => segment.read(offset, into),
@@ -54,7 +55,7 @@ impl Unattached {
     }
 }
 
-/// The pages of a segment that hold something. What is in swap is not told.
+/// Returns the pages of a segment that hold something. The kernel does not report pages in swap.
 fn present(segment: &AttachedSegment) -> io::Result<Vec<PageRange>> {
     let (pages, everywhere) = (segment.resident()?, proc::swap_is_used()?);
     let page = |number: usize| PageRange::new(Address::new((number * PAGE_BYTES) as u64), 1);

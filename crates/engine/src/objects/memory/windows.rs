@@ -1,13 +1,13 @@
-//! An object seen through the mappings of it: for one that no descriptor leads to, looked at without privileges.
+//! An object seen through its mappings. This serves objects that no descriptor leads to, without privileges.
 //!
-//! A page that some page table shows is there. Of the others mincore(2), injected, tells whether they are in memory. To
-//! read a page to find out would fill every hole of a large reservation with a page of zeros, for good. The question
-//! costs 2.6 ms per GiB of hole (measured), which only shared memory without a descriptor pays.
+//! A page that some page table shows exists. For the other pages, an injected mincore(2) reports whether they are in
+//! memory. Reading a page to find out would fill every hole of a large reservation with a page of zeros, for good. The
+//! question costs 2.6 ms per GiB of hole (measured), which only shared memory without a descriptor pays.
 //!
-//! mincore does not see pages in swap. While the system swaps, a mapping is read whole: dear, and exact.
+//! mincore does not see pages in swap. While the system swaps, a mapping is read whole: expensive, and exact.
 //!
-//! A private mapping shows the object only where the program has not written: what lies beneath its own pages nobody can
-//! see, unless a shared mapping shows it too.
+//! A private mapping shows the object only where the program has not written. Nobody can see what is beneath its own
+//! pages, unless a shared mapping shows it too.
 
 use standfast_core::{Address, PageRange, merge_ranges};
 use standfast_linux::proc::{Map, swap_is_used};
@@ -26,9 +26,9 @@ struct Window {
     /// Place of the process in the job.
     process: usize,
     shared: bool,
-    /// Where it lies in that process.
+    /// Its range in that process.
     at: PageRange,
-    /// What of the object it shows.
+    /// The range of the object that it shows.
     shows: PageRange,
     /// The pages, by address, that show something of the object.
     populated: Vec<PageRange>,
@@ -66,7 +66,7 @@ impl Window {
         Ok(unknown)
     }
 
-    /// Whether these offsets of the object can be read here.
+    /// Reports whether these offsets of the object can be read here.
     fn sees(&self, offsets: PageRange) -> bool {
         let inside = |inner: PageRange, outer: PageRange| outer.common(inner) == Some(inner);
         let is_hidden = || self.own.iter().any(|range| range.common(self.addresses_of(offsets)).is_some());
@@ -85,7 +85,7 @@ impl Windows {
         self.windows.push(Window { process, shared, at, shows, populated: Vec::new(), own: Vec::new() });
     }
 
-    /// Looks through the windows of one process. Returns the pages that its page tables do not show.
+    /// Scans the windows of one process. Returns the pages that its page tables do not show.
     pub(super) fn scan(&mut self, process: usize, pid: i32) -> io::Result<Vec<PageRange>> {
         let scan = PageScan::open(pid)?;
         let swapping = swap_is_used()?;
@@ -96,7 +96,7 @@ impl Windows {
         Ok(doubtful)
     }
 
-    /// An address whose page hides what of the object lies beneath it, once every process has been looked at.
+    /// Returns an address whose page hides the object beneath it, once every process has been scanned.
     pub(super) fn hidden(&self) -> Option<Address> {
         let shared = self.windows.iter().filter(|window| window.shared);
         let visible = |window: &'_ Window| {
@@ -110,14 +110,14 @@ impl Windows {
             .next()
     }
 
-    /// Adds to what the windows of a process show, `resident` being addresses.
+    /// Adds the addresses `resident` to what the windows of a process show.
     pub(super) fn keep_resident(&mut self, process: usize, resident: &[PageRange]) {
         for window in self.windows.iter_mut().filter(|window| window.process == process) {
             window.populated.extend(resident.iter().filter_map(|range| window.at.common(*range)));
         }
     }
 
-    /// The offsets that hold something, ascending; each range can be read in one window.
+    /// Returns the offsets that hold something, ascending; each range can be read in one window.
     pub(super) fn contents(&self) -> Vec<PageRange> {
         let offsets =
             |window: &'_ Window| window.populated.iter().map(|range| window.offsets_of(*range)).collect::<Vec<_>>();
@@ -140,7 +140,7 @@ impl Windows {
     }
 }
 
-/// What of `whole` the `parts`, ascending by their start, leave open.
+/// Returns the parts of `whole` that `parts`, ascending by their start, do not cover.
 fn gaps(whole: PageRange, parts: &[PageRange]) -> Vec<PageRange> {
     let mut gaps = Vec::new();
     let mut at = whole.start();

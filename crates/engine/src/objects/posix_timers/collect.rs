@@ -1,5 +1,5 @@
-//! Collects the kernel's timers: `setitimer`, `alarm`, `timer_create`, and of the signals that wait, since a timer
-//! that expires while we look becomes one of them.
+//! Collects the kernel's timers: `setitimer`, `alarm`, `timer_create`. It also collects the pending signals, since a
+//! timer that expires meanwhile becomes one of them.
 
 use crate::freeze::{FrozenProcess, FrozenTask};
 use crate::remote_caller::RemoteCaller;
@@ -11,21 +11,21 @@ use standfast_linux::{SignalInformation, TaskError};
 
 /// `ITIMER_REAL`, `ITIMER_VIRTUAL`, `ITIMER_PROF`.
 const INTERVAL_TIMERS: u8 = 3;
-/// How often timers and waiting signals are looked at until nothing expires in between: a timer that has expired stays
-/// so until its signal is delivered, and nothing is delivered while the program stands still.
+/// How often timers and pending signals are read until nothing expires in between. An expired timer stays so until its
+/// signal is delivered, and nothing is delivered while the program is frozen.
 const SCANS_MAX: u32 = 100;
 const SECOND: u64 = 1_000_000_000;
 const CLOCK_PROCESS_CPUTIME_ID: i32 = libc::CLOCK_PROCESS_CPUTIME_ID;
 const CLOCK_THREAD_CPUTIME_ID: i32 = libc::CLOCK_THREAD_CPUTIME_ID;
 
-/// Signals that wait, of the process and of each of its tasks.
+/// Pending signals, of the process and of each of its tasks.
 type Waiting = (Vec<[u8; 128]>, Vec<Vec<[u8; 128]>>);
 
-/// What was found.
+/// The timers and pending signals that were found.
 #[derive(Debug, Default)]
 pub(crate) struct FoundTimers {
     pub(crate) timers: Timers,
-    /// Signals that wait for the process, without those of timers in `timers`.
+    /// Signals pending for the process, without those of timers in `timers`.
     pub(crate) pending: Vec<PendingSignal>,
     /// The same for each task.
     pub(crate) pending_of_tasks: Vec<Vec<PendingSignal>>,
@@ -117,7 +117,8 @@ impl FoundTimers {
         Ok(())
     }
 
-    /// A timer whose signal waits says so itself: the kernel has one signal for each timer, never two.
+    /// Assigns pending signals to their timers. The kernel has one signal for each timer, never two, so a pending
+    /// signal identifies its timer.
     fn take_signals(&mut self, (process, tasks): Waiting) {
         let posix = &mut self.timers.posix;
         let take = |signals: Vec<[u8; 128]>| {
@@ -138,8 +139,8 @@ impl FoundTimers {
         self.pending_of_tasks = others.collect();
     }
 
-    /// Finds out which ownerless timers measure the time of the task at `place`, which `remote_caller` asks: while it makes a
-    /// call, and all others stand still, theirs alone go on.
+    /// Determines which ownerless timers measure the time of the task at `place`, which `remote_caller` asks. While
+    /// that task makes a call, and all others are stopped, only its own timers advance.
     pub(crate) fn ask_thread(&mut self, remote_caller: &RemoteCaller<'_>, place: usize) -> Result<(), EngineError> {
         let mut rest = Vec::new();
         for timer in std::mem::take(&mut self.ownerless) {
@@ -156,7 +157,7 @@ impl FoundTimers {
         Ok(())
     }
 
-    /// What stays unknown when every thread was asked.
+    /// Refuses timers whose thread is still unknown when every thread has been asked.
     pub(crate) fn refuse_ownerless(&self, blockers: &mut Vec<Blocker>) {
         let refusal = |place: &usize| {
             Blocker::new(RefusalCode::PosixTimer, format!("POSIX timer {}", self.timers.posix[*place].id), "it measures the processor time of one thread and is not running, so that the kernel does not report which thread").with_hint("wait until it is set, or make it for a clock from pthread_getcpuclockid").for_now()
@@ -165,7 +166,7 @@ impl FoundTimers {
     }
 }
 
-/// Time left and interval.
+/// Returns time left and interval.
 fn times(remote_caller: &RemoteCaller<'_>, id: i32) -> Result<(u64, u64), EngineError> {
     let [interval_seconds, interval, seconds, nanoseconds] =
         remote_caller.ask::<4>(libc::SYS_timer_gettime, |output| [id as u64, output, 0, 0])?;
@@ -173,12 +174,13 @@ fn times(remote_caller: &RemoteCaller<'_>, id: i32) -> Result<(u64, u64), Engine
     Ok((total(seconds, nanoseconds), total(interval_seconds, interval)))
 }
 
-/// What a timer measures, and whether the thread in it is known to be the right one. Numbers below zero hold the inverse
-/// of a process or thread id (0 is whoever made the timer), one bit for a thread and two for the kind of time.
+/// Returns what a timer measures, and whether the thread in it is known to be the right one. Numbers below zero hold
+/// the inverse of a process or thread id (0 is the maker of the timer). One more bit marks a thread, and two bits the
+/// kind of time.
 fn clock(number: i32, process: &FrozenProcess) -> Option<(TimerClock, bool)> {
     const OF_THREAD: i32 = 4;
     const KIND: i32 = 3;
-    /// A clock behind a descriptor.
+    /// A clock that belongs to a descriptor.
     const DEVICE: i32 = 3;
     const EXACT: u8 = 2;
     match number {
@@ -218,7 +220,7 @@ fn foreign_clock(information: &TimerInformation) -> Blocker {
     .with_hint("delete the timer")
 }
 
-/// A thread that has ended is told nothing any more.
+/// Returns who receives the signal of a timer. A thread that has ended receives nothing any more.
 fn notice(notice: Notice, process: &FrozenProcess) -> TimerNotice {
     match notice {
         Notice::Nobody => TimerNotice::Nobody,

@@ -1,4 +1,5 @@
-//! Timers of a process: `setitimer`, `alarm` and `timer_create`, and the signals that wait, of which an expired timer has one.
+//! Timers of a process: `setitimer`, `alarm` and `timer_create`, and the pending signals. Each expired timer has one of
+//! these.
 
 mod collect;
 mod restore;

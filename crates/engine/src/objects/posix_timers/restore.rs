@@ -1,6 +1,7 @@
 //! The kernel's timers of a process under construction: made under their old ids, and set to the time that was left.
 //!
-//! All signals are blocked meanwhile: a timer that had expired expires again at once, and its signal waits as it did.
+//! All signals are blocked meanwhile. A timer that had expired expires again at once, and its signal is pending as
+//! before.
 
 use crate::EngineError;
 use crate::construction::Construction;
@@ -10,8 +11,8 @@ use standfast_format::records::{IntervalTimer, PosixTimer, TimerClock, TimerNoti
 
 /// `prctl(2)` of Linux 6.15: whether `timer_create` takes the id that it is given.
 const PR_TIMER_CREATE_RESTORE_IDS: u64 = 77;
-/// On older kernels ids are counted up to: how many timers are made and deleted for one that is wanted. 100,000 take
-/// about three seconds.
+/// How many timers are made and deleted to reach a wanted id on older kernels, which count ids up. 100,000 take about
+/// three seconds.
 const DETOURS_MAX: u32 = 100_000;
 const SIGEV_SIGNAL: u32 = libc::SIGEV_SIGNAL as u32;
 const SIGEV_NONE: u32 = libc::SIGEV_NONE as u32;
@@ -19,9 +20,9 @@ const SIGEV_THREAD_ID: u32 = libc::SIGEV_THREAD_ID as u32;
 const TIMER_ABSTIME: u64 = libc::TIMER_ABSTIME as u64;
 const SECOND: u64 = 1_000_000_000;
 const MILLION: u64 = 1_000_000;
-/// Length of a `struct sigevent`; what the kernel answers is put behind it.
+/// Length of a `struct sigevent`; the kernel's answer is put after it.
 const EVENT_BYTES: usize = 64;
-/// The least time that a timer can be set to: as good as at once.
+/// The shortest time that a timer can be set to, which is practically at once.
 const AT_ONCE: u64 = 1;
 
 impl Construction {
@@ -53,7 +54,7 @@ impl Construction {
         if takes_ids { switch(0).map(drop) } else { Ok(()) }
     }
 
-    /// Returns the id that it got: the wanted one where the kernel takes ids.
+    /// Returns the id that it got: the wanted one if the kernel takes ids.
     fn make_timer(&self, timer: &PosixTimer) -> Result<i32, EngineError> {
         let (notify, thread) = match timer.notice {
             TimerNotice::Nobody => (SIGEV_NONE, 0),
@@ -71,11 +72,12 @@ impl Construction {
         let arguments = [self.clock_number(timer.clock) as u64, event, answer, 0, 0, 0];
         self.call("making a timer", libc::SYS_timer_create, arguments)?;
         let [id] = self.answered(answer)?;
-        // An int; what lies behind it is not the kernel's.
+        // An int; the bytes after it are not the kernel's.
         Ok(id as i32)
     }
 
-    /// Processor time is named by the inverse of an id, one bit for a thread, and two for the kind of time.
+    /// Returns the number of a clock. Processor time is named by the inverse of an id, one bit for a thread, and two
+    /// for the kind of time.
     fn clock_number(&self, clock: TimerClock) -> i32 {
         const OF_THREAD: i32 = 4;
         let number = |id: i32, bits: i32| !id << 3 | bits;
@@ -91,7 +93,7 @@ impl Construction {
         let (flags, time) = match (timer.has_expired, timer.remaining_nanoseconds) {
             (false, 0) => return Ok(()),
             (false, remaining) => (0, remaining),
-            // Its next times are where they were: it expires as of one interval before the next.
+            // Its next times stay the same: it expires as of one interval before the next.
             (true, remaining) if interval != 0 => {
                 let now = self.clock_of(timer.clock)?;
                 (TIMER_ABSTIME, now.saturating_sub(interval.saturating_sub(remaining)).max(AT_ONCE))
@@ -103,7 +105,7 @@ impl Construction {
         self.call("setting a timer", libc::SYS_timer_settime, arguments).map(drop)
     }
 
-    /// What a clock shows inside, in nanoseconds.
+    /// Returns the time of a clock as the new process sees it, in nanoseconds.
     fn clock_of(&self, clock: TimerClock) -> Result<u64, EngineError> {
         let answer = self.argument(&[0; 16])?;
         let clock = self.clock_number(clock) as u64;
@@ -113,7 +115,7 @@ impl Construction {
     }
 
     fn set_interval_timer(&self, timer: &IntervalTimer) -> Result<(), EngineError> {
-        // One that has expired starts again when its signal is delivered: it expires again, and the signal waits.
+        // An expired timer starts again when its signal is delivered: it expires again, and the signal is pending.
         let time = timer.remaining_microseconds.max(AT_ONCE);
         let set = |time: u64| {
             let interval = timer.interval_microseconds;
@@ -122,7 +124,7 @@ impl Construction {
             self.call("setting an interval timer", libc::SYS_setitimer, arguments)
         };
         set(time)?;
-        // Those of processor time get a tick more than they are set to, whatever a tick is here.
+        // Timers of processor time get a tick more than they are set to, whatever a tick is here.
         let answer = self.argument(&[0; 32])?;
         self.call("reading an interval timer", libc::SYS_getitimer, [timer.kind.into(), answer, 0, 0, 0, 0])?;
         let [.., seconds, microseconds] = self.answered::<4>(answer)?;
@@ -132,7 +134,7 @@ impl Construction {
         }
     }
 
-    /// Words that a call has left in the scratch memory.
+    /// Returns words that a call has left in the scratch memory.
     fn answered<const N: usize>(&self, at: u64) -> Result<[u64; N], EngineError> {
         let mut words = [[0u8; 8]; N];
         let reading = |source| kernel("reading from the new process", source);

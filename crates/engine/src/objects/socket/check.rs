@@ -1,5 +1,5 @@
-//! Whether sockets can be made again here: they must fit together, and nobody else may have taken the place of one. Looks,
-//! and touches nothing.
+//! Checks whether sockets can be made again here: they must fit together, and nobody else may have taken the place of
+//! one. Looks, and touches nothing.
 
 use crate::objects::Check;
 use crate::scratch::SCRATCH_BYTES;
@@ -18,15 +18,15 @@ const ADDRESS_BYTES: usize = 128;
 /// Whether others find a socket by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketName {
-    /// It is what was recorded, with its file if it is a path.
+    /// Its name is what was recorded, with its file if it is a path.
     InSight,
-    /// A path at which there is no file: it had none, needs none, or could not get it again.
+    /// Its name is a path without a file: it had none, needs none, or could not get it again.
     Hidden,
 }
 
 impl Check<'_, '_> {
-    /// Sockets must fit together, and nobody else may have taken the place of one that has a path. Tells which names will
-    /// lead to them.
+    /// Checks that sockets fit together, and that nobody else has taken the place of one that has a path. Returns which
+    /// names will lead to them.
     pub(crate) fn sockets(&mut self, remarks: &mut Vec<String>) -> Vec<SocketName> {
         let job = self.job;
         let sockets = &job.sockets;
@@ -62,7 +62,7 @@ impl Check<'_, '_> {
                 continue;
             };
             if !is_found_by_name(socket) {
-                // What its file is good for is to be there, for whoever removes it.
+                // The file need only exist, for a program that removes it.
                 if !sockets
                     .iter()
                     .any(|other| is_found_by_name(other) && socket_path(job, other).as_ref() == Some(&path))
@@ -77,7 +77,7 @@ impl Check<'_, '_> {
         names
     }
 
-    /// Whether the file of a socket can be made again where it was: nobody else may have taken its place.
+    /// Checks whether the file of a socket can be made again at its path: nobody else may have taken its place.
     fn socket_file(&mut self, path: &Path, living: &[UnixSocket], remarks: &mut Vec<String>) -> SocketName {
         let there = std::fs::symlink_metadata(path).ok();
         let what = format!("socket {}", path.display());
@@ -97,7 +97,7 @@ impl Check<'_, '_> {
         SocketName::InSight
     }
 
-    /// Nobody else may listen where the job does.
+    /// Checks that nobody else listens where the job does.
     fn ports(&mut self) {
         const LISTENING: u8 = 10;
         let listens = |socket: &&Socket| matches!(socket.state, SocketState::Listening { .. });
@@ -117,7 +117,7 @@ impl Check<'_, '_> {
     }
 }
 
-/// Whether others find a socket by its name: not one that is a connection.
+/// Reports whether others find a socket by its name. They never find a connection by its name.
 fn is_found_by_name(socket: &Socket) -> bool {
     let stands_alone =
         matches!(socket.state, SocketState::Listening { .. } | SocketState::Unconnected | SocketState::Towards { .. });

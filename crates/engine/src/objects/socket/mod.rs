@@ -1,4 +1,4 @@
-//! Sockets of the job, with whom they are connected to, what they have received, and what has been set.
+//! Sockets of the job, with their peers, their received data, and their options.
 
 mod check;
 mod collect;

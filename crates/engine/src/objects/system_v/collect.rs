@@ -1,10 +1,10 @@
 //! The collection of System V objects: which of them are the job's, and what they hold.
 //!
-//! They belong to nobody: the kernel tells who has made one or was the last to use it, as far as that is the same number.
-//! In an IPC namespace that a restart has given to the job, everything is the job's. In the first life it is what a living
-//! process of the job has used, and nobody else; and what has come into being since the start of the job, by the same user,
-//! of which those that have used it have ended. The latter may be another program's, which does no harm: a restart gives
-//! the job a copy that nobody asks for.
+//! These objects have no owner process. The kernel reports which process made one or used it last, if their numbers
+//! have not been reused. In an IPC namespace that a restart has given to the job, everything is the job's. In the first
+//! life, the job owns what a living process of the job, and nobody else, has used. It also owns what the same user has
+//! created since the start of the job, if all its users have ended. The latter may be another program's, which does no
+//! harm: a restart gives the job a copy that nobody asks for.
 
 use crate::inheritance::KnownObjects;
 use crate::machine::machine;
@@ -25,18 +25,18 @@ use std::os::unix::fs::MetadataExt;
 /// The System V objects that a job can reach.
 #[derive(Debug, Default)]
 pub(crate) struct SystemV {
-    /// The job's own IPC namespace; `None` where it is in ours.
+    /// The job's own IPC namespace; `None` if it is in ours.
     place: Option<IpcNamespace>,
     /// Number of the namespace.
     namespace: u64,
     all: Vec<SystemVObject>,
     /// How often the job has attached each segment, by id.
     attached: HashMap<i32, u64>,
-    /// The job's, in the order of `all`.
+    /// The job's objects, in the order of `all`.
     carried: Vec<CarriedObject>,
 }
 
-/// An object that goes with the job.
+/// An object that is saved with the job.
 #[derive(Debug)]
 struct CarriedObject {
     object: SystemVObject,
@@ -44,7 +44,7 @@ struct CarriedObject {
     of_job: bool,
 }
 
-/// What the records have.
+/// The recorded contents of semaphores and queues.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) semaphores: Vec<SemaphoreSet>,
@@ -52,7 +52,7 @@ pub(crate) struct Contents {
 }
 
 impl SystemV {
-    /// Looks at those in the IPC namespace of `main`.
+    /// Lists the objects in the IPC namespace of `main`.
     pub(crate) fn of(main: i32) -> io::Result<Self> {
         let place = IpcNamespace::of(main)?;
         let all = within(place.as_ref(), SystemVObject::all)?;
@@ -60,23 +60,24 @@ impl SystemV {
         Ok(Self { place, namespace, all, ..Self::default() })
     }
 
-    /// A segment that a process of the job has attached.
+    /// Counts an attachment by a process of the job, and returns the segment.
     pub(crate) fn attached(&mut self, id: i32) -> Option<&SystemVObject> {
         *self.attached.entry(id).or_default() += 1;
         self.all.iter().find(|object| (object.kind, object.id) == (SystemVKind::Segment, id))
     }
 
-    /// How a segment of the job is known.
+    /// Returns how a segment of the job is named.
     pub(crate) fn name_of_segment(&self, id: i32) -> Option<SystemVName> {
         let is_it = |object: &SystemVObject| (object.kind, object.id) == (SystemVKind::Segment, id);
         self.carried.iter().find(|carried| is_it(&carried.object)).map(name)
     }
 
-    /// Finds out which are the job's, of which these are the processes, once all segments that it has attached are known.
-    /// `known` are those that were there before it began.
+    /// Determines which objects belong to the job of these processes, once all segments that it has attached are known.
+    /// `known` are those that existed before it began.
     pub(crate) fn judge(&mut self, pids: &[i32], known: Option<&KnownObjects>) -> Vec<Blocker> {
         let judge = Judge { pids, known, started: started_seconds(pids[0]), attached: &self.attached };
-        // Whoever had it attached when the table was read has ended since: the table now shows it without.
+        // The process that had it attached when the table was read has ended since: the table now shows it as
+        // unattached.
         if self.all.iter().any(|object| judge.was_attached_by_the_dead(object))
             && let Ok(all) = within(self.place.as_ref(), SystemVObject::all)
         {
@@ -97,7 +98,7 @@ impl SystemV {
         blockers
     }
 
-    /// The segments of the job that none of its processes has attached.
+    /// Returns the segments of the job that none of its processes has attached.
     pub(crate) fn unattached(&self) -> Result<Vec<(&SystemVObject, Unattached)>, EngineError> {
         let is_it =
             |object: &SystemVObject| object.kind == SystemVKind::Segment && !self.attached.contains_key(&object.id);
@@ -108,12 +109,13 @@ impl SystemV {
         Ok(unattached)
     }
 
-    /// Whether there are semaphores among the job's.
+    /// Reports whether there are semaphores among the job's objects.
     pub(crate) fn has_semaphores(&self) -> bool {
         self.of_kind(SystemVKind::Semaphores).next().is_some()
     }
 
-    /// What one of them holds; `None` where it is gone by now. That can only be one that another program has made.
+    /// Returns the contents of an object, or `None` if it is gone by now. Only an object that another program has made
+    /// can be gone.
     fn list<T>(
         &self,
         carried: &CarriedObject,
@@ -131,7 +133,7 @@ impl SystemV {
         self.carried.iter().filter(move |carried| carried.object.kind == kind)
     }
 
-    /// What semaphores and queues of the job hold, while it stands still.
+    /// Returns the contents of the job's semaphores and queues, while it is frozen.
     pub(crate) fn contents(&self, pids: &[i32]) -> Result<Contents, EngineError> {
         let mut contents = Contents::default();
         for carried in self.of_kind(SystemVKind::Semaphores) {
@@ -153,13 +155,13 @@ impl SystemV {
         Ok(contents)
     }
 
-    /// Number of the IPC namespace that they are in.
+    /// Returns the number of the IPC namespace that they are in.
     pub(crate) fn namespace(&self) -> u64 {
         self.namespace
     }
 }
 
-/// Whether that says that an object has been removed.
+/// Reports whether an error means that an object has been removed.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM))
 }
@@ -188,18 +190,18 @@ fn cannot_be_read(object: &SystemVObject, error: &io::Error) -> EngineError {
     ])
 }
 
-/// Whose an object is.
+/// The owner of an object.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Others', and the job has nothing to do with it.
+    /// Other programs'; the job has nothing to do with it.
     Foreign,
     /// The job's.
     Carried { of_job: bool },
-    /// The job's and others'.
+    /// The job's and other programs'.
     Shared { why: String },
 }
 
-/// What is known about a job in an IPC namespace that it shares with others.
+/// Facts about a job in an IPC namespace that it shares with others.
 struct Judge<'a> {
     pids: &'a [i32],
     known: Option<&'a KnownObjects>,
@@ -214,7 +216,7 @@ impl Judge<'_> {
         let attached = attached.unwrap_or_default();
         let users = || object.users.iter().filter(|user| may_have_been(user));
         let used = attached > 0 || users().any(|user| self.pids.contains(&user.pid));
-        // Another job's supervisor has only looked at it, as we do.
+        // The supervisor of another job has only read it, as we do.
         let stranger = users().find(|user| !self.pids.contains(&user.pid) && !is_supervisor(user.pid));
         let shared = |why: String| Verdict::Shared { why };
         if !used {
@@ -222,7 +224,7 @@ impl Judge<'_> {
                 && self.is_new(object)
                 && object.creator == process::effective_user()
                 && stranger.is_none();
-            // One that somebody has attached may be attached by a supervisor alone, to look at it as we do.
+            // An attached object may be attached only by a supervisor that reads it as we do.
             let is_idle = object.attached == 0 || object.users.iter().any(|user| is_supervisor(user.pid));
             return if leftovers && is_idle { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
         }
@@ -248,8 +250,8 @@ impl Judge<'_> {
         Verdict::Carried { of_job: true }
     }
 
-    /// Whether an unused object counts as attached only by processes that are gone: a supervisor that looked at it, and ended
-    /// before it could be recognized.
+    /// Reports whether an unused object counts as attached only by processes that are gone: a supervisor that read it,
+    /// and ended before it could be recognized.
     fn was_attached_by_the_dead(&self, object: &SystemVObject) -> bool {
         let lives = |user: &ObjectUser| Stat::of(user.pid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
         object.attached > 0
@@ -259,7 +261,7 @@ impl Judge<'_> {
             && !object.users.iter().any(lives)
     }
 
-    /// Whether it has come into being since the job began.
+    /// Reports whether it was created since the job began.
     fn is_new(&self, object: &SystemVObject) -> bool {
         match self.known {
             Some(known) => !known.contains(&(object.kind, object.id)),
@@ -268,12 +270,12 @@ impl Judge<'_> {
     }
 }
 
-/// The number of the pid namespace of a process; 0 where that is not told.
+/// Returns the number of the pid namespace of a process, or 0 if the kernel does not report it.
 pub(crate) fn pid_namespace(pid: i32) -> u64 {
     std::fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |it| it.ino())
 }
 
-/// Whether a job has been in our IPC namespace when the checkpoint was taken, and all of it has ended.
+/// Reports whether a job was in our IPC namespace when the checkpoint was taken, and all of it has ended.
 pub(crate) fn was_here(job: &JobState) -> bool {
     let own = std::process::id() as i32;
     let ipc_namespace = std::fs::metadata("/proc/self/ns/ipc").map_or(0, |it| it.ino());
@@ -283,8 +285,8 @@ pub(crate) fn was_here(job: &JobState) -> bool {
         && !job.processes.iter().any(|process| was_there(process.pid, taken))
 }
 
-/// Whether an object that a checkpoint has found is still there, in our own IPC namespace, where nobody uses it any more.
-/// The supervisor of another job may have looked at it.
+/// Reports whether an object that a checkpoint has found still exists in our own IPC namespace, unused. The supervisor
+/// of another job may have read it.
 pub(crate) fn is_leftover(job: &JobState, kind: SystemVKind, name: &SystemVName) -> bool {
     let is_it = |object: &SystemVObject| {
         (object.kind, object.id, object.key) == (kind, name.id, name.key)
@@ -295,12 +297,12 @@ pub(crate) fn is_leftover(job: &JobState, kind: SystemVKind, name: &SystemVName)
     was_here(job) && SystemVObject::all().is_ok_and(|all| all.iter().any(is_it))
 }
 
-/// The segments in our own IPC namespace that the killed life of a job has made since this checkpoint, and that nobody uses
-/// any more. The kernel tells who has made a segment, as it does of no other object: a process that was in the job at the
-/// checkpoint, where ids have not gone round since.
+/// Returns the unused segments in our own IPC namespace that the killed life of a job has made since this checkpoint.
+/// Only for segments does the kernel report which process made them: one that was in the job at the checkpoint, unless
+/// ids have wrapped around since.
 pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
     let made = proc::forks().unwrap_or(u64::MAX).saturating_sub(job.forks);
-    // What fails to be made takes an id as well.
+    // A failed fork takes an id as well.
     let gone_round = job.forks == 0 || made > proc::ids_max().unwrap_or_default() / 2;
     if gone_round || !was_here(job) {
         return Vec::new();
@@ -327,25 +329,25 @@ pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
     all.into_iter().filter(is_it).map(|object| object.id).collect()
 }
 
-/// Times of objects, of the start of processes and of that of the machine are each rounded to a second.
+/// Times of objects, of the start of processes and of the start of the machine are each rounded to a second.
 const ROUNDING_SECONDS: i64 = 2;
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// Whether it may have been the process that has this number now: it was there then, and in our IPC namespace.
+/// Reports whether the user may have been the process that has this number now: it existed then, in our IPC namespace.
 fn may_have_been(user: &ObjectUser) -> bool {
     was_there(user.pid, user.seconds)
 }
 
-/// Whether a process was there at that time, in seconds since 1970, and in our IPC namespace.
+/// Reports whether a process existed at that time, in seconds since 1970, in our IPC namespace.
 fn was_there(pid: i32, seconds: i64) -> bool {
     let namespace = |pid: i32| proc::link(pid, "ns/ipc").ok();
     let lives = Stat::of(pid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     let had_begun = seconds.saturating_add(ROUNDING_SECONDS) >= started_seconds(pid);
-    // Of a process of another user the namespace is not told.
+    // The kernel does not report the namespace of another user's process.
     lives && had_begun && namespace(pid).is_none_or(|theirs| namespace(std::process::id() as i32) == Some(theirs))
 }
 
-/// When a process began, in seconds since 1970.
+/// Returns when a process began, in seconds since 1970.
 fn started_seconds(pid: i32) -> i64 {
     /// `USER_HZ`, the unit of start times: a constant of the kernel's interface.
     const TICKS_PER_SECOND: u64 = 100;
@@ -420,7 +422,7 @@ mod tests {
     fn an_object_is_the_jobs_where_the_job_alone_has_used_it() {
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let member = child.id() as i32;
-        // Who is neither the job nor we: our parent.
+        // A process that is neither the job nor we: our parent.
         let stranger = Stat::of(std::process::id() as i32).unwrap().parent;
         let (attached, known) = (HashMap::from([(9, 2)]), vec![(SystemVKind::Messages, 8)]);
         let pids = [member];
@@ -438,7 +440,7 @@ mod tests {
             with(&[i32::MAX], &|it| it.id = 8),
             with(&[], &|it| it.attached = 1),
         ];
-        // As it is while the supervisor of another job, for which we stand here, reads it.
+        // The state while the supervisor of another job, for which we stand in here, reads it.
         let own = std::process::id() as i32;
         let scanned = with(&[i32::MAX, own], &|it| it.attached = 1);
         let shared = [with(&[member], &|it| it.id = 8)].map(|verdict| matches!(verdict, Verdict::Shared { .. }));
@@ -448,7 +450,8 @@ mod tests {
         };
         let segments = [segment(2), segment(3)];
         let with_stranger = with(&[member, stranger], &|it| it.users[1].seconds = i64::MAX - 2);
-        // Who has made it long ago has ended; the one that has its number now did not make it, whoever has used it since.
+        // Its maker has ended long ago. The process that has its number now did not make it, no matter who has used it
+        // since.
         let long_made = with(&[stranger, own], &|it| it.users[0].seconds = 0);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,5 +1,5 @@
-//! System V objects: segments, which are memory objects, semaphores with what the end of a process does to them, and message
-//! queues with what is in them.
+//! System V objects: segments, which are memory objects; semaphores with what the end of a process does to them; and
+//! message queues with their messages.
 
 mod collect;
 mod restore;

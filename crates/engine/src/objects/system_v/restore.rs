@@ -1,14 +1,14 @@
 //! System V objects of a job under construction: made again under their old ids, in an IPC namespace of the job's own.
 //!
 //! ```text
-//! make      while there is one process: segments, attached by us; semaphores with their values; queues with what is in them
+//! make      while there is one process: segments, attached by us; semaphores with their values; queues with their messages
 //! fill      segments, when all pages have been delivered
 //! finish    permissions and owners, when every process has attached its segments
 //! adjust    each process: what its end will do to semaphores, and that it was the last to change one
-//! remove    after the commit: what the killed life has left behind in the namespace that it shared with others
+//! remove    after the commit: what the killed life has left in the namespace that it shared with others
 //! ```
 //!
-//! Segments that are marked for removal can be had in a namespace shared with others as well, under other ids.
+//! Segments that are marked for removal can also be made, under other ids, in a namespace shared with others.
 
 use super::{is_leftover, made_since, was_here};
 use crate::construction::Construction;
@@ -33,20 +33,20 @@ const SEMAPHORES_AT_A_TIME: usize = 64;
 const PIECE_PAGES: u64 = 256;
 const OWNER_ONLY: u32 = 0o600;
 
-/// Whether a job has what lives in an IPC namespace.
+/// Reports whether a job has objects of an IPC namespace.
 pub(crate) fn has_ipc(job: &JobState) -> bool {
     let is_segment = |kind: &ObjectKind| matches!(kind, ObjectKind::Segment { .. });
     job.objects.iter().any(|object| is_segment(&object.kind)) || needs_ipc_namespace(job)
 }
 
-/// Whether it must have that under the same ids and names.
+/// Reports whether it must have these under the same ids and names.
 fn needs_ipc_namespace(job: &JobState) -> bool {
     let lasts = |kind: &ObjectKind| matches!(kind, ObjectKind::Segment { removed: false, .. });
     let queues = job.message_queues.len() + job.posix_queues.len();
     !job.semaphores.is_empty() || queues > 0 || job.objects.iter().any(|object| lasts(&object.kind))
 }
 
-/// Where the job cannot have an IPC namespace of its own.
+/// Refuses a job that needs an IPC namespace of its own and cannot have one.
 pub(crate) fn refuse_shared_ipc(job: &JobState, reason: Option<&io::Error>) -> Result<(), EngineError> {
     if !needs_ipc_namespace(job) {
         return Ok(());
@@ -65,14 +65,14 @@ pub(crate) fn refuse_shared_ipc(job: &JobState, reason: Option<&io::Error>) -> R
 #[derive(Debug)]
 pub(crate) struct MadeSystemV {
     place: Option<IpcNamespace>,
-    /// By place among the job's objects. Our own attachments keep those alive that are marked for removal.
+    /// By place among the job's objects. Our own attachments keep segments alive that are marked for removal.
     segments: HashMap<usize, (Made, AttachedSegment)>,
     semaphores: Vec<Made>,
     queues: Vec<Made>,
 }
 
 impl MadeSystemV {
-    /// Makes them, where `main` is.
+    /// Makes the objects in the namespace of `main`.
     pub(crate) fn make(main: &Construction, job: &JobState) -> Result<Self, EngineError> {
         let entering = |source| kernel("looking for the job's IPC namespace", source);
         let place = IpcNamespace::of(main.pid()).map_err(entering)?;
@@ -143,12 +143,12 @@ impl MadeSystemV {
         }
     }
 
-    /// The id of a segment, by its place among the job's objects.
+    /// Returns the id of a segment, by its place among the job's objects.
     pub(crate) fn id_of(&self, object: usize) -> u64 {
         self.segments.get(&object).map_or(0, |(made, _)| made.id as u64)
     }
 
-    /// Gives segments what the image holds of them.
+    /// Gives segments their saved contents.
     pub(crate) fn fill(&self, main: &Construction, job: &JobState) -> Result<(), EngineError> {
         let filling = |source| kernel("filling System V shared memory", source);
         for (object, (_, segment)) in &self.segments {
@@ -157,8 +157,8 @@ impl MadeSystemV {
         Ok(())
     }
 
-    /// Gives all of them their permissions and owners; what had been locked is locked, or noted as what the job goes on
-    /// without.
+    /// Gives all of them their permissions and owners. Locks what had been locked, or notes that the job continues
+    /// without that.
     pub(crate) fn finish(self, job: &JobState, notes: &mut Vec<String>) -> Result<(), EngineError> {
         let finish = |made: &Made, name: &SystemVName, queue_bytes_max| {
             self.within(|| made.finish(name.mode, name.user, name.group, queue_bytes_max))
@@ -214,7 +214,7 @@ fn copy(staged: &File, length: u64, segment: &AttachedSegment) -> io::Result<()>
 }
 
 impl Construction {
-    /// What the end of this process, the one at `place`, will do to semaphores (SEM_UNDO).
+    /// Restores what the end of this process, the one at `place`, will do to semaphores (SEM_UNDO).
     pub(crate) fn adjust_semaphores(&self, job: &JobState, place: usize) -> Result<(), EngineError> {
         for set in &job.semaphores {
             let own = set.undo.iter().filter(|undo| undo.process as usize == place);
@@ -228,7 +228,7 @@ impl Construction {
         Ok(())
     }
 
-    /// Makes this process the last that has changed those semaphores of which it was.
+    /// Makes this process the last to have changed the semaphores that it had changed last.
     pub(crate) fn touch_semaphores(&self, job: &JobState, place: usize) -> Result<(), EngineError> {
         for set in &job.semaphores {
             let numbered = set.semaphores.iter().zip(0..);
@@ -253,7 +253,7 @@ impl Construction {
 /// Two operations that leave the value of a semaphore as it is.
 type Pair = [[i16; 3]; 2];
 
-/// Those that leave the adjustment behind: it is the opposite of what has been done.
+/// Returns the pair that leaves the adjustment: an adjustment is the opposite of the operation done.
 fn adjusting(number: u32, value: i32, adjustment: i32) -> Pair {
     match adjustment {
         0.. => there_and_back(number, value, adjustment, 0, SEM_UNDO),
@@ -261,21 +261,21 @@ fn adjusting(number: u32, value: i32, adjustment: i32) -> Pair {
     }
 }
 
-/// Up by `step` and down again, or first down where there is no room above.
+/// Goes up by `step` and down again, or first down if there is no room above.
 fn there_and_back(number: u32, value: i32, step: i32, flags_up: i16, flags_down: i16) -> Pair {
     let up = [number as i16, step as i16, IPC_NOWAIT | flags_up];
     let down = [number as i16, -step as i16, IPC_NOWAIT | flags_down];
     if value + step <= VALUE_MAX { [up, down] } else { [down, up] }
 }
 
-/// Removes the segments that the killed life of this job has made since the checkpoint: before the job runs, which may make
-/// them again under the same keys.
+/// Removes the segments that the killed life of this job has made since the checkpoint. This happens before the job
+/// runs, since it may make them again under the same keys.
 pub(crate) fn remove_made_since(job: &JobState) {
     made_since(job).into_iter().for_each(|id| drop(Made::known(SystemVKind::Segment, id).remove()));
 }
 
-/// Removes what the killed life of this job, now in an IPC namespace of its own, has left behind in the one that it shared
-/// with others. What cannot be removed stays, as after any program that was killed.
+/// Removes what the killed life of this job, now in an IPC namespace of its own, has left in the one that it shared
+/// with others. Objects that cannot be removed stay, as after any program that was killed.
 pub(crate) fn remove_leftovers(job: &JobState) {
     let named = |kind: SystemVKind, name: &SystemVName| (kind, *name);
     let segments = job.objects.iter().filter_map(|object| match &object.kind {

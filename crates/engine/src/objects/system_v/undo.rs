@@ -1,9 +1,10 @@
-//! What the end of a process would do to System V semaphores (SEM_UNDO). The kernel tells nobody, but it can be tried out:
-//! an adjustment has limits, and an operation that would exceed them fails with ERANGE before anything is done.
+//! What the end of a process would do to System V semaphores (SEM_UNDO). The kernel does not report it, but it can be
+//! probed. An adjustment has limits, and an operation that would exceed them fails with ERANGE before anything is done.
 //!
-//! A probe is one semop(2) of several operations, which the kernel does all or none. They bring the value to one end of
-//! its range, go across it by way of the adjustment, and take one more than there is: that must fail. With which error
-//! tells whether the adjustment would have been too large; nothing has changed either way, and nobody sees a value in between.
+//! A probe is one semop(2) of several operations, of which the kernel performs all or none. They bring the value to one
+//! end of its range and cross the range by way of the adjustment. Then they take one more than there is, which must
+//! fail. The error shows whether the adjustment would have been too large. Nothing has changed either way, and nobody
+//! sees a value in between.
 
 use super::is_gone;
 use crate::error::kernel;
@@ -21,16 +22,17 @@ const IPC_NOWAIT: i16 = libc::IPC_NOWAIT as i16;
 /// `struct sembuf`: number, operation, flags, 16 bits each.
 const OPERATION_BYTES: usize = 6;
 
-/// What a process is to be asked.
+/// The question for a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Probe<'a> {
     pub(crate) sets: &'a [SemaphoreSet],
 }
 
-/// What was found for one process: the place of the set, and what its end would do; `process` is not known here.
+/// Findings about one process: the place of the set, and what the end of the process would do; `process` is not known
+/// here.
 pub(crate) type FoundUndo = Vec<(usize, Undo)>;
 
-/// For each process of a frozen job that may have something to undo at its end: what to ask it.
+/// Returns what to ask each process of a frozen job that may have something to undo at its end.
 pub(crate) fn probes<'a>(frozen: &Frozen, sets: &'a [SemaphoreSet]) -> Result<Vec<Option<Probe<'a>>>, EngineError> {
     let comparing = |source| kernel("looking for semaphore adjustments", source);
     let tids = |place: usize| frozen.processes[place].tasks.iter().map(|task| task.task.tid());
@@ -86,7 +88,7 @@ impl Probe<'_> {
                         found.push((place, Undo { process: 0, semaphore: number as u32, adjustment }));
                     }
                     Err(Unknown::Engine(error)) => return Err(error),
-                    // Another program's, which has removed them meanwhile.
+                    // These belong to another program, which has removed them meanwhile.
                     Err(Unknown::Kernel(error)) if !set.name.of_job && is_gone(&error) => break,
                     Err(Unknown::Kernel(error)) => {
                         blockers.push(Blocker::new(RefusalCode::SemaphoreUndo, format!("System V semaphores {}", set.name.id), format!(
@@ -122,7 +124,7 @@ enum Unknown {
     Kernel(io::Error),
 }
 
-/// Finds an adjustment, given whether it is above a limit, or below the negative of one.
+/// Finds an adjustment, given tests whether it is above a limit, or below the negative of one.
 fn adjustment<E>(
     mut is_above: impl FnMut(i32) -> Result<bool, E>,
     mut is_below: impl FnMut(i32) -> Result<bool, E>,
@@ -149,14 +151,16 @@ fn operation(number: usize, change: i32, flags: i16) -> [i16; 3] {
     [number as i16, change as i16, IPC_NOWAIT | flags]
 }
 
-/// Fails with ERANGE if the adjustment is larger than `limit`: taking so much away adds as much to the adjustment.
+/// Returns operations that fail with ERANGE if the adjustment is larger than `limit`. Taking an amount away adds the
+/// same amount to the adjustment.
 fn above(number: usize, value: i32, limit: i32) -> Vec<[i16; 3]> {
     let full = (value < VALUE_MAX).then(|| operation(number, VALUE_MAX - value, 0));
     let across = operation(number, limit - VALUE_MAX, SEM_UNDO);
     full.into_iter().chain([across, operation(number, -(limit + 1), 0)]).collect()
 }
 
-/// Fails with ERANGE if the adjustment is less than minus `limit`. The least is one further from zero than the largest.
+/// Returns operations that fail with ERANGE if the adjustment is less than minus `limit`. The least is one further from
+/// zero than the largest.
 fn below(number: usize, value: i32, limit: i32) -> Vec<[i16; 3]> {
     let empty = (value > 0).then(|| operation(number, -value, 0));
     let mut operations: Vec<_> = empty.into_iter().collect();
@@ -174,7 +178,7 @@ fn below(number: usize, value: i32, limit: i32) -> Vec<[i16; 3]> {
 mod tests {
     use super::*;
 
-    /// What the kernel does: EAGAIN or ERANGE, and nothing is changed.
+    /// Simulates the kernel: EAGAIN or ERANGE, and nothing is changed.
     fn kernel_says_beyond(operations: &[[i16; 3]], value: i32, adjustment: i32) -> bool {
         let (mut value, mut adjustment) = (value, adjustment);
         for [_, change, flags] in operations {

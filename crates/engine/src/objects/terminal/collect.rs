@@ -1,5 +1,5 @@
-//! Pseudo-terminals whose two sides are the job's: the program has made them itself. And the one whose master is held for
-//! the job. All others are somebody else's, and only standard streams may lead there.
+//! Pseudo-terminals whose two sides are the job's, since the program has made them itself, and the one whose master is
+//! held for the job. All others belong to other programs, and only standard streams may lead there.
 
 use crate::endpoint::Still;
 use crate::files::other_holder;
@@ -21,13 +21,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const HUNG_UP: i16 = libc::POLLHUP;
-/// Without an answer on the other side: a slave says so only when it has been hung up.
+/// There is no answer from the other side: a slave reports this only when it has been hung up.
 const DEAD: i16 = libc::POLLERR;
 
-/// How long a look at who else uses the job's terminals is good for: with thousands of processes it costs 100 ms.
+/// How long a scan for other users of the job's terminals stays valid: with thousands of processes it costs 100 ms.
 const SCAN_LASTS: Duration = Duration::from_secs(60);
 
-/// The last look that found nobody.
+/// The last scan that found nobody.
 static SCAN: Mutex<Option<Scan>> = Mutex::new(None);
 
 struct Scan {
@@ -41,7 +41,7 @@ enum Node {
     Slave {
         number: u32,
     },
-    /// `/dev/tty`: whatever was the controlling terminal of whoever opened it.
+    /// `/dev/tty`: the controlling terminal of the process that opened it.
     Own,
 }
 
@@ -62,7 +62,7 @@ pub(in crate::objects) struct FoundTerminal {
     /// Place of a descriptor of its master.
     place: usize,
     number: u32,
-    /// Device of the file system in which its slave lies.
+    /// Device of the file system that contains its slave.
     device: u64,
     /// Whether its master is held outside.
     held: bool,
@@ -99,12 +99,12 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Whether what is shown at a place is a master that is held outside: no descriptor of the job.
+    /// Reports whether the descriptor at a place is a master that is held outside, and so no descriptor of the job.
     pub(in crate::objects) fn is_held_master(&self, place: usize) -> bool {
         self.terminals.iter().any(|found| found.held && found.place == place)
     }
 
-    /// What an open terminal is, if the file is one that can belong to the job.
+    /// Returns what an open terminal is, if the file is one that can belong to the job.
     pub(in crate::objects) fn terminal(&self, place: usize) -> Option<Known> {
         let shown = &self.shown[place];
         let node = Node::of(&shown.file)?;
@@ -133,12 +133,13 @@ impl Walk<'_> {
         known().transpose()
     }
 
-    /// The terminal of the job whose slave a descriptor leads to.
+    /// Returns the terminal of the job whose slave a descriptor leads to.
     fn slave(&self, shown: &Shown, own: &OwnedFd) -> Result<Option<u32>, Unsupported> {
         let is_it = |found: &FoundTerminal| match Node::of(&shown.file) {
             Some(Node::Slave { number }) => Ok(found.number == number && found.device == shown.file.dev()),
             Some(Node::Own) => {
-                // The number alone may be that of a terminal outside as well: it is the one of the holder's session.
+                // A terminal outside may have the same number as well, so the session must match: it is the terminal of
+                // the holder's session.
                 let same = libc::minor(terminal::device(own.as_fd())?.into()) == found.number;
                 let master = self.shown[found.place].own(&self.holders)?;
                 let session = Stat::of(self.process_of(shown)).map(|stat| stat.session)?;
@@ -154,7 +155,7 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Finds out about all terminals of the job; last, once nothing else stands in the way, what is in flight in them.
+    /// Examines all terminals of the job. Reads the data in flight last, once nothing else blocks.
     pub(in crate::objects) fn examine_terminals(&mut self, blockers: &mut Vec<Blocker>) -> io::Result<()> {
         self.refuse_terminals_outside(blockers)?;
         for at in 0..self.terminals.len() {
@@ -218,7 +219,7 @@ impl Walk<'_> {
         })
     }
 
-    /// The descriptors of a terminal's slave.
+    /// Returns the descriptors of a terminal's slave.
     fn slaves(&self, found: &FoundTerminal) -> impl Iterator<Item = &Shown> {
         let (number, device) = (found.number, found.device);
         self.shown.iter().filter(move |shown| {
@@ -229,7 +230,7 @@ impl Walk<'_> {
         })
     }
 
-    /// The session that a terminal controls, by the ids that the program sees.
+    /// Returns the session that a terminal controls, by the ids that the program sees.
     fn control(&self, master: &OwnedFd) -> Result<Option<TerminalControl>, Unsupported> {
         let Some(session) = terminal::session(master.as_fd())? else { return Ok(None) };
         let foreground = terminal::foreground(master.as_fd())?;
@@ -253,7 +254,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What is in flight. The job stands still.
+    /// Returns the data in flight. The job is frozen.
     fn in_flight(&self, at: usize) -> Result<InFlight, Unsupported> {
         let found = &self.terminals[at];
         let master = self.shown[found.place].own(&self.holders)?;
@@ -272,7 +273,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Terminals of the job that somebody else uses, and sessions of the job with a terminal that is not the job's.
+    /// Refuses terminals of the job that another program uses, and sessions of the job whose terminal is not the job's.
     fn refuse_terminals_outside(&self, blockers: &mut Vec<Blocker>) -> io::Result<()> {
         let mut sessions = Vec::new();
         for found in &self.terminals {
@@ -307,7 +308,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Somebody outside the job who uses one of its terminals, and the place of its master.
+    /// Returns a process outside the job that uses one of its terminals, and the place of that terminal's master.
     fn somebody_else(&self) -> Option<(String, usize)> {
         let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
         let used = Cell::new(0);

@@ -1,4 +1,4 @@
-//! Pseudo-terminals of the job: made again under their numbers, with their settings and what was in flight.
+//! Pseudo-terminals of the job: made again under their numbers, with their settings and the data that was in flight.
 
 mod collect;
 mod restore;
@@ -47,7 +47,7 @@ fn describe(kind: &OpenFileKind) -> Option<String> {
 }
 
 impl Check<'_, '_> {
-    /// A session has one terminal, and its leader lives.
+    /// Checks that each session has at most one terminal, and that its leader lives.
     pub(crate) fn terminals(&mut self) {
         let job = self.job;
         let leads = |session: i32| {

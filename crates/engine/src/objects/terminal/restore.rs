@@ -1,5 +1,5 @@
-//! Pseudo-terminals: made under their old numbers before the open files that lead to them, with what was in flight; given
-//! to the sessions that they control once these are there.
+//! Pseudo-terminals: made under their old numbers, with the data that was in flight, before the open files that lead to
+//! them. Each is given to the session that it controls once that session exists.
 
 use super::CONTROL_CHARACTERS;
 use crate::births::highest_id;
@@ -43,7 +43,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// The kernel gives out the lowest free number: those below that are free as well are taken, to be given back.
+    /// Makes one terminal. The kernel gives out the lowest free number, so lower free numbers are taken first and
+    /// released later.
     fn make_terminal(&self, recorded: &PseudoTerminal, spare: &mut Vec<u64>) -> Result<TerminalSides, EngineError> {
         let master = loop {
             let master = self.park(self.open_path(b"/dev/ptmx", O_RDWR | O_NOCTTY)?)?;
@@ -71,12 +72,12 @@ impl Opening<'_> {
         terminal::set_window(own.as_fd(), [rows, columns, width, height]).map_err(making)?;
         let filled = Sides::new(own, self.own(slave)?).fill(&settings(&recorded.settings), &in_flight);
         filled.map_err(|source| kernel("filling a terminal", source))?;
-        // Only now: what has been done so far is no news for the program.
+        // Packet mode comes last, so that the program gets no news of what has been done so far.
         terminal::set_packets(self.own(master)?.as_fd(), recorded.packets).map_err(making)?;
         Ok(TerminalSides { master, slave })
     }
 
-    /// The master has one open file only.
+    /// Returns the master, which has only one open file.
     pub(in crate::objects) fn master(&self, terminal: u32, flags: u32) -> Result<u64, EngineError> {
         let TerminalSides { master, .. } = self.terminals[terminal as usize];
         self.set_flags(master, flags & O_NONBLOCK)?;
@@ -88,14 +89,14 @@ impl Opening<'_> {
         self.open_path(format!("/proc/self/fd/{slave}").as_bytes(), flags | O_NOCTTY)
     }
 
-    /// The master that is not for the job, as a descriptor of ours.
+    /// Returns the master that is not for the job, as a descriptor of ours.
     pub(in crate::objects) fn held_master(&self) -> Result<Option<OwnedFd>, EngineError> {
         let mut terminals = self.terminals.iter().zip(&self.plan.job.terminals);
         let held = terminals.find(|(_, recorded)| recorded.held);
         held.map(|(sides, _)| self.own(sides.master)).transpose()
     }
 
-    /// The slave of a terminal that is nobody's any more.
+    /// Makes the slave of a terminal whose master is gone.
     pub(in crate::objects) fn make_hung_up(&self, flags: u32) -> Result<u64, EngineError> {
         let master = self.open_path(b"/dev/ptmx", O_RDWR | O_NOCTTY)?;
         terminal::set_locked(self.own(master)?.as_fd(), false).map_err(making)?;
@@ -105,7 +106,7 @@ impl Opening<'_> {
         Ok(slave)
     }
 
-    /// What would have been in the way of opening them.
+    /// Sets what would have prevented opening them.
     pub(in crate::objects) fn finish_terminals(&self) -> Result<(), EngineError> {
         for (sides, recorded) in self.terminals.iter().zip(&self.plan.job.terminals) {
             if recorded.exclusive {
@@ -119,7 +120,7 @@ impl Opening<'_> {
     }
 }
 
-/// Brings to the foreground of each terminal who was there, and takes terminals from those who had none.
+/// Restores the foreground process group of each terminal, and takes terminals from processes that had none.
 pub(crate) fn bring_to_foreground(
     processes: &[Construction],
     job: &JobState,
@@ -146,8 +147,8 @@ pub(crate) fn bring_to_foreground(
 }
 
 impl Construction {
-    /// As the leader of a session that has just begun: takes the terminal that controls it. Only children made from now on
-    /// have it as well.
+    /// Takes the terminal that controls a session, as the leader of that session, which has just begun. Only children
+    /// made from now on have it as well.
     pub(crate) fn take_terminal(&self, job: &JobState, parked: &Parked, session: i32) -> Result<(), EngineError> {
         let mut terminals = parked.terminals.iter().zip(&job.terminals);
         let is_it = |recorded: &PseudoTerminal| recorded.controls.is_some_and(|control| control.session == session);
@@ -161,7 +162,7 @@ impl Construction {
         self.call("bringing a process group to the foreground", libc::SYS_ioctl, arguments).map(drop)
     }
 
-    /// Brings a group to the foreground of which nobody is left.
+    /// Brings a group to the foreground that has no members left.
     fn put_nobody_in_front(&self, slave: u64, id: i32) -> Result<(), EngineError> {
         let passing = self.fork(SIGCHLD, Some(id))?;
         let brought =
@@ -172,7 +173,7 @@ impl Construction {
     }
 }
 
-/// Whether an image holds terminals that a restart has to make.
+/// Reports whether an image holds terminals that a restart has to make.
 pub(crate) fn makes_terminals(job: &JobState) -> bool {
     let is_hung_up = |kind: &OpenFileKind| matches!(kind, OpenFileKind::HungUp);
     !job.terminals.is_empty() || job.open_files.iter().any(|file| is_hung_up(&file.kind))

@@ -1,5 +1,5 @@
-//! TCP and UDP: both ends of a connection are the job's, or the other end is closed. What a TCP socket has sent cannot be
-//! read where it is; it is driven on into the receive queue of the other end first, which is the job's as well.
+//! TCP and UDP: both ends of a connection are the job's, or the other end is closed. Data that a TCP socket has sent
+//! cannot be read there. It is first driven on into the receive queue of the other end, which is the job's as well.
 
 use super::queue::messages;
 use super::{Found, Unsupported, Walk};
@@ -22,49 +22,50 @@ const LAST_ACK: u8 = 9;
 const LISTENING: u8 = 10;
 const CLOSING: u8 = 11;
 
-/// How long a send queue is given to drain into the other end's receive queue. What a full one has dropped the kernel sends
-/// again after 200 ms at the earliest.
+/// How long a send queue may take to drain into the other end's receive queue. The kernel sends again what a full queue
+/// has dropped, after 200 ms at the earliest.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 const DRAIN_PAUSE: Duration = Duration::from_micros(200);
-/// How often it is looked at in any case: on a busy machine each look may take as long as many pauses.
+/// The least number of attempts: on a busy machine each attempt may take as long as many pauses.
 const DRAIN_SCANS_MIN: usize = 20;
-/// After so many looks more room is made: how much of it the kernel's own bookkeeping takes is not known.
+/// After this many attempts more room is made: how much of it the kernel's own bookkeeping takes is not known.
 const SCANS_FOR_MORE_ROOM: usize = 5;
-/// Room beyond the bytes that a receive queue is to take: what is on its way may be counted in whole segments.
+/// Room beyond the bytes that a receive queue is to take: data in flight may be counted in whole segments.
 const ROOM_SPARE: usize = 128 << 10;
-/// An even value for TCP_QUICKACK: acknowledge what there is, and go on as before.
+/// An even value for TCP_QUICKACK: acknowledge what there is, and continue as before.
 const ACKNOWLEDGE_ONCE: i32 = 2;
 
-/// What the kernel tells of all sockets.
+/// Everything that the kernel reports about sockets.
 pub(super) struct Network {
     pub(super) unix: Vec<UnixSocket>,
     tcp: Vec<TcpConnection>,
-    /// What has been shut down of UDP sockets, by inode; those are missing of which the kernel does not tell.
+    /// The directions of UDP sockets that have been shut down, by inode. Sockets that the kernel does not report are
+    /// missing.
     udp_shut_down: HashMap<u64, u8>,
 }
 
 impl Network {
-    /// Looks only where the job has such sockets.
+    /// Reads only the tables of the kinds of socket that the job has.
     pub(super) fn scan(sockets: &[Found]) -> io::Result<Self> {
-        // A kernel without the directory is noticed when a socket is not found in it.
+        // If a kernel lacks this table, a later step does not find the socket in it and refuses.
         let unix = if sockets.iter().any(Found::is_unix) { UnixSocket::all().unwrap_or_default() } else { Vec::new() };
         let tcp = if sockets.iter().any(Found::is_tcp) { TcpConnection::all()? } else { Vec::new() };
-        // A kernel without CONFIG_INET_UDP_DIAG tells of none.
+        // A kernel without CONFIG_INET_UDP_DIAG reports none.
         let udp_shut_down =
             if sockets.iter().any(Found::is_udp) { udp_shut_down().unwrap_or_default() } else { HashMap::new() };
         Ok(Self { unix, tcp, udp_shut_down })
     }
 
-    /// The other end of a connection, whoever has it.
+    /// Returns the other end of a connection, whichever process has it.
     fn other_end(&self, local: Endpoint, remote: Endpoint) -> Option<&TcpConnection> {
         self.tcp.iter().find(|it| it.local == remote && it.remote == local)
     }
 }
 
-/// What `TCP_INFO` begins with.
+/// The beginning of `TCP_INFO`.
 struct TcpInformation {
     state: u8,
-    /// Of a listening socket: how many may wait, and how many do.
+    /// Of a listening socket: how many connections may wait, and how many do.
     backlog: u32,
     waiting: u32,
     /// How many segments have been sent, how many received, and how many of those sent with data.
@@ -75,8 +76,8 @@ struct TcpInformation {
 
 impl TcpInformation {
     fn of(own: BorrowedFd<'_>) -> io::Result<Self> {
-        // struct tcp_info: state in byte 0, unacked at 24, sacked at 28, segs_out at 136, segs_in at 140,
-        // data_segs_out at 156.
+        // struct tcp_info: state in byte 0, unacked at 24, sacked at 28, segs_out at 136, segs_in at 140, data_segs_out
+        // at 156.
         const BYTES: usize = 160;
         let mut bytes = socket::option(own, libc::IPPROTO_TCP, libc::TCP_INFO, BYTES)?;
         bytes.resize(BYTES, 0);
@@ -91,7 +92,7 @@ impl TcpInformation {
         })
     }
 
-    /// Of one that is closed: whether there was a connection. An attempt that failed has had one answer at most.
+    /// Reports whether a closed socket had a connection. A failed attempt has had one answer at most.
     fn has_been_connected(&self) -> bool {
         self.received_segments > 1
     }
@@ -168,7 +169,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Names those that wait at a listening socket. What they have sent cannot be read before they are accepted.
+    /// Names the connections that wait at a listening socket. The data that they have sent cannot be read before they
+    /// are accepted.
     pub(super) fn await_tcp(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
         let listener = Endpoint::of(&self.sockets[at].record.name.0);
         let Some(listener) = listener else { return Ok(()) };
@@ -236,7 +238,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Datagrams of senders outside the job could not be sent again: nobody else may use their address.
+    /// Reads datagrams. Those of senders outside the job could not be sent again: nobody else may use their address.
     pub(super) fn receive_udp(&mut self, at: usize) -> Result<(), Unsupported> {
         let found = &self.sockets[at];
         let inode = self.shown[found.place].identity().inode;
@@ -260,18 +262,19 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a TCP socket listens, or has never been connected.
+/// Reports whether a TCP socket listens, or has never been connected.
 pub(super) fn is_alone(own: BorrowedFd<'_>) -> io::Result<bool> {
     let information = TcpInformation::of(own)?;
     Ok(information.state == LISTENING || information.state == CLOSED && information.segments == 0)
 }
 
-/// Whether anything has been sent since the connection was made.
+/// Reports whether anything has been sent since the connection was made.
 fn has_sent(own: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(TcpInformation::of(own)?.data_segments > 0 || socket::unsent_bytes(own)? > 0)
 }
 
-/// What has been shut down of a datagram socket, as far as poll(2) shows it: whether it may still send does not show alone.
+/// Returns the directions of a datagram socket that are shut down, if poll(2) shows them. The sending direction alone
+/// does not show.
 fn shut_down_as_polled(own: BorrowedFd<'_>) -> io::Result<u32> {
     let events = descriptors::ready_events(own, libc::POLLRDHUP)?;
     Ok(match (events & libc::POLLHUP != 0, events & libc::POLLRDHUP != 0) {
@@ -281,7 +284,7 @@ fn shut_down_as_polled(own: BorrowedFd<'_>) -> io::Result<u32> {
     })
 }
 
-/// Waits until everything that one end has sent lies in the receive queue of the other. A queue that is full is given room.
+/// Waits until everything that one end has sent has reached the receive queue of the other. A full queue is given room.
 fn drain(sender: &Found, receiver: &Found) -> Result<(), Unsupported> {
     let acknowledge = || socket::set_number(receiver.own(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, ACKNOWLEDGE_ONCE);
     let deadline = Instant::now() + DRAIN_MAX;
@@ -292,11 +295,11 @@ fn drain(sender: &Found, receiver: &Found) -> Result<(), Unsupported> {
         if scans > DRAIN_SCANS_MIN && Instant::now() > deadline {
             return Err(Unsupported::for_now(RefusalCode::UnreadMessage, "sent data does not arrive at its other end"));
         }
-        // Not more than is needed: the program would fill it, and the next checkpoint would find no room.
+        // No more than is needed: the program would fill it, and the next checkpoint would find no room.
         let bytes = descriptors::unread_bytes(receiver.own())? + socket::unsent_bytes(sender.own())? + ROOM_SPARE;
         let bytes = bytes.saturating_mul(1 + scans / SCANS_FOR_MORE_ROOM);
         socket::make_room(receiver.own(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
-        // A look at what has arrived makes the kernel tell the other side about the room; it need not be seen whole.
+        // Peeking at received data makes the kernel announce the room to the other side; one byte is enough.
         socket::peek(receiver.own(), &mut [0u8; 1])?;
         acknowledge()?;
         std::thread::sleep(DRAIN_PAUSE);

@@ -1,8 +1,8 @@
-//! Collects sockets. A socket belongs to one open file; whom it is connected to, and what it has received, is found
-//! out when all of them are known, also those that are on their way in messages of others.
+//! Collects sockets. A socket belongs to one open file. Its peer and its received data are determined when all sockets
+//! are known, including those in flight in messages of others.
 //!
-//! This file decides what kind of socket it is; `unix.rs` and `internet.rs` know whom it is connected to, `queue.rs` what it
-//! has received, `options.rs` what has been set.
+//! This file determines the kind of a socket. `unix.rs` and `internet.rs` find its peer, `queue.rs` its received data,
+//! and `options.rs` its options.
 
 mod internet;
 mod options;
@@ -27,20 +27,20 @@ use std::sync::OnceLock;
 const ELSEWHERE: &str = "start both under one standfast run";
 const ELSEWHERE_OR_RESET: &str =
     "start both under one standfast run, or let it come back as a connection that was reset: --external-sockets reset";
-/// Netlink protocols whose sockets keep nothing but what their options tell.
+/// Netlink protocols whose sockets have no state beyond their options.
 const NETLINK_PROTOCOLS: [i32; 3] = [libc::NETLINK_ROUTE, libc::NETLINK_SOCK_DIAG, libc::NETLINK_KOBJECT_UEVENT];
 
-/// As [`Socket::shut_down`] has them.
+/// Bits of [`Socket::shut_down`].
 const RECEIVING: u32 = 1;
 const SENDING: u32 = 2;
 
 /// A socket of the job.
 pub(in crate::objects) struct Found {
-    /// Place of a descriptor of it among those shown.
+    /// Place of one of its descriptors among those shown.
     place: usize,
     /// A descriptor of our own.
     pub(in crate::objects) own: OwnedFd,
-    /// The address of the other side, where it is connected.
+    /// The address of the other side, if it is connected.
     peer: Option<Vec<u8>>,
     pub(in crate::objects) record: Socket,
 }
@@ -74,15 +74,16 @@ impl Found {
         matches!(self.record.state, SocketState::Listening { .. })
     }
 
-    /// Whether a connection of it, or of its clients, could keep a restart from its port for a minute. One that is only
-    /// bound has none, and must not be made to share its port: another program could come to listen there.
+    /// Reports whether a connection of this socket, or of its clients, could keep a restart from its port for a minute.
+    /// A socket that is only bound has none, and must not be made to share its port: another program could come to
+    /// listen there.
     pub(in crate::objects) fn keeps_its_port(&self) -> bool {
         self.is_tcp() && !matches!(self.record.state, SocketState::Unconnected | SocketState::Ended)
     }
 }
 
 impl Walk<'_> {
-    /// Takes a socket up; whom it is connected to is found out later.
+    /// Adds a socket; its peer is determined later.
     pub(in crate::objects) fn socket(&mut self, place: usize) -> Known {
         let shown = &self.shown[place];
         let own = shown.own(&self.holders)?;
@@ -119,14 +120,14 @@ impl Walk<'_> {
         }
         let peer = socket::peer_name(own.as_fd()).ok().flatten();
         let name = socket::name(own.as_fd())?;
-        // What has no address of its own consists of the family only.
+        // A socket without an address returns only its family.
         let name = if name.len() <= size_of::<libc::sa_family_t>() { Vec::new() } else { name };
         let record = Socket { family, kind, protocol, name: name.into(), options, ..Socket::default() };
         self.sockets.push(Found { place, own, peer, record });
         Ok(OpenFileKind::Socket { socket: self.sockets.len() as u32 - 1 })
     }
 
-    /// The state of a connection whose other end is outside the job.
+    /// Returns the state of a connection whose other end is outside the job.
     fn leading_outside(&self, why: String) -> Result<SocketState, Unsupported> {
         match self.external_sockets {
             ExternalSockets::Refuse => {
@@ -141,7 +142,7 @@ impl Walk<'_> {
         Ok(of(&self.holders[holder].pid.to_string())? == of("self")?)
     }
 
-    /// Finds out about all sockets: whom they are connected to, and what they have received.
+    /// Determines the peer and the received data of all sockets.
     pub(in crate::objects) fn examine_sockets(&mut self, blockers: &mut Vec<Blocker>) -> io::Result<()> {
         if self.sockets.is_empty() {
             return Ok(());
@@ -157,7 +158,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Finds out whom a socket is connected to.
+    /// Determines the peer of a socket.
     fn connect(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
         let found = &self.sockets[at];
         if found.is_unix() {
@@ -172,7 +173,7 @@ impl Walk<'_> {
         if found.is_udp() { self.connect_udp(at, network) } else { self.connect_tcp(at, network) }
     }
 
-    /// Those that nobody has accepted yet, once all that listen are known.
+    /// Finds the connections that nobody has accepted yet, once all listeners are known.
     fn await_acceptance(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
         let found = &self.sockets[at];
         if !found.is_listening() {
@@ -181,7 +182,7 @@ impl Walk<'_> {
         if found.is_unix() { self.await_unix(at, network) } else { self.await_tcp(at, network) }
     }
 
-    /// Both ends of a connection must say so, and every connection must have found its other end.
+    /// Checks that both ends of a connection agree, and that every connection has found its other end.
     fn agree(&mut self, at: usize, _: &Network) -> Result<(), Unsupported> {
         let found = &self.sockets[at];
         let agrees = match found.record.state {
@@ -197,14 +198,14 @@ impl Walk<'_> {
             && self.sockets[peer as usize].record.shut_down & SENDING == 0
             && descriptors::ready_events(found.own(), libc::POLLRDHUP)? & libc::POLLRDHUP != 0
         {
-            // Nobody else has ended what it receives.
+            // Nobody else has shut down its receiving direction.
             self.sockets[at].record.shut_down |= RECEIVING;
         }
         let why = "its connection changed at this moment";
         if agrees { Ok(()) } else { Err(Unsupported::for_now(RefusalCode::ConnectionUnsettled, why)) }
     }
 
-    /// What a socket that listens has from us, those that it has accepted have from it.
+    /// Removes the address sharing that we gave to a listening socket from the sockets that it has accepted.
     fn disinherit(&mut self, at: usize, _: &Network) -> Result<(), Unsupported> {
         let (Some(reused), found) = (self.reused_ports, &self.sockets[at]) else { return Ok(()) };
         let name = |socket: &Found| Endpoint::of(&socket.record.name.0);
@@ -220,10 +221,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Notes what a socket has received.
+    /// Records what a socket has received.
     fn receive(&mut self, at: usize, _: &Network) -> Result<(), Unsupported> {
         let found = &self.sockets[at];
-        // What comes from others is lost with the connection.
+        // Data from others is lost with the connection.
         if self.motion == Motion::Running || found.record.state == SocketState::Reset {
             return Ok(());
         }
@@ -241,8 +242,8 @@ fn shares_address(option: &SocketOption) -> bool {
     (option.level, option.name) == (libc::SOL_SOCKET, libc::SO_REUSEADDR)
 }
 
-/// Which network namespace a socket belongs to, wherever the process that holds it has moved since; none where the kernel
-/// does not tell (before Linux 5.14).
+/// Returns the network namespace of a socket, wherever the process that holds it has moved since. Returns `None` if the
+/// kernel does not report it (before Linux 5.14).
 fn network_of(own: BorrowedFd<'_>) -> Option<u64> {
     const SO_NETNS_COOKIE: i32 = 71;
     let cookie = socket::option(own, libc::SOL_SOCKET, SO_NETNS_COOKIE, size_of::<u64>()).ok()?;

@@ -1,4 +1,4 @@
-//! What a program has set of a socket: every option that differs from that of a socket just made.
+//! The options that a program has set on a socket: every option that differs from that of a new socket.
 
 use super::Unsupported;
 use crate::RefusalCode;
@@ -29,7 +29,7 @@ const SO_PASSPIDFD: i32 = 76;
 const SO_RCVPRIORITY: i32 = 82;
 const SO_PASSRIGHTS: i32 = 83;
 const SO_INQ: i32 = 84;
-/// Longest options of a header of IPv4.
+/// Longest options of an IPv4 header.
 const IP_OPTIONS_MAX: usize = 40;
 const IP_CHECKSUM: i32 = 23;
 const IP_RECVFRAGSIZE: i32 = 25;
@@ -56,10 +56,10 @@ const NETLINK_LIST_MEMBERSHIPS: i32 = 9;
 const FILTER_MAX: usize = 4096;
 const FILTER_BYTES: usize = 8;
 
-/// Buffer sizes, which matter only where the program has chosen them.
+/// Buffer sizes, which matter only if the program has chosen them.
 const BUFFERS: [i32; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
 
-/// Level, name and length, in the order in which they are set.
+/// Name and length, in the order in which they are set.
 const GENERAL: &[(i32, usize)] = &[
     (libc::SO_DEBUG, WORD),
     (libc::SO_REUSEADDR, WORD),
@@ -161,7 +161,7 @@ const IPV6: &[(i32, usize)] = &[
     (libc::IPV6_UNICAST_IF, WORD),
     (libc::IPV6_RECVFRAGSIZE, WORD),
 ];
-/// Streams have values of their own here, which nobody can set.
+/// Streams have their own values here, which nobody can set.
 const GROUPS_IPV4: &[(i32, usize)] = &[
     (libc::IP_MULTICAST_TTL, WORD),
     (libc::IP_MULTICAST_LOOP, WORD),
@@ -195,7 +195,7 @@ const TCP: &[(i32, usize)] = &[
     (TCP_RTO_MIN_US, WORD),
     (TCP_DELACK_MAX_US, WORD),
 ];
-/// What a connection has by itself, and must not have while it is made.
+/// Options that the kernel sets for a connection, and that must not be set while it is made.
 const TCP_ALONE: &[(i32, usize)] = &[
     (libc::TCP_MAXSEG, WORD),
     (libc::TCP_WINDOW_CLAMP, WORD),
@@ -213,17 +213,17 @@ const NETLINK: &[(i32, usize)] = &[
     (NETLINK_GET_STRICT_CHK, WORD),
 ];
 
-/// Which options a socket has.
+/// The properties of a socket that determine which options it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Class {
     pub(super) family: i32,
     pub(super) kind: i32,
     pub(super) protocol: i32,
-    /// Whether it is connected to nobody, and has not been.
+    /// Whether it is not connected, and never has been.
     pub(super) is_alone: bool,
 }
 
-/// The options of sockets just made: asked for once for all sockets of a class.
+/// The options of new sockets, read once for all sockets of a class.
 #[derive(Debug, Default)]
 pub(in crate::objects) struct Usual(HashMap<Class, Vec<Option<Vec<u8>>>>);
 
@@ -240,13 +240,13 @@ impl Usual {
     }
 }
 
-/// Level, name and length of the options of a class.
+/// Returns level, name and length of the options of a class.
 fn options_of(class: Class) -> impl Iterator<Item = (i32, i32, usize)> {
     let levels = levels(class.family, class.kind, class.is_alone).into_iter();
     levels.flat_map(|(level, names)| names.iter().map(move |(name, bytes)| (level, *name, *bytes)))
 }
 
-/// `None` where this kernel, or this kind of socket, has no such option.
+/// Returns `None` if this kernel, or this kind of socket, has no such option.
 fn value(of: BorrowedFd<'_>, level: i32, name: i32, bytes: usize) -> io::Result<Option<Vec<u8>>> {
     match socket::option(of, level, name, bytes) {
         Ok(value) => Ok(Some(value)),
@@ -257,7 +257,7 @@ fn value(of: BorrowedFd<'_>, level: i32, name: i32, bytes: usize) -> io::Result<
     }
 }
 
-/// The options of a socket that are not as the kernel makes them.
+/// Returns the options of a socket that differ from the kernel's defaults.
 pub(super) fn set_options(
     own: BorrowedFd<'_>,
     class: Class,
@@ -267,7 +267,7 @@ pub(super) fn set_options(
     let locked = value(own, libc::SOL_SOCKET, SO_BUF_LOCK, WORD)?;
     let mut options = Vec::new();
     for ((level, name, bytes), usual) in options_of(class).zip(usual.of(class)?) {
-        // A size that the kernel has chosen by itself is for it to choose again.
+        // The kernel is to choose a size again that it had chosen by itself.
         let is_buffer = level == libc::SOL_SOCKET && BUFFERS.contains(&name);
         let is_chosen = !is_buffer || is_locked(locked.as_deref(), name);
         if let Some(value) = value(own, level, name, bytes)?.filter(|now| is_chosen && Some(now) != usual.as_ref()) {
@@ -281,8 +281,8 @@ pub(super) fn set_options(
     Ok(options)
 }
 
-/// Sets an option of a socket just made, as a restart will: some take privileges that the program had when it set them, or
-/// another state of the socket.
+/// Sets an option of a new socket, as a restart will. Some options need privileges that the program had when it set
+/// them, or another state of the socket.
 fn rehearse(fresh: BorrowedFd<'_>, option: &SocketOption) -> Result<(), Unsupported> {
     let SocketOption { level, name, value } = option;
     socket::set_option(fresh, *level, *name, &value.0).map_err(|error| {
@@ -291,13 +291,13 @@ fn rehearse(fresh: BorrowedFd<'_>, option: &SocketOption) -> Result<(), Unsuppor
     })
 }
 
-/// Whether the program has set the size of a buffer; kernels before 5.15 do not tell.
+/// Reports whether the program has set the size of a buffer; kernels before 5.15 do not report it.
 fn is_locked(locked: Option<&[u8]>, name: i32) -> bool {
     let bit = if name == libc::SO_SNDBUF { 1 } else { 2 };
     locked.is_none_or(|locked| locked.first().is_some_and(|bits| bits & bit != 0))
 }
 
-/// One that `is_alone` is connected to nobody, and has not been.
+/// Returns the levels of options. A socket that `is_alone` is not connected, and never has been.
 fn levels(family: i32, kind: i32, is_alone: bool) -> Vec<(i32, &'static [(i32, usize)])> {
     let mut levels = vec![(libc::SOL_SOCKET, GENERAL)];
     match family {
@@ -322,7 +322,7 @@ fn levels(family: i32, kind: i32, is_alone: bool) -> Vec<(i32, &'static [(i32, u
     levels
 }
 
-/// What options show to be there, and do not give back.
+/// Refuses state that options show to exist, but do not return.
 fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsupported> {
     let filter = socket::option(own, libc::SOL_SOCKET, libc::SO_GET_FILTER, FILTER_MAX * FILTER_BYTES);
     let is_filtered = match filter {
@@ -369,8 +369,8 @@ fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsu
     Ok(())
 }
 
-/// Whether a socket is a member of any multicast group: the kernel answers only if asked for one, so all groups that
-/// somebody on this machine has joined are gone through.
+/// Reports whether a socket is a member of any multicast group. The kernel answers only for a given group, so this
+/// tries all groups that somebody on this machine has joined.
 fn listens_to_a_group(own: BorrowedFd<'_>) -> io::Result<bool> {
     let groups = std::fs::read_to_string("/proc/self/net/igmp").unwrap_or_default();
     let mut interface = 0;
@@ -396,7 +396,7 @@ fn listens_to_a_group(own: BorrowedFd<'_>) -> io::Result<bool> {
     }))
 }
 
-/// `struct sockaddr_in` of a group, whose number is in the order of this machine.
+/// Returns the `struct sockaddr_in` of a group, whose number is in the byte order of this machine.
 fn internet_address(group: u32) -> Vec<u8> {
     [&(libc::AF_INET as u16).to_le_bytes()[..], &[0, 0], &group.to_ne_bytes(), &[0; 8]].concat()
 }
@@ -406,7 +406,8 @@ fn sixteen_bytes(text: &str) -> Option<Vec<u8>> {
     bytes.collect()
 }
 
-/// `MCAST_MSFILTER`: succeeds for members only. `struct group_filter`: interface, address (128 bytes, aligned), mode, count.
+/// Reports membership by `MCAST_MSFILTER`, which succeeds for members only. `struct group_filter`: interface, address
+/// (128 bytes, aligned), mode, count.
 fn is_member(own: BorrowedFd<'_>, level: i32, interface: i32, group: &[u8]) -> bool {
     const MCAST_MSFILTER: i32 = 48;
     const ADDRESS_BYTES: usize = 128;

@@ -1,6 +1,6 @@
-//! What sockets have received and their programs have not read: looked at with MSG_PEEK, never taken.
+//! What sockets have received and their programs have not read: read with MSG_PEEK, never consumed.
 //!
-//! A second message can be seen only from an offset on (SO_PEEK_OFF), which is put back at once. Should we be killed in
+//! A second message can be seen only from an offset on (SO_PEEK_OFF), which is restored at once. If we are killed in
 //! between, a program that itself peeks at this socket may look too far; one that reads loses nothing.
 
 use super::{Motion, Unsupported, Walk};
@@ -16,20 +16,20 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 
-/// Where a message may begin to be larger than the buffer that it is read into, which then grows.
+/// The initial size of the buffer for a message; the buffer grows for larger ones.
 const MESSAGE_BYTES: usize = 256 << 10;
-/// Linux lets no message be larger.
+/// The largest message that Linux allows.
 const MESSAGE_BYTES_MAX: usize = 1 << 30;
-/// What is off when no offset is set.
+/// The value that means that no offset is set.
 const NO_OFFSET: i32 = -1;
 
-/// A message with what it says.
+/// A message with its contents.
 pub(super) struct Received {
     pub(super) contents: Vec<u8>,
     pub(super) peeked: Peeked,
 }
 
-/// Puts the offset back where it was.
+/// The offset of a socket, restored on drop.
 struct Offset<'a> {
     socket: BorrowedFd<'a>,
     before: i32,
@@ -49,16 +49,17 @@ impl<'a> Offset<'a> {
 
 impl Drop for Offset<'_> {
     fn drop(&mut self) {
-        // Setting a number that was there before cannot fail.
+        // Restoring a number that was set before cannot fail.
         let _ = socket::set_number(self.socket, libc::SOL_SOCKET, libc::SO_PEEK_OFF, self.before);
     }
 }
 
-/// Sockets, by inode, in which a message of no bytes has been seen. Once seen the kernel passes it over, so that it would
-/// be lost: until the socket has been seen empty it counts as holding one.
+/// Sockets, by inode, in which an empty message has been seen. The kernel skips such a message once it has been seen,
+/// so it would be lost. Until the socket has been seen empty, it counts as holding one.
 static WITH_EMPTY_MESSAGES: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
-/// The messages that a socket holds, in order. `ends` says that nothing more can come, which reads like an empty packet.
+/// Returns the messages that a socket holds, in order. `ends` means that nothing more can come, which reads like an
+/// empty packet.
 pub(super) fn messages(own: BorrowedFd<'_>, inode: u64, ends: bool) -> Result<Vec<Received>, Unsupported> {
     let mut known = WITH_EMPTY_MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let refusal = || Unsupported::for_now(RefusalCode::UnreadMessage, "it has an unread message of no bytes");
@@ -89,7 +90,7 @@ pub(super) fn messages(own: BorrowedFd<'_>, inode: u64, ends: bool) -> Result<Ve
     Ok(found)
 }
 
-/// The message at the present offset.
+/// Returns the message at the present offset.
 fn one(own: BorrowedFd<'_>) -> io::Result<Option<Received>> {
     let mut room = MESSAGE_BYTES;
     loop {
@@ -103,7 +104,7 @@ fn one(own: BorrowedFd<'_>) -> io::Result<Option<Received>> {
     }
 }
 
-/// One that is not connected, or listens, has nothing to be read.
+/// Peeks at a socket. One that is not connected, or listens, has nothing to read.
 fn peek(own: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked>> {
     match socket::peek(own, into) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTCONN)) => Ok(None),
@@ -111,8 +112,8 @@ fn peek(own: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked>> {
     }
 }
 
-/// What a stream of Unix sockets holds. A look ends behind the bytes that descriptors come with; where these bytes begin it
-/// does not tell, see [`is_sent_like_this`].
+/// Returns the contents of a stream of Unix sockets. A peek ends after the bytes that descriptors come with. It does
+/// not show where these bytes begin, see [`is_sent_like_this`].
 fn stretches(own: BorrowedFd<'_>) -> Result<Vec<Received>, Unsupported> {
     let total = match descriptors::unread_bytes(own) {
         // A listening socket.
@@ -139,9 +140,10 @@ fn stretches(own: BorrowedFd<'_>) -> Result<Vec<Received>, Unsupported> {
     Ok(found)
 }
 
-/// Whether what a stream has in flight was sent in the very pieces that were found. Descriptors come with the first byte of
-/// theirs, and bytes sent before it without any look like the beginning of the same piece. But every piece takes up room of
-/// its own in the sender's account: if these pieces, sent here, take up just as much, they are the ones.
+/// Reports whether the data in flight in a stream was sent in exactly the pieces that were found. Descriptors belong to
+/// the first byte of their piece, and bytes sent before it without any look like the beginning of the same piece. But
+/// each piece adds its own overhead to the sender's account. If these pieces, sent here, take up the same room, they
+/// are the right ones.
 pub(super) fn is_sent_like_this(sender: BorrowedFd<'_>, pieces: &[UnixMessage]) -> io::Result<bool> {
     let (ours, theirs) = UnixStream::pair()?;
     let room = socket::number(sender, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
@@ -159,21 +161,20 @@ pub(super) fn is_sent_like_this(sender: BorrowedFd<'_>, pieces: &[UnixMessage]) 
 /// A message of a Unix socket.
 pub(in crate::objects) struct UnixMessage {
     pub(super) contents: Vec<u8>,
-    /// The address that it came from; empty where there is none.
+    /// The address that it came from; empty if there is none.
     pub(super) from: Vec<u8>,
-    /// Who sent it, if the receiver wants to know; 0 where the kernel did not note it.
+    /// The sender, if the receiver asks for it; 0 if the kernel did not record it.
     pub(super) credentials: Option<i32>,
     /// The places, among those shown, of the descriptors that come with it.
     pub(super) places: Vec<usize>,
 }
 
-/// What a Unix socket has received, or why that could not be read.
+/// The data that a Unix socket has received, or why it could not be read.
 pub(in crate::objects) type Unread = Result<Vec<UnixMessage>, Unsupported>;
 
 impl Walk<'_> {
-    /// Reads what the Unix sockets of a job that stands still have received. What comes along is shown as held by
-    /// ourselves; there may be sockets among it, which are read as well. This comes before all else, since the other end
-    /// of a pipe may be on its way.
+    /// Reads what the Unix sockets of a frozen job have received. Passed descriptors are shown as held by ourselves;
+    /// sockets among them are read as well. This comes before all else, since the other end of a pipe may be in flight.
     pub(in crate::objects) fn read_unix_messages(&mut self) {
         let mut at = 0;
         while self.motion == Motion::Stopped && at < self.shown.len() {
@@ -214,7 +215,7 @@ impl Walk<'_> {
     }
 }
 
-/// What a socket of this record's family and kind holds: each message, or the stretches of a stream.
+/// Returns what a socket of this record's family and kind holds: each message, or the stretches of a stream.
 pub(crate) fn received(own: BorrowedFd<'_>, record: &Socket) -> io::Result<Vec<Vec<u8>>> {
     let known = |unsupported| match unsupported {
         Unsupported::Unknown(error) => error,
@@ -234,7 +235,7 @@ pub(crate) fn received(own: BorrowedFd<'_>, record: &Socket) -> io::Result<Vec<V
     Ok(found.map_err(known)?.into_iter().map(|received| received.contents).collect())
 }
 
-/// Whether nothing more can be received.
+/// Reports whether nothing more can be received.
 fn is_at_its_end(own: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(descriptors::ready_events(own, libc::POLLRDHUP)? & (libc::POLLRDHUP | libc::POLLHUP) != 0)
 }

@@ -1,4 +1,4 @@
-//! Whom Unix sockets are connected to, as the kernel's directory of sockets tells it.
+//! The peers of Unix sockets, as the kernel's socket diagnostics report them.
 
 use super::internet::Network;
 use super::queue::{UnixMessage, is_sent_like_this};
@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A message whose receiver wants to know the sender is sent again by that process, out of a small buffer.
+/// The longest message with credentials: the sender sends it again out of a small buffer.
 const WITH_CREDENTIALS_MAX: usize = 32 << 10;
 const BOTH: u8 = libc::SHUT_RDWR as u8 + 1;
 
@@ -46,15 +46,15 @@ impl Walk<'_> {
         })
     }
 
-    /// The socket of the job with this inode.
+    /// Returns the socket of the job with this inode.
     fn with_inode(&self, inode: u32) -> Option<usize> {
         self.sockets
             .iter()
             .position(|other| other.is_unix() && self.shown[other.place].identity().inode == u64::from(inode))
     }
 
-    /// The other end of a stream or of packets. What either side has shut down shows with both: what this one cannot
-    /// receive the other does not send.
+    /// Returns the other end of a stream or of a packet socket. Both ends show what either has shut down: if this end
+    /// cannot receive, the other does not send.
     fn partner(
         &self,
         at: usize,
@@ -90,15 +90,15 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a socket that no process holds may be on its way in a message of the program's. While the program runs its
-    /// messages are not looked at.
+    /// Reports whether a socket that no process holds may be in flight in a message of the program's. While the program
+    /// runs its messages are not read.
     fn may_be_on_its_way(&self, at: usize, inode: u32) -> bool {
         let device = self.shown[self.sockets[at].place].identity().device;
         self.motion == Motion::Running
             && other_holder(&[], |_, _, file| FileId::of(file) == FileId { device, inode: inode.into() }).is_none()
     }
 
-    /// Where datagrams go. To send some to an address outside the program keeps no state with the other side.
+    /// Returns where datagrams go. Sending to an address outside the program keeps no state on the other side.
     fn datagrams_towards(&self, at: usize, kernel_socket: &UnixSocket) -> Result<SocketState, Unsupported> {
         let address = self.sockets[at].peer.clone().filter(|name| has_address(name));
         Ok(match (kernel_socket.peer, address) {
@@ -119,8 +119,9 @@ impl Walk<'_> {
         })
     }
 
-    /// The mode of the file that a socket's own address names; `None` where the file has been removed. Of one that is
-    /// connected the address is but a word, which it may have from a listening socket: only one that `is_alone` needs it.
+    /// Returns the mode of the file that a socket's own address names, or `None` if the file has been removed. For a
+    /// connected socket the address is only a label, which it may have from a listening socket. So only a socket that
+    /// `is_alone` needs it.
     fn file_of_address(
         &self,
         found: &Found,
@@ -149,7 +150,8 @@ impl Walk<'_> {
         directory.join(path)
     }
 
-    /// Names those that wait at a listening socket. What they have sent cannot be read before they are accepted.
+    /// Names the connections that wait at a listening socket. The data that they have sent cannot be read before they
+    /// are accepted.
     pub(super) fn await_unix(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
         let waiting = self.kernel_socket(at, network)?.waiting.clone();
         for (place, inode) in waiting.into_iter().enumerate() {
@@ -171,8 +173,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Notes what a Unix socket has received, now that all sockets are known: whose datagrams these are, and which open
-    /// files come with them.
+    /// Records what a Unix socket has received, now that all sockets are known: the senders of datagrams, and the open
+    /// files that come with them.
     pub(super) fn receive_unix(&mut self, at: usize) -> Result<(), Unsupported> {
         let inode = self.shown[self.sockets[at].place].identity().inode;
         let messages = self.unread.remove(&inode).unwrap_or(Ok(Vec::new()))?;
@@ -217,8 +219,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The record of who sent a message; `None` where the kernel was not asked to note it. It is sent again by the main
-    /// process, which makes all sockets.
+    /// Returns the record of who sent a message, or `None` if the kernel was not asked to record it. The main process,
+    /// which makes all sockets, sends it again.
     fn sender(&self, pid: i32) -> Result<Option<Credentials>, Unsupported> {
         match self.job().iter().position(|holder| holder.pid == pid) {
             _ if pid == 0 => Ok(None),
@@ -230,9 +232,9 @@ impl Walk<'_> {
         }
     }
 
-    /// The open file that a descriptor on its way leads to.
+    /// Returns the open file that a descriptor in flight leads to.
     fn sent_along(&self, place: usize) -> Result<u32, Unsupported> {
-        // What stands in the way of it has been reported already.
+        // Its blocker has been reported already.
         let unknown = || {
             Unsupported::for_now(
                 RefusalCode::UnreadMessage,
@@ -254,7 +256,7 @@ fn has_address(name: &[u8]) -> bool {
     name.len() > size_of::<libc::sa_family_t>()
 }
 
-/// The path in an address, unless it is an abstract one.
+/// Returns the path in an address, unless it is an abstract one.
 pub(super) fn path_of(address: &[u8]) -> Option<PathBuf> {
     let path = address.get(size_of::<libc::sa_family_t>()..)?;
     let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());

@@ -14,29 +14,29 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 const NON_BLOCKING: u64 = libc::SOCK_NONBLOCK as u64;
-/// How long an address may still be taken by a connection of the life before: the kernel keeps a pair of addresses for a
-/// second on the way to oneself, and a port on which a server without SO_REUSEADDR listened for a minute.
+/// How long a connection of the previous life may still occupy an address. The kernel keeps a pair of local addresses
+/// for a second, and a port on which a server without SO_REUSEADDR listened for a minute.
 const TAKEN_MAX: Duration = Duration::from_secs(65);
 const TAKEN_PAUSE: Duration = Duration::from_millis(20);
-/// Between two attempts to end the connections that linger at an address: one may just be about to linger. The kernel answers
-/// a lingering connection's stray segments once in half a second.
+/// The pause between two attempts to end the connections that linger at an address: one may be just about to linger.
+/// The kernel answers a lingering connection's stray segments once in half a second.
 const END_PAUSE: Duration = Duration::from_millis(600);
-/// A connection to oneself takes microseconds.
+/// A connection to the same machine takes microseconds.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_PAUSE: Duration = Duration::from_micros(200);
 
-/// How a socket that is connected gets its name.
+/// How a connected socket gets its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// It is given to it.
+    /// The restart binds it.
     Bound,
-    /// The kernel chooses it, from a range of one, and has it back when the connection ends.
+    /// The kernel chooses it, from a range of one port, and takes it back when the connection ends.
     Chosen,
-    /// It is whatever is free.
+    /// Any free name.
     Any,
 }
 
-/// Whether an address that is taken is waited for.
+/// Whether to wait for an occupied address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     None,
@@ -44,12 +44,12 @@ pub(super) enum Patience {
 }
 
 impl Opening<'_> {
-    /// Two sockets that are connected to each other.
+    /// Makes two sockets that are connected to each other.
     pub(super) fn make_pair(&self, one: &Socket, other: &Socket) -> Result<(Made, Made), EngineError> {
         if !is_tcp(one) && !has_name(one) && !has_name(other) {
             return self.make_unnamed_pair(one);
         }
-        // The end that was accepted has the name of the socket that listened.
+        // The accepted end has the name of the listening socket.
         if self.seems_accepted(one, other) {
             self.connect_through_listener(one, other)
         } else {
@@ -66,12 +66,12 @@ impl Opening<'_> {
                     && serves(&it.name.0, &name.0)
             })
         };
-        // Where nobody listens any more, what was accepted mostly shares its address, and may be bound at once.
+        // If nobody listens any more, the accepted end usually shares its address, and may be bound at once.
         let is_other = || listens(&other.name) || options::shares_address(other) && !options::shares_address(one);
         has_name(one) && (listens(&one.name) || !has_name(other) || !is_other())
     }
 
-    /// A socket whose other end is to be closed once what came from there has been sent again.
+    /// Makes a socket whose other end is to be closed once the data from there has been sent again.
     pub(super) fn make_peer_closed(&self, record: &Socket, peer: &Bytes) -> Result<Made, EngineError> {
         let (mut made, other) = if is_tcp(record) {
             let other = Socket { name: peer.clone(), options: Vec::new(), ..record.clone() };
@@ -91,15 +91,15 @@ impl Opening<'_> {
         Ok(made)
     }
 
-    /// A connection that the other end resets when it is closed, which is when all else has been done. What has come from
-    /// there by then can still be read. Its address leads nowhere any more, and may not be had here: of `namings` the first
-    /// that works is taken.
+    /// Makes a connection that the other end resets on close, which comes when all else has been done. Data that came
+    /// from there before can still be read. The recorded address leads nowhere any more, and may not be available here:
+    /// the first of `namings` that works is taken.
     pub(super) fn make_reset(&self, record: &Socket, namings: &[Naming]) -> Result<Made, EngineError> {
         let resetting = |source| kernel("resetting a connection", source);
         if !is_tcp(record) {
             let (mut made, other) = self.make_unnamed_pair(record)?;
             options::set(made.own(), record)?;
-            // To close a socket with something unread in it is to reset the connection.
+            // Closing a socket with unread data resets the connection.
             socket::send(made.own(), b"!", &[], &[]).map_err(resetting)?;
             made.widow_of = Some(Box::new(other));
             return Ok(made);
@@ -132,7 +132,7 @@ impl Opening<'_> {
         Ok(made)
     }
 
-    /// A socket with the options of the record, and with its name if that is wanted, connected to `address`.
+    /// Makes a socket with the options of the record, and with its name if that is wanted, connected to `address`.
     fn connect_to(&self, record: &Socket, address: &[u8], naming: Naming) -> Result<Made, EngineError> {
         let made = self.create(record)?;
         options::set(made.own(), record)?;
@@ -146,7 +146,7 @@ impl Opening<'_> {
                     bind(name)?;
                 }
                 Naming::Chosen if options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]])) => {
-                    // Whoever else is to have the port is made later.
+                    // The other sockets that are to have this port are made later.
                     options::share_address(made.own())?;
                     bind(&any_port(name))?;
                 }
@@ -172,11 +172,11 @@ impl Opening<'_> {
         Ok((self.take_up(self.park(one)?)?, self.take_up(self.park(other)?)?))
     }
 
-    /// Lets a socket listen under the name of `accepted`, and connects one with the name of `connecting` to it.
+    /// Makes a socket listen under the name of `accepted`, and connects one with the name of `connecting` to it.
     fn connect_through_listener(&self, accepted: &Socket, connecting: &Socket) -> Result<(Made, Made), EngineError> {
         let (listener, reached) = self.make_named(accepted)?;
         let Some(reached) = reached else {
-            // No name can be had for it.
+            // No name is available for it.
             self.close(listener.number)?;
             return self.make_unnamed_pair(accepted);
         };
@@ -192,8 +192,8 @@ impl Opening<'_> {
         Ok((self.take_up(number)?, connected))
     }
 
-    /// Gives a socket its name, and connects it. A port of which a connection of the life before lingers may not be named
-    /// outright; the kernel takes it all the same where it chooses it itself, from a range of one.
+    /// Gives a socket its name, and connects it. A port at which a connection of the previous life lingers may not be
+    /// bound explicitly. The kernel still takes that port if it chooses it itself, from a range of one.
     pub(super) fn connect_named(&self, made: &Made, record: &Socket, address: &[u8]) -> Result<(), EngineError> {
         if !is_tcp(record) {
             if has_name(record) {
@@ -239,7 +239,7 @@ impl Opening<'_> {
         }
     }
 
-    /// bind or connect, again and again while the address is still taken by the life before.
+    /// Calls bind or connect repeatedly while the previous life still occupies the address.
     pub(super) fn with_address(
         &self,
         action: &str,
@@ -281,14 +281,14 @@ fn is_tcp_socket(made: &Made) -> bool {
     socket::number(made.own(), libc::SOL_SOCKET, libc::SO_PROTOCOL).is_ok_and(|it| it == libc::IPPROTO_TCP)
 }
 
-/// The same internet address, with a port of the kernel's choice.
+/// Returns the same internet address, with a port of the kernel's choice.
 fn any_port(name: &[u8]) -> Vec<u8> {
     let mut name = name.to_vec();
     name[2..4].fill(0);
     name
 }
 
-/// Makes a connection that has been reset one that has ended, by taking the error that tells of the reset.
+/// Turns a connection that has been reset into one that has ended, by taking the error that reports the reset.
 pub(super) fn forget_reset(made: &Made) -> Result<(), EngineError> {
     wait_for(made, libc::POLLHUP)?;
     let error = socket::number(made.own(), libc::SOL_SOCKET, libc::SO_ERROR);
@@ -314,7 +314,7 @@ fn loopback(family: i32) -> IpAddr {
     }
 }
 
-/// Whether a socket of the first name takes connections to the second.
+/// Reports whether a socket of the first name accepts connections to the second.
 fn serves(listening: &[u8], name: &[u8]) -> bool {
     let endpoint = Endpoint::of;
     listening == name || endpoint(listening).zip(endpoint(name)).is_some_and(|(one, other)| one.serves(&other))

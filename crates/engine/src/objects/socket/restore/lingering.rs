@@ -1,21 +1,21 @@
-//! Connections of the life before that linger at a port of the job, in TIME-WAIT. The kernel lets nobody bind the port for a
-//! minute, unless the program had set SO_REUSEADDR before they ended. A connection whose ends
-//! were both on this machine has no late segments to wait for, so it may end at once.
+//! Connections of the previous life that linger at a port of the job, in TIME-WAIT. The kernel lets nobody bind the
+//! port for a minute, unless the program had set SO_REUSEADDR before they ended. A connection whose ends were both on
+//! this machine has no late segments to wait for, so it may end at once.
 //!
-//! Its other end can end it without privileges: TIME-WAIT answers a SYN from there with an ACK, which a socket that is
-//! connecting answers with a reset, and a reset ends TIME-WAIT (RFC 1337, section 2; `net.ipv4.tcp_rfc1337` prevents it where it
-//! is 1). Where that fails the port is waited for.
+//! Its other end can end it without privileges. TIME-WAIT answers a SYN from there with an ACK. A connecting socket
+//! answers that with a reset, and a reset ends TIME-WAIT (RFC 1337, section 2; `net.ipv4.tcp_rfc1337` prevents it if it
+//! is 1). If that fails, the restart waits for the port.
 
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::socket;
 use std::io;
 use std::os::fd::AsFd;
 
-/// As the kernel numbers states (include/net/tcp_states.h).
+/// The kernel's numbers of states (include/net/tcp_states.h).
 const TIME_WAIT: u8 = 6;
 const LISTEN: u8 = 10;
 
-/// Ends those that keep a TCP socket from this address.
+/// Ends the connections that keep a TCP socket from this address.
 pub(super) fn end_lingering(address: &[u8]) {
     let (Some(wanted), Ok(all)) = (Endpoint::of(address), TcpConnection::all()) else { return };
     // A SYN to a port where another program listens would be a connection to it.
@@ -26,13 +26,14 @@ pub(super) fn end_lingering(address: &[u8]) {
     lingering.for_each(|connection| _ = end(connection));
 }
 
-/// Takes the place of its other end, and connects to it. The kernel refuses the place where that is another machine's.
+/// Takes the place of the connection's other end, and connects to it. The kernel refuses the address of another
+/// machine.
 fn end(connection: &TcpConnection) -> io::Result<()> {
     let family = if connection.local.address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let other_end = socket::create(family, libc::SOCK_STREAM, 0)?;
     socket::set_number(other_end.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     socket::bind(other_end.as_fd(), &connection.remote.to_address(family))?;
-    // It does not block; on the loopback device the segments are mostly exchanged when it returns.
+    // It does not block; on the loopback device the segments have mostly been exchanged when it returns.
     socket::connect(other_end.as_fd(), &connection.local.to_address(family))
 }
 
@@ -43,7 +44,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
 
-    /// A port at which a connection lingers that had no SO_REUSEADDR.
+    /// Returns a port at which a connection lingers that had no SO_REUSEADDR.
     fn lingering(address: &str) -> Vec<u8> {
         let listener = TcpListener::bind(address).unwrap();
         socket::set_number(listener.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 0).unwrap();

@@ -1,5 +1,5 @@
-//! What was in flight, sent again: from the socket that it came from to the one that had received it. Afterwards it is
-//! looked at there, and must be what it was.
+//! Sends data in flight again, from its original socket to the one that had received it. Then it reads the data there,
+//! which must match.
 
 use super::{Made, is_internet, is_tcp};
 use crate::EngineError;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Room beyond twice the bytes that are to be received: the kernel's own bookkeeping takes some of it.
 const ROOM_SPARE: usize = 128 << 10;
-/// How long a message may take to arrive at oneself.
+/// How long a message may take to arrive on the same machine.
 const ARRIVAL_MAX: Duration = Duration::from_secs(10);
 const ARRIVAL_PAUSE: Duration = Duration::from_micros(200);
 /// `struct msghdr`, `struct iovec`, and control messages before the contents, for calls of the new process.
@@ -46,7 +46,7 @@ impl Opening<'_> {
                     let sends_there = self.plan.job.sockets[sender as usize].family;
                     (&sockets[sender as usize], self.reach(&record.name, sends_there))
                 }
-                // Of a socket without a name that has been closed.
+                // The sender was a socket without a name that has been closed.
                 (_, None) => {
                     unnamed = self.create(record)?;
                     (&unnamed, self.reach(&record.name, record.family))
@@ -107,7 +107,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Lets the new process send a message, whose receiver wants to know who sends.
+    /// Makes the new process send a message whose receiver wants to know the sender.
     fn send_as_itself(
         &self,
         sender: &Made,
@@ -132,7 +132,8 @@ impl Opening<'_> {
         let to_at = control_at + CONTROL_BYTES as u64;
         let contents_at = to_at + to.len() as u64;
         let contents = &message.contents.0;
-        // struct msghdr: name, its length, pieces, their number, control, its length, flags; struct iovec: base, length.
+        // struct msghdr: name, its length, pieces, their number, control, its length, flags; struct iovec: base,
+        // length.
         let words = [
             if to.is_empty() { 0 } else { to_at },
             to.len() as u64,
@@ -162,12 +163,12 @@ fn parked(files: &[Option<u64>], file: u32) -> Result<u64, EngineError> {
     files.get(file as usize).copied().flatten().ok_or_else(missing)
 }
 
-/// Makes room for more: on the way to a TCP socket where it is received, else where it is sent.
+/// Makes room for more: at the receiver of a TCP connection, else at the sender.
 fn make_room(sender: &Made, receiver: &Made, record: &Socket) -> io::Result<()> {
     if is_internet(record.family) {
         let bytes = 2 * record.received.iter().map(|message| message.contents.0.len()).sum::<usize>() + ROOM_SPARE;
         socket::make_room(receiver.own(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
-        // A look makes the kernel tell the other side about the room.
+        // Peeking makes the kernel announce the room to the other side.
         socket::peek(receiver.own(), &mut [0u8; 1])?;
         socket::set_number(receiver.own(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, 2)?;
         std::thread::sleep(ARRIVAL_PAUSE);
@@ -181,7 +182,7 @@ fn make_room(sender: &Made, receiver: &Made, record: &Socket) -> io::Result<()> 
     Err(io::Error::other("more was in flight than this system lets be (net.core.wmem_max, net.unix.max_dgram_qlen)"))
 }
 
-/// Everything must have arrived, in order, before anybody else may send.
+/// Waits until everything has arrived, in order, before anybody else may send.
 fn arrived(receiver: &Made, record: &Socket) -> Result<(), EngineError> {
     let scanning = |source| kernel("looking whether what was in flight has arrived", source);
     let deadline = Instant::now() + ARRIVAL_MAX;

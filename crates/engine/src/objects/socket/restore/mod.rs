@@ -1,7 +1,7 @@
-//! Sockets, made again in the new process: pairs first, each end connected to the other, then those that stand alone, then
-//! those that wait to be accepted. What was in flight is sent again when all open files are there (`messages.rs`).
+//! Sockets, made again in the new process: first pairs, each end connected to the other, then those that stand alone,
+//! then those that wait to be accepted. Data in flight is sent again when all open files exist (`messages.rs`).
 //!
-//! A pair of sockets without names is made as such. Where one end has a name, and always with TCP, a socket listens there
+//! A pair of sockets without names is made as such. If one end has a name, and always with TCP, a socket listens there
 //! for a moment, to be connected to.
 
 mod connect;
@@ -28,7 +28,7 @@ pub(in crate::objects) struct Made {
     pub(in crate::objects) number: u64,
     /// A descriptor of ours.
     own: OwnedFd,
-    /// The other end, where that is to be closed again.
+    /// The other end, if it is to be closed again.
     widow_of: Option<Box<Made>>,
 }
 
@@ -43,8 +43,8 @@ impl Opening<'_> {
         let records = &self.plan.job.sockets;
         let mut made: Vec<Option<Made>> = records.iter().map(|_| None).collect();
         let ended = || records.iter().enumerate().filter(|(_, record)| record.state == SocketState::Ended);
-        // One that has ended does not keep others from its port, which one that is bound does. The kernel chooses that port
-        // once more only as long as nobody is bound to it.
+        // A socket that has ended does not keep others from its port, but a bound one does. The kernel chooses that
+        // port once more only as long as nobody is bound to it.
         for (place, record) in ended() {
             made[place] = self.make_reset(record, &[Naming::Chosen]).ok();
         }
@@ -68,7 +68,7 @@ impl Opening<'_> {
                 made[place] = Some(self.make_reset(record, &[Naming::Bound, Naming::Any])?);
             }
         }
-        // What they are connected to, or wait at, is there by now.
+        // The sockets that they are connected to, or wait at, exist by now.
         for (made, record) in made.iter().flatten().zip(records.iter()) {
             if let SocketState::Listening { backlog } = record.state {
                 self.call("listening", libc::SYS_listen, [made.number, backlog.into(), 0, 0, 0, 0])?;
@@ -91,18 +91,18 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// A socket with its options and its name, connected to nobody.
+    /// Makes a socket with its options and its name, without a connection.
     pub(in crate::objects) fn make_alone(&self, record: &Socket) -> Result<Made, EngineError> {
         let (made, reached) = self.make_named(record)?;
         self.note_reached(record, reached);
         Ok(made)
     }
 
-    /// The same, with the address at which it is reached, if it has one.
+    /// Does the same, and returns the address at which it is reached, if it has one.
     fn make_named(&self, record: &Socket) -> Result<(Made, Option<Vec<u8>>), EngineError> {
         let made = self.create(record)?;
         options::set(made.own(), record)?;
-        // Connections of the life before may linger under its address.
+        // Connections of the previous life may linger under its address.
         if is_tcp(record) {
             options::share_address(made.own())?;
         }
@@ -121,7 +121,7 @@ impl Opening<'_> {
         Ok(Made { number, own: self.own(number)?, widow_of: None })
     }
 
-    /// Sends what was in flight, shuts down what was shut down, and sets what has to come last.
+    /// Sends data in flight, shuts down what was shut down, and sets what has to come last.
     pub(in crate::objects) fn finish_sockets(&mut self, files: &[Option<u64>]) -> Result<(), EngineError> {
         let sockets = std::mem::take(&mut self.sockets);
         let records = &self.plan.job.sockets;
@@ -161,12 +161,12 @@ impl Opening<'_> {
     }
 }
 
-/// The name of one that waits comes when it is connected.
+/// Reports whether a socket is named at once. A waiting socket gets its name when it is connected.
 fn is_named_at_once(record: &Socket) -> bool {
     has_name(record) && !matches!(record.state, SocketState::Waiting { .. })
 }
 
-/// The other side may have shut it down already.
+/// Ignores the error of a side that the other side may have shut down already.
 fn already_so(error: io::Error) -> io::Result<()> {
     if error.raw_os_error() == Some(libc::ENOTCONN) { Ok(()) } else { Err(error) }
 }
@@ -178,7 +178,7 @@ fn stands_alone(record: &Socket) -> bool {
     )
 }
 
-/// Those that wait to be accepted.
+/// Returns the sockets that wait to be accepted, in order.
 fn in_order_of_arrival(records: &[Socket]) -> Vec<usize> {
     let place = |record: &Socket| match record.state {
         SocketState::Waiting { listener, place } => Some((listener, place)),
@@ -197,7 +197,7 @@ fn is_tcp(record: &Socket) -> bool {
     is_internet(record.family) && record.kind == libc::SOCK_STREAM
 }
 
-/// Whether a socket is bound. Those of the internet always tell an address, which is all zeros before that.
+/// Reports whether a socket is bound. Internet sockets always return an address, which is all zeros before binding.
 fn has_name(record: &Socket) -> bool {
     match record.family {
         libc::AF_UNIX => !record.name.0.is_empty(),
@@ -205,7 +205,7 @@ fn has_name(record: &Socket) -> bool {
     }
 }
 
-/// The address at which a socket with this name is reached from here, in the form of `family`.
+/// Returns the address at which a socket with this name is reached from here, in the form of `family`.
 fn reachable(name: &[u8], family: i32) -> Vec<u8> {
     let Some(mut endpoint) = standfast_linux::proc::Endpoint::of(name) else { return name.to_vec() };
     let named = i32::from(u16::from_le_bytes([name[0], name[1]]));
@@ -221,7 +221,7 @@ fn reachable(name: &[u8], family: i32) -> Vec<u8> {
     endpoint.to_address(family)
 }
 
-/// An address, for people.
+/// Describes an address for people.
 fn describe(address: &Bytes) -> String {
     match standfast_linux::proc::Endpoint::of(&address.0) {
         Some(endpoint) => endpoint.to_string(),

@@ -1,5 +1,5 @@
-//! Names of Unix sockets in the file system. One that others find by its file gets that file again; every other one gets its
-//! name without one, so that nothing is made, or in the way, where the name leads.
+//! Names of Unix sockets in the file system. A socket that others find by its file gets that file again. Every other
+//! one gets its name without a file, so that the restart makes nothing at that path and nothing there can obstruct it.
 
 use super::connect::Patience;
 use super::{Made, describe, has_name, reachable};
@@ -15,23 +15,23 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The kernel gives a name of its own to a socket that is bound to the family alone.
+/// The length of an address with only the family: the kernel then chooses a name for the socket.
 const FAMILY_ONLY: usize = size_of::<libc::sa_family_t>();
 
-/// Names that no file stands for, as long as sockets are made.
+/// Names without a file, while sockets are made.
 #[derive(Debug, Default)]
 pub(in crate::objects) struct Names {
     hidden: Option<HiddenNames>,
-    /// Addresses at which sockets are reached whose own names lead nowhere, by these names.
+    /// Addresses that reach sockets whose own names lead nowhere, by these names.
     reached: BTreeMap<Bytes, Vec<u8>>,
-    /// Files that are there until all sockets have been made, where names cannot be hidden.
+    /// Files that exist until all sockets have been made, used if names cannot be hidden.
     passing: BTreeSet<Vec<u8>>,
-    /// What the job goes on without.
+    /// What the job continues without.
     pub(in crate::objects) notes: Vec<String>,
 }
 
 impl Opening<'_> {
-    /// Gives a socket its name. Returns the address at which it is reached; `None` where it had to stay without a name.
+    /// Gives a socket its name. Returns the address at which it is reached, or `None` if it had to stay without a name.
     pub(super) fn bind(&self, made: &Made, record: &Socket) -> Result<Option<Vec<u8>>, EngineError> {
         if record.family != libc::AF_UNIX || path_in(&record.name.0).is_none() || !self.is_hidden(record) {
             self.bind_in_sight(made, record)?;
@@ -40,7 +40,7 @@ impl Opening<'_> {
         if let Ok(reached) = self.bind_hidden(made, record) {
             return Ok(Some(reached));
         }
-        // Where namespaces are forbidden the name may still be free.
+        // If namespaces are forbidden, the name may still be free.
         if self.bind_in_passing(made, record).is_ok() {
             return Ok(Some(record.name.0.clone()));
         }
@@ -53,20 +53,21 @@ impl Opening<'_> {
         Ok(None)
     }
 
-    /// The address at which a socket of this name is reached from here.
+    /// Returns the address at which a socket of this name is reached from here.
     pub(super) fn reach(&self, name: &Bytes, family: i32) -> Vec<u8> {
         let names = self.names.borrow();
         names.reached.get(name).cloned().unwrap_or_else(|| reachable(&name.0, family))
     }
 
-    /// Notes at which address others reach a socket that stands alone.
+    /// Records at which address others reach a socket that stands alone.
     pub(super) fn note_reached(&self, record: &Socket, reached: Option<Vec<u8>>) {
         if let Some(reached) = reached.filter(|_| record.family == libc::AF_UNIX && has_name(record)) {
             self.names.borrow_mut().reached.insert(record.name.clone(), reached);
         }
     }
 
-    /// Of a connection the name is but a word, also of its other end, which has no record of its own.
+    /// Reports whether a socket needs no file. The name of a connection is only a label. So is that of its other end,
+    /// which has no record of its own.
     fn is_hidden(&self, record: &Socket) -> bool {
         let place = self.plan.job.sockets.iter().position(|other| std::ptr::eq(other, record));
         place.is_none_or(|place| self.plan.socket_names.get(place) == Some(&SocketName::Hidden))
@@ -82,7 +83,7 @@ impl Opening<'_> {
         Ok([&record.name.0[..FAMILY_ONLY], path.as_os_str().as_bytes(), b"\0"].concat())
     }
 
-    /// Gives a socket its name where that leads, for a file that goes when all have been made.
+    /// Gives a socket its name at its real path, by a file that is removed when all sockets have been made.
     fn bind_in_passing(&self, made: &Made, record: &Socket) -> Result<(), EngineError> {
         let path = path_in(&record.name.0).unwrap_or_default();
         if !path.starts_with(b"/") {
@@ -96,7 +97,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Removes what was there to reach sockets by.
+    /// Removes the temporary names by which sockets were reached.
     pub(super) fn forget_names(&self) -> Result<(), EngineError> {
         let passing = std::mem::take(&mut self.names.borrow_mut().passing);
         passing.iter().try_for_each(|path| self.remove(path))?;
@@ -104,8 +105,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Gives a socket its name, and makes a file for that. The file that a Unix socket of the life before has left in its
-    /// place goes; whether that is somebody else's by now the plan has looked.
+    /// Gives a socket its name, and makes a file for that. Removes the file that a Unix socket of the previous life has
+    /// left there; the plan has checked whether another program owns it by now.
     fn bind_in_sight(&self, made: &Made, record: &Socket) -> Result<(), EngineError> {
         let action = format!("giving a socket its address {}", describe(&record.name));
         let path = if record.family == libc::AF_UNIX { path_in(&record.name.0) } else { None };
@@ -127,7 +128,7 @@ impl Opening<'_> {
         }
     }
 
-    /// A relative path is meant from where the process that holds the socket is.
+    /// Changes to the directory of the process that holds the socket, to which a relative path refers.
     fn enter_directory_of(&self, record: &Socket) -> Result<(), EngineError> {
         let directory = directory_of(self.plan.job, record);
         let path = self.process.path_argument(&directory.0)?;

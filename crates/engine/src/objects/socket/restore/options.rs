@@ -1,4 +1,4 @@
-//! Options of sockets: those of the record, and such as are set for the time of the construction only.
+//! Options of sockets: those of the record, and those that are set only during construction.
 
 use super::is_internet;
 use crate::EngineError;
@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 const SO_BUF_LOCK: i32 = 72;
 /// IFNAMSIZ
 const DEVICE_NAME_BYTES: usize = 16;
-/// Options that the construction changes, to be put back where the record does not have them.
+/// Options that the construction changes, to be restored if the record does not have them.
 const PASSING: [(i32, i32); 4] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::IPPROTO_TCP, libc::TCP_NODELAY),
@@ -20,16 +20,16 @@ const PASSING: [(i32, i32); 4] = [
 ];
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 
-/// Sets what the record has.
+/// Sets the recorded options.
 pub(super) fn set(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
     record.options.iter().try_for_each(|option| set_one(own, option))
 }
 
-/// Sets it once more, now that nothing is to be sent to the socket any more.
+/// Sets them once more, now that nothing more is to be sent to the socket.
 pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
     let has = |level, name| record.options.iter().any(|option| (option.level, option.name) == (level, name));
     let setting = |source| kernel("setting an option of a socket", source);
-    // What listens or is connected goes on sharing its address, so that its next life finds it free.
+    // A socket that listens or is connected continues to share its address, so that its next life finds it free.
     let keeps = |name| name == libc::SO_REUSEADDR && keeps_sharing(record);
     for (level, name) in PASSING.into_iter().filter(|(level, name)| !has(*level, *name) && !keeps(*name)) {
         let is_changed = || socket::number(own, level, name).is_ok_and(|now| now != 0);
@@ -43,8 +43,8 @@ pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<(), Engin
     set(own, record)
 }
 
-/// Whether a socket goes on sharing its address whatever the program has set: its next life would otherwise have to wait for
-/// connections that linger there, if this one is killed before its first checkpoint.
+/// Reports whether a socket continues to share its address whatever the program has set. Otherwise its next life would
+/// have to wait for connections that linger there, if this life is killed before its first checkpoint.
 pub(super) fn keeps_sharing(record: &Socket) -> bool {
     let is_in_use = matches!(
         record.state,
@@ -56,13 +56,13 @@ pub(super) fn keeps_sharing(record: &Socket) -> bool {
     super::is_tcp(record) && is_in_use
 }
 
-/// Lets several sockets have one address, as those have that a listening socket has accepted.
+/// Lets several sockets have one address, as a listening socket and those that it has accepted do.
 pub(super) fn share_address(own: BorrowedFd<'_>) -> Result<(), EngineError> {
     let setting = |source| kernel("setting an option of a socket", source);
     socket::set_number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).map_err(setting)
 }
 
-/// Whether the program has let it do so.
+/// Reports whether the program has set this option.
 pub(super) fn shares_address(record: &Socket) -> bool {
     let is_it = |option: &&SocketOption| (option.level, option.name) == (libc::SOL_SOCKET, libc::SO_REUSEADDR);
     record.options.iter().find(is_it).is_some_and(|option| option.value.0.iter().any(|byte| *byte != 0))
@@ -82,13 +82,13 @@ pub(super) fn choose_port(own: BorrowedFd<'_>, port: u16) -> bool {
     set(IP_LOCAL_PORT_RANGE, range) && set(libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
-/// The send buffer was made larger while messages were sent again.
+/// Restores the send buffer, which was made larger while messages were sent again.
 fn usual_send_buffer(own: BorrowedFd<'_>, record: &Socket) -> io::Result<()> {
     let fresh = socket::create(record.family, record.kind, record.protocol)?;
     let usual = socket::number(std::os::fd::AsFd::as_fd(&fresh), libc::SOL_SOCKET, libc::SO_SNDBUF)?;
     if socket::number(own, libc::SOL_SOCKET, libc::SO_SNDBUF)? != usual {
         socket::set_number(own, libc::SOL_SOCKET, libc::SO_SNDBUF, usual / 2)?;
-        // Kernels before 5.15 do not know it, and keep the size as if the program had chosen it.
+        // Kernels before 5.15 do not have this option, and keep the size as if the program had chosen it.
         let _ = socket::set_number(own, libc::SOL_SOCKET, SO_BUF_LOCK, 0);
     }
     Ok(())
@@ -96,11 +96,11 @@ fn usual_send_buffer(own: BorrowedFd<'_>, record: &Socket) -> io::Result<()> {
 
 fn set_one(own: BorrowedFd<'_>, option: &SocketOption) -> Result<(), EngineError> {
     let SocketOption { level, name, value } = option;
-    // What has the name of a device may be set once only without privileges, and is told where there is room for any name.
+    // Without privileges an option with a device name may be set only once. It is returned if the buffer fits any name.
     if socket::option(own, *level, *name, value.0.len().max(DEVICE_NAME_BYTES)).is_ok_and(|now| now == value.0) {
         return Ok(());
     }
-    // The kernel doubles the sizes of buffers that it is given.
+    // The kernel doubles the buffer sizes that it is given.
     let is_doubled = *level == libc::SOL_SOCKET && matches!(*name, libc::SO_SNDBUF | libc::SO_RCVBUF);
     let half = |bytes: [u8; 4]| (i32::from_le_bytes(bytes) / 2).to_le_bytes().to_vec();
     let value = match <[u8; 4]>::try_from(value.0.as_slice()) {
