@@ -7,52 +7,53 @@ pub struct CaptureOptions {
     pub stack: StackPart,
     /// How this and later checkpoints find out what has changed.
     pub tracking: Tracking,
-    /// Whether the sink's image builds upon that of the last checkpoint for which [`crate::Captured::committed`] was called:
-    /// pages that are as they were then are noted and not saved. Needs tracking that is not [`Tracking::Off`].
+    /// Whether the sink's image builds upon that of the last checkpoint for which [`crate::Captured::committed`] was
+    /// called. Unchanged pages are then noted and not saved. Needs tracking that is not [`Tracking::Off`].
     pub builds_upon_last: bool,
-    /// A process of which less than this share of the pages is as it was, in percent, is saved whole: that costs little
-    /// more, and what comes later builds upon less.
+    /// If a smaller share of the pages of a process than this, in percent, is unchanged, all of it is saved. That costs
+    /// little more, and later images then build upon less.
     pub unchanged_percent_min: u8,
-    /// Which files are saved whole.
+    /// Which files are saved completely.
     pub saved_files: SavedFiles,
-    /// What becomes of connections whose other end is outside the job.
+    /// What happens to connections whose other end is outside the job.
     pub external_sockets: ExternalSockets,
     /// When memory is read.
     pub reading: Reading,
-    /// When the kernel is asked what has been said about memory.
+    /// When the kernel is asked about the attributes of memory.
     pub asking: Asking,
 }
 
 /// How much of the main thread's stack is saved (L10, M2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StackPart {
-    /// What lies above the lowest stack pointer on it and that one's red zone. What lies below comes back as zeros.
+    /// The part above the lowest stack pointer and its red zone. What is below comes back as zeros.
     #[default]
     Live,
-    /// All of it: for programs that keep coroutines below the stack pointer of their main thread.
+    /// All of it, for programs that keep coroutines below the stack pointer of their main thread.
     Whole,
 }
 
 /// When the memory of processes is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reading {
-    /// While the job stands still.
+    /// While the job is frozen.
     #[default]
     Stopped,
-    /// When it runs on, by [`crate::Captured::read_on`], from a clone of each process: fork(2) copies its page tables. What a
-    /// clone does not hold, and all of a process that cannot be cloned, is read while the job stands still.
+    /// When it runs again, by [`crate::Captured::read_on`], from a clone of each process: fork(2) copies its page
+    /// tables. What a clone does not hold, and all of a process that cannot be cloned, is read while the job is frozen.
     Cloned,
 }
 
-/// Which files are saved whole, of those that the program may write. What of others is mapped is saved in any case.
+/// Which of the files that the program may write are saved completely. Mapped parts of other files are saved in any
+/// case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SavedFiles {
     /// None.
     #[default]
     None,
-    /// Small ones, for the case that they are gone by the restart, or no longer hold what they held.
+    /// Small ones, in case they are missing or changed at the restart.
     IfNeeded,
-    /// Those that hold so many bytes at most; a restart puts back what they held.
+    /// Files of at most this many bytes; a restart restores their contents.
     UpTo(u64),
 }
 
@@ -62,27 +63,27 @@ pub enum Tracking {
     /// Not at all: every checkpoint saves everything.
     #[default]
     Off,
-    /// As [`Tracking::Pagemap`] where the kernel can do that, as [`Tracking::Hash`] elsewhere.
+    /// Like [`Tracking::Pagemap`] if the kernel supports it, otherwise like [`Tracking::Hash`].
     Auto,
-    /// The memory of processes is tracked; shared memory is read and compared. What cannot be tracked
-    /// has changed. Where the kernel cannot track but keeps soft-dirty bits, these tell.
+    /// The memory of processes is tracked; shared memory is read and compared. What cannot be tracked counts as changed.
+    /// If the kernel cannot track but keeps soft-dirty bits, these are used.
     Pagemap,
-    /// Everything is read and compared with checksums of what it held.
+    /// Everything is read and compared with checksums of its earlier contents.
     Hash,
 }
 
-/// When the kernel is asked what has been said about memory.
+/// When the kernel is asked about the attributes of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Asking {
-    /// While the job runs, before it is stopped. What the capture has used is to be confirmed with
+    /// While the job runs, before the stop. What the capture has used must be confirmed with
     /// [`crate::Unconfirmed::confirm`] when the job runs again.
     #[default]
     Ahead,
-    /// While the job stands still: exact, and 5 to 12 ms for each GB.
+    /// While the job is frozen: exact, and takes 5 to 12 ms for each GB.
     Stopped,
 }
 
-/// What becomes of connections whose other end is outside the job.
+/// What happens to connections whose other end is outside the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExternalSockets {
     /// They are blockers.

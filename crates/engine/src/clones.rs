@@ -1,8 +1,8 @@
-//! Clones of the processes of a job that stands still, to read their memory from when it runs on.
+//! Clones of the processes of a frozen job, from which their memory is read when the job runs again.
 //!
-//! A clone lacks what the program keeps from its children (`MADV_DONTFORK`, `MADV_WIPEONFORK`), and memory that processes
-//! share goes on changing in it. So what is to be read there is looked for there, and the rest is read while the program
-//! stands still.
+//! A clone lacks what the program withholds from its children (`MADV_DONTFORK`, `MADV_WIPEONFORK`), and memory that
+//! processes share continues to change in it. So we check which of the wanted pages the clone holds, and read the others
+//! while the program is frozen.
 
 use crate::EngineError;
 use crate::error::kernel;
@@ -20,7 +20,7 @@ use std::io;
 /// Why a process has no clone.
 pub(crate) type Reason = String;
 
-/// Makes a clone of a process of a job whose collection stands, or says why there can be none.
+/// Makes a clone of a process whose job has been collected, or returns why there can be none.
 pub(crate) fn clone_of(
     frozen: &Frozen,
     process: &FrozenProcess,
@@ -60,13 +60,13 @@ fn inject(
         first_call: main.interrupted.call,
         ids: (inner(&status.process_ids)?, inner(&status.ids)?),
     };
-    // Without a completion signal: no signal at all may come between.
+    // Without a completion signal: no signal at all may arrive in between.
     let injector = Injector::new(&process.memory, &parasite_area, None);
     let made = injector.take(&main.task, own).and_then(|remote_task| {
         let made = remote_task.clone_memory(parent)?;
         remote_task.release().map(|()| made)
     });
-    // The memory goes back whatever happened; if the program is gone there is none.
+    // The memory is returned in any case; if the program is gone, there is none.
     let given_back = parasite_area.give_back(&process.memory, &main.task);
     let made = made.map_err(ended)?;
     match given_back {
@@ -76,10 +76,10 @@ fn inject(
     }
 }
 
-/// The mappings of a process that a clone of it holds with what was in them. fork(2) copies the page tables of a mapping as a
-/// whole, or not at all, or leaves it empty, so the first wanted page tells for each; looking at all of them would hold up the
-/// program a fifth as long as the clone itself. Memory from the system's pool of huge pages is not counted: where the pool is
-/// empty the clone's are taken from it.
+/// Returns the mappings of a process that a clone of it holds with their contents. fork(2) copies the page tables of a
+/// mapping completely, or not at all, or leaves it empty. So the first wanted page decides for each mapping; checking
+/// all pages would delay the program by a fifth of the time for the clone itself. Memory from the system's pool of huge
+/// pages is left out, since the kernel takes the clone's pages away if the pool is empty.
 pub(crate) fn copied(
     clone: &MemoryClone,
     process: &FrozenProcess,
@@ -104,10 +104,10 @@ fn scanning(source: io::Error) -> EngineError {
     kernel("scanning the pages of a clone of the program", source)
 }
 
-/// Some pages of a process, ascending, and what lies beneath them.
+/// Some pages of a process, ascending, and what is beneath them.
 pub(crate) type Pieces = Vec<(PageRange, BackingPage)>;
 
-/// Divides pages into those of a set and the others.
+/// Divides pages into those in a set and the others.
 pub(crate) fn divide(pages: &[(PageRange, BackingPage)], set: &PageSet) -> (Pieces, Pieces) {
     let (mut inside, mut outside) = (Vec::new(), Vec::new());
     for backing_page in [BackingPage::Zeros, BackingPage::File] {

@@ -1,9 +1,9 @@
-//! A process under construction: held, seized, executing the right program, and doing as it is told.
+//! A process under construction: held, seized, executing the right program, and controlled by us.
 //!
-//! This file has it do system calls, which is all that the objects of a job need; `restart` makes it and ends it.
+//! This file makes it perform system calls, which is all that the objects of a job need; `restart` makes it and ends it.
 //!
-//! It is tied to us twice: the kernel kills it when its tracer ends (`PTRACE_O_EXITKILL`), and the init of its namespaces
-//! ends when our end of their line closes. The commit cuts both ties.
+//! It is tied to us twice: the kernel kills it when its tracer ends (`PTRACE_O_EXITKILL`), and the init of its
+//! namespaces ends when our end of their channel closes. The commit cuts both ties.
 
 use crate::EngineError;
 use crate::error::kernel;
@@ -20,20 +20,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 const SIGNAL_SET_BYTES: u64 = 8;
-/// What the owner of a file needs to open it in any way.
+/// Permissions that the owner of a file needs to open it in any mode.
 const OWNER_USES: u32 = 0o600;
 
-/// Which ids a restarted job has got.
+/// Which ids a restarted job has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobIds {
     /// Its old ones, in a pid namespace of its own.
     Old {
-        /// Whether that took a user namespace: other users' files then belong to nobody inside.
+        /// Whether that took a user namespace, in which other users' files have no known owner.
         of_user: bool,
     },
     /// New ones.
     New {
-        /// Why it could not have the old ones; `None` where they were not asked for.
+        /// Why it could not have the old ones; `None` if they were not requested.
         reason: Option<String>,
     },
 }
@@ -41,11 +41,12 @@ pub enum JobIds {
 /// A memory object under construction.
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// A descriptor of it in every new process.
+    /// Its descriptor in every new process.
     pub(crate) descriptor: u64,
-    /// An open file of ours. It ends before the program runs: who has a file open for writing keeps it from being executed.
+    /// An open file of ours. It is closed before the program runs, since a file that is open for writing cannot be
+    /// executed.
     pub(crate) own: Arc<File>,
-    /// Where in it the object begins.
+    /// The offset at which the object begins in that file.
     pub(crate) base: u64,
     pub(crate) length: u64,
 }
@@ -55,29 +56,29 @@ pub(crate) struct Object {
 pub(crate) struct Construction {
     /// Its main thread first.
     pub(crate) tasks: Vec<Task>,
-    /// The main thread's registers to inject with.
+    /// The main thread's registers for injected calls.
     pub(crate) base: Registers,
     /// Address of a `syscall` instruction in its vdso, wherever that is at the moment.
     pub(crate) syscall: u64,
     pub(crate) memory: ProcessMemory,
     /// The init of the job's namespaces.
     pub(crate) init: Option<Arc<NamespaceInit>>,
-    /// Under which ids it will run.
+    /// The ids under which it will run.
     pub(crate) ids: JobIds,
     /// Addresses of the scratch memory.
     pub(crate) scratch: u64,
     /// The memory objects of the job, in the order of the image.
     pub(crate) objects: Arc<Vec<Object>>,
-    /// Its threads' ids as it sees them itself.
+    /// The ids of its threads, as it sees them itself.
     pub(crate) inner_ids: Vec<i32>,
-    /// What it will go on without.
+    /// Notes on what it will lack.
     pub(crate) notes: Vec<String>,
-    /// The waits that its threads go on with.
+    /// The waits with which its threads continue.
     pub(crate) waits: Waits,
 }
 
 impl Construction {
-    /// A process that has nothing yet but a main thread.
+    /// Returns a process that has only a main thread so far.
     pub(crate) fn of(task: Task, scratch: u64, ids: JobIds) -> Result<Self, EngineError> {
         let memory = ProcessMemory::open(task.tid()).map_err(|source| kernel("opening the new process", source))?;
         Ok(Self {
@@ -95,9 +96,9 @@ impl Construction {
         })
     }
 
-    /// A child of this process, which has nothing in its memory yet but the scratch. It stands still, in the same state.
-    /// `flags` are those of clone(2), with the signal that tells of its end. `id` is what the two see it as; without one
-    /// the kernel chooses.
+    /// Makes a child of this process, whose memory holds only the scratch so far. It is stopped, in the same state.
+    /// `flags` are those of clone(2), with the signal that reports its end. `id` is its pid as the two see it; if it is
+    /// `None`, the kernel chooses one.
     pub(crate) fn fork(&self, flags: i32, id: Option<i32>) -> Result<Self, EngineError> {
         if let (Some(init), Some(id)) = (&self.init, id) {
             init.choose_next_id(id).map_err(|source| kernel("choosing a process id", source))?;
@@ -128,12 +129,12 @@ impl Construction {
         &self.tasks[0]
     }
 
-    /// Makes the main thread execute a system call; an error of the kernel's is an error here.
+    /// Makes the main thread execute a system call; returns an error if the kernel does.
     pub(crate) fn call(&self, action: &str, number: i64, arguments: [u64; 6]) -> Result<u64, EngineError> {
         self.call_in(self.main(), &self.base, action, number, arguments)
     }
 
-    /// The same of any thread.
+    /// Does the same with any thread.
     pub(crate) fn call_in(
         &self,
         task: &Task,
@@ -145,7 +146,7 @@ impl Construction {
         self.ask(task, base, action, number, arguments).map(|answer| answer.result as u64)
     }
 
-    /// The same, with the new task that the call may have made.
+    /// Does the same, and also returns the new task that the call may have made.
     pub(crate) fn ask(
         &self,
         task: &Task,
@@ -169,12 +170,13 @@ impl Construction {
         Ok(self.scratch)
     }
 
-    /// A path as an argument of an injected call.
+    /// Puts a path into the scratch memory as an argument of an injected call; returns its address.
     pub(crate) fn path_argument(&self, path: &[u8]) -> Result<u64, EngineError> {
         self.argument(&[path, b"\0"].concat())
     }
 
-    /// Opens a file by its path, also where its owner, who we are, has taken rights from himself since it was opened.
+    /// Opens a file by its path, even if its owner, which is our user, has removed his own permissions since it was
+    /// opened.
     pub(crate) fn open(&self, action: &str, path: &[u8], flags: u32) -> Result<u64, EngineError> {
         let open = || self.call(action, libc::SYS_open, [self.path_argument(path)?, flags.into(), 0, 0, 0, 0]);
         let denied = match open() {
@@ -194,16 +196,16 @@ impl Construction {
         opened
     }
 
-    /// Takes the news of a child that has ended.
+    /// Reaps a child that has ended.
     pub(crate) fn forget_child(&self, id: i32) -> Result<(), EngineError> {
         let arguments = [id as u64, 0, libc::__WALL as u64, 0, 0, 0];
         self.call("reaping a stand-in", libc::SYS_wait4, arguments)?;
         self.forget_signals()
     }
 
-    /// Takes the signals that building has caused: those that the program is to find are queued later.
+    /// Discards the signals that building has caused; the signals for the program are queued later.
     pub(crate) fn forget_signals(&self) -> Result<(), EngineError> {
-        // The set of signals, then a time limit of nothing.
+        // The set of signals, then a time limit of zero.
         let mut bytes = u64::MAX.to_le_bytes().to_vec();
         bytes.extend([0; 16]);
         let at = self.argument(&bytes)?;
@@ -220,9 +222,9 @@ impl Construction {
     }
 }
 
-/// Ends processes under construction, and their namespaces with all that is in them.
+/// Ends processes under construction, and their namespaces with everything in them.
 pub(crate) fn end_processes(pids: &[i32], other_threads: &[i32], init: Option<Arc<NamespaceInit>>) {
-    // Errors mean that it is gone already.
+    // Errors mean that it is already gone.
     pids.iter().for_each(|pid| drop(process::kill(*pid, libc::SIGKILL)));
     for tid in other_threads.iter().chain(pids) {
         while process::wait(*tid, 0).is_ok_and(|status| status.is_some_and(|status| status & 0xff == 0x7f)) {}

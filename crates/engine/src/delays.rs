@@ -1,15 +1,15 @@
-//! How long the threads of a job wait for a processor that others have, as the scheduler counts it: by this one sees what
-//! work beside a program costs it, without touching it. What it loses to others in caches and memory does not show.
+//! How long the threads of a job wait for a processor that others use, as the scheduler counts it. This shows what other
+//! work costs a program, without touching the program. What it loses to others in caches and memory does not show.
 
 use crate::Freezer;
 use standfast_linux::proc::{self, ProcessorTime};
 use standfast_linux::sys::process::own_thread;
 use std::time::Duration;
 
-/// So many threads are watched at most, since to ask for each takes about ten microseconds.
+/// Maximum number of threads that are watched, since asking for each takes about ten microseconds.
 const THREADS_MAX: usize = 64;
 
-/// The threads of a job that there were when this was made, and how long each had waited when it was asked last.
+/// The threads that the job had when this was made, and how long each had waited at the last call.
 #[derive(Debug)]
 pub struct Delays(Vec<(i32, i32, Duration)>);
 
@@ -26,7 +26,7 @@ impl Freezer {
 }
 
 impl Delays {
-    /// How long all of them together have waited since this was asked last. One that has ended waits no more.
+    /// Returns how long all of them together have waited since the last call. A thread that has ended no longer counts.
     pub fn since_last(&mut self) -> Duration {
         let mut waited = Duration::ZERO;
         self.0.retain_mut(|(pid, tid, before)| match ProcessorTime::of(*pid, *tid) {
@@ -41,7 +41,7 @@ impl Delays {
     }
 }
 
-/// How long the calling thread has waited for a processor so far; nothing where the kernel does not tell.
+/// Returns how long the calling thread has waited for a processor so far; zero if the kernel does not report it.
 pub fn own_delay() -> Duration {
     let own = ProcessorTime::of(std::process::id() as i32, own_thread());
     own.map_or(Duration::ZERO, |time| time.waited)

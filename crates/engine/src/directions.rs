@@ -1,9 +1,9 @@
-//! What a program directs about its own checkpoints (L11 to L14, M6, M7): found in its memory while it stands still, honoured,
-//! and answered there.
+//! A program's directives about its own checkpoints (L11 to L14, M6, M7): found in its memory while it is frozen,
+//! honoured, and answered there.
 //!
-//! Directions only ever take pages out of what the collection has found, and what cannot be read takes out nothing. Read-only
-//! memory is inherited from the last committed checkpoint without being looked at: the programmer has promised. For that it
-//! is kept here which pages that checkpoint holds.
+//! Directives only remove pages from what the collection has found, and unreadable directives remove nothing. Read-only
+//! memory is inherited from the last committed checkpoint without inspection, since the programmer has promised not to
+//! write it. For this purpose, this process remembers which pages that checkpoint holds.
 
 use crate::freeze::{Frozen, FrozenProcess};
 
@@ -22,49 +22,49 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The environment variable by which a program's libstandfast learns that it runs under a supervisor, and where that one is
-/// to be reached: the job's directory, absolute.
+/// The environment variable that tells a program's libstandfast that it runs under a supervisor, and where to reach it:
+/// the job's directory, as an absolute path.
 pub const DIRECTORY_VARIABLE: &str = "STANDFAST_DIRECTORY";
 
-/// The environment variables by which it learns what else is wanted of it.
+/// The environment variables that tell it what else to do.
 pub(crate) const CHECK_VARIABLE: &str = "STANDFAST_CHECK_EXCLUSIONS";
 pub(crate) const FREE_VARIABLE: &str = "STANDFAST_FREE_MEMORY";
 
-/// What dead memory holds after a restart where exclusions are checked: as an address, as an index and as a number of whichever
-/// kind something that stands out.
+/// The contents of dead memory after a restart, if exclusions are checked. As an address, an index or a number of any
+/// kind, this value stands out.
 const POISON: u8 = 0xa5;
-/// So much of it is written at a time.
+/// How many bytes of it are written at a time.
 const POISON_BYTES: u64 = 1 << 20;
 
-/// Whether a job that stands still is ready for a checkpoint, as far as its programs have a say in that.
+/// Whether the programs of a frozen job are ready for a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// It is.
+    /// They are ready.
     Ready,
-    /// One of its threads talks with the supervisor at this moment.
+    /// One of its threads communicates with the supervisor at this moment.
     Asking,
-    /// A program has disabled checkpoints for the time being. It has been told that one waits.
+    /// A program has disabled checkpoints temporarily. It has been told that one waits.
     Disabled,
 }
 
-/// What programs that direct their own checkpoints are told before they go on.
+/// What programs with directives learn before they continue after a restart.
 #[derive(Debug, Clone, Copy)]
 pub struct RestartNews<'a> {
-    /// The generation from which they go on.
+    /// The generation from which they continue.
     pub generation: u64,
-    /// Where they reach their supervisor: the job's directory, absolute.
+    /// The job's directory, as an absolute path, where they reach their supervisor.
     pub directory: &'a Path,
     /// When checkpoints are taken.
     pub advised: Advised,
 }
 
-/// What programs are told together with an outcome: for how long no request is honoured, and when the next checkpoint comes
-/// anyhow; `None` for never.
+/// What programs learn together with an outcome: for how long no request is honoured, and when the next checkpoint comes
+/// in any case; `None` means never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Advised {
-    /// From now on.
+    /// Counted from now on.
     pub due_in: Option<Duration>,
-    /// From now on.
+    /// Counted from now on.
     pub next_in: Option<Duration>,
 }
 
@@ -72,7 +72,7 @@ impl Frozen {
     /// Asks all programs of the job whether they are ready.
     ///
     /// # Errors
-    /// When one of them has ended meanwhile.
+    /// If one of them has ended meanwhile.
     pub fn readiness(&self) -> Result<Readiness, EngineError> {
         let mut readiness = Readiness::Ready;
         for process in &self.processes {
@@ -87,10 +87,11 @@ impl Frozen {
         Ok(readiness)
     }
 
-    /// Tells all programs of the job that a checkpoint has been taken as this generation; without one, that there is none.
+    /// Tells all programs of the job that a checkpoint has been taken as generation `taken`, or that there is none if it
+    /// is `None`.
     ///
     /// # Errors
-    /// When one of them has ended meanwhile.
+    /// If one of them has ended meanwhile.
     pub fn tell(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError> {
         let outcome = taken.map_or(CheckpointOutcome::Failed, CheckpointOutcome::Taken);
         self.processes.iter().try_for_each(|process| {
@@ -112,14 +113,14 @@ pub(crate) fn tell_restarted(
     else {
         return Ok(());
     };
-    // One whose path is too long cannot be reached, which is better than to reach another.
+    // If the path is too long, the program cannot reach its supervisor, which is better than reaching another one.
     let path = news.directory.as_os_str().as_bytes();
     let directory = directions::directory(path).or_else(|| directions::directory(b"")).expect("nothing is short");
     write(memory, place, &directory)?;
     if header.is_checking {
         let is_mapped =
             |start: u64, end: u64| mapped.iter().any(|map| map.start().get() <= start && end <= map.end().get());
-        // Where the table makes no sense everything was saved.
+        // If the table makes no sense, everything was saved.
         decoded(memory, &header, None, &is_mapped).map_or(Ok(()), |(table, changes)| {
             poison(memory, &table.regions().clone().changed_by(&changes), private)
         })?;
@@ -127,7 +128,7 @@ pub(crate) fn tell_restarted(
     write(memory, place, &header.outcome(CheckpointOutcome::Restarted(news.generation), news.advised.times(pid)))
 }
 
-/// Fills dead memory with a pattern, so that whoever reads it before it is written again does not find what looks right.
+/// Fills dead memory with a pattern, so that code that reads it before it is written again finds nothing plausible.
 fn poison(memory: &ProcessMemory, regions: &Regions, private: &[PageRange]) -> Result<(), EngineError> {
     let pattern = vec![POISON; POISON_BYTES as usize];
     for region in regions.all().iter().filter(|region| region.usage == Usage::Dead) {
@@ -146,12 +147,12 @@ fn poison(memory: &ProcessMemory, regions: &Regions, private: &[PageRange]) -> R
 }
 
 impl Advised {
-    /// On the clock that the process sees.
+    /// Returns the times on the clock that the process sees.
     fn times(self, pid: i32) -> Times {
         let (now, _) = monotonic_clocks_of(pid);
         let at = |wait: Option<Duration>| match wait {
             None => u64::MAX,
-            // At once, whatever the clock that the program looks at: it may be some milliseconds behind.
+            // At once, on whichever clock the program uses: it may lag some milliseconds.
             Some(Duration::ZERO) => 0,
             Some(wait) => now.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)),
         };
@@ -170,7 +171,7 @@ impl FrozenProcess {
         find(&self.memory, |place| self.maps.iter().any(|map| is_ours(map) && map.contains(place.get())))
     }
 
-    /// Its program, where that may have something to say about its memory.
+    /// Returns its program, if that may have directives about its memory.
     pub(crate) fn program(&self, process: ProcessIdentity) -> ProgramIdentity {
         let may_direct = |map: &Map| is_ours(map) && PLACES.iter().any(|place| map.contains(place.get()));
         match self.maps.iter().any(may_direct) {
@@ -179,7 +180,7 @@ impl FrozenProcess {
         }
     }
 
-    /// What its program directs, where it does; the table as far as that is known.
+    /// Returns the directives of its program, if it has any, and its table as far as it is known.
     pub(crate) fn directions(
         &self,
         program: ProgramIdentity,
@@ -202,7 +203,7 @@ impl FrozenProcess {
     }
 }
 
-/// What libstandfast maps is of this kind.
+/// Reports whether a mapping is of the kind that libstandfast makes.
 fn is_ours(map: &Map) -> bool {
     !map.shared && map.inode == 0 && map.protection.read && map.protection.write
 }
@@ -220,7 +221,7 @@ fn find(memory: &ProcessMemory, is_there: impl Fn(Address) -> bool) -> Result<Op
     Ok(None)
 }
 
-/// The header of a process that may run, where it has one that makes sense.
+/// Returns the header of a process that may run, if it has a valid one.
 pub(crate) fn heading_at_rest(memory: &ProcessMemory) -> Option<(Address, DirectivesHeader)> {
     PLACES.into_iter().find_map(|place| {
         let mut bytes = [0; HEADER_BYTES];

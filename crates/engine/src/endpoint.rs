@@ -1,5 +1,5 @@
-//! The named external endpoint: a pseudo-terminal whose slave is the job's, and whose master is held outside of it by
-//! somebody who relays between it and a user. Not how that is done: the engine only asks whoever it is to keep still.
+//! The named external endpoint: a pseudo-terminal whose slave belongs to the job, and whose master a holder outside the
+//! job keeps to relay between the job and a user. The engine does not relay; it only asks the holder to pause.
 
 use std::fmt;
 use std::io;
@@ -7,20 +7,20 @@ use std::os::fd::BorrowedFd;
 
 /// Holds the master of the job's terminal.
 pub trait TerminalHolder: fmt::Debug + Send + Sync {
-    /// The master, open in this process as well.
+    /// Returns the master, which is also open in this process.
     fn master(&self) -> BorrowedFd<'_>;
 
-    /// Neither reads from the master nor writes to it until [`Self::go_on`].
+    /// Makes the holder neither read from the master nor write to it until [`Self::go_on`].
     ///
     /// # Errors
-    /// When it does not answer: it may go on using it.
+    /// If the holder does not answer. It may then continue to use the master.
     fn hold_still(&self) -> io::Result<()>;
 
-    /// Uses it again.
+    /// Lets the holder use the master again.
     fn go_on(&self);
 }
 
-/// A holder that keeps still; dropped, it goes on.
+/// A paused holder; dropping it lets the holder continue.
 pub(crate) struct Still<'a>(&'a dyn TerminalHolder);
 
 impl<'a> Still<'a> {

@@ -6,26 +6,26 @@ use standfast_format::BoxError;
 use std::fmt;
 use std::time::Duration;
 
-/// Why a checkpoint or a restart did not happen. In no case was a running program harmed.
+/// Why a checkpoint or a restart did not happen. No running program was harmed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The program ended meanwhile.
     #[error("the program ended")]
     Ended,
-    /// The program holds things that could not be brought back. Nothing was written.
+    /// The program holds things that could not be restored. Nothing was written.
     #[error("{}", Blocker::list(.0))]
     Refused(Vec<Blocker>),
-    /// The program does not stop; it runs on.
+    /// The program does not stop; it continues.
     #[error(
         "thread {tid} of the program cannot be stopped: it is blocked in the kernel (by a disk or a network file system that does not answer), or waits for a child of vfork that has not executed a program yet"
     )]
     Unstoppable {
         /// The thread.
         tid: i32,
-        /// How long the others have stood still for that.
+        /// How long the other threads were frozen for that.
         stood_still: Duration,
     },
-    /// The program may not be looked at.
+    /// The program may not be inspected.
     #[error("process {pid} cannot be examined: {reason}")]
     Forbidden {
         /// The process.
@@ -33,10 +33,10 @@ pub enum EngineError {
         /// Why, and what to do.
         reason: String,
     },
-    /// The other side of [`standfast_format::ImageSink`] or [`standfast_format::ImageSource`] failed.
+    /// The [`standfast_format::ImageSink`] or [`standfast_format::ImageSource`] failed.
     #[error(transparent)]
     Image(BoxError),
-    /// What was to be cut off a file could not be kept, so nothing was cut off.
+    /// The end of a file that was to be cut off could not be kept, so nothing was cut off.
     #[error("the end of {path}, written since the checkpoint, could not be kept, so nothing was cut off: {source}")]
     Tail {
         /// The file.
@@ -54,7 +54,7 @@ pub enum EngineError {
     },
 }
 
-/// The kernel's refusal of `action`.
+/// Returns the error for the kernel's refusal of `action`.
 pub(crate) fn kernel(action: &str, source: std::io::Error) -> EngineError {
     EngineError::Kernel { action: action.to_owned(), source }
 }
@@ -64,7 +64,7 @@ pub(crate) fn kernel(action: &str, source: std::io::Error) -> EngineError {
 pub(crate) struct Reason {
     pub(crate) code: RefusalCode,
     pub(crate) why: String,
-    /// What the user can do; empty where there is nothing.
+    /// What the user can do; empty if there is nothing.
     pub(crate) hint: String,
     /// Whether it may well be gone in a moment.
     pub(crate) passing: bool,
@@ -79,7 +79,7 @@ impl Reason {
         Self { hint: hint.into(), ..self }
     }
 
-    /// It will pass: worth trying again soon.
+    /// Marks it as temporary, so that it is worth trying again soon.
     pub(crate) fn for_now(self) -> Self {
         Self { passing: true, ..self }
     }
@@ -94,9 +94,9 @@ pub struct Blocker {
     pub what: String,
     /// Why it cannot be carried over.
     pub why: String,
-    /// What the user can do; empty where there is nothing.
+    /// What the user can do; empty if there is nothing.
     pub hint: String,
-    /// Whether it may well be gone in a moment (a child process): worth trying again soon.
+    /// Whether it may well be gone in a moment (a child process), so that it is worth trying again soon.
     pub passing: bool,
 }
 
@@ -115,12 +115,13 @@ impl Blocker {
         Self { hint: hint.into(), ..self }
     }
 
-    /// It will pass: worth trying again soon.
+    /// Marks it as temporary, so that it is worth trying again soon.
     pub(crate) fn for_now(self) -> Self {
         Self { passing: true, ..self }
     }
 
-    /// The first few, each once since processes of a job may have the same open; then their hints, a line each.
+    /// Formats the first few, each once, since processes of a job may have the same open; then their hints, one on each
+    /// line.
     fn list(blockers: &[Self]) -> String {
         const SHOWN: usize = 5;
         let different = distinct(blockers.iter());
@@ -141,7 +142,7 @@ impl Blocker {
     }
 }
 
-/// Each once, in order.
+/// Returns each item once, in order.
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
     for one in all {

@@ -1,7 +1,7 @@
-//! Processes that are about to end. A killed process stays visible while the kernel frees its memory (60 to 80 ms/GB) and
-//! closes its files: whoever starts a job again must neither mistake it for a living one nor run beside it.
+//! Processes that are about to end. A killed process stays visible while the kernel frees its memory (60 to 80 ms/GB)
+//! and closes its files. A new start of the job must neither mistake it for a living process nor run at the same time.
 //!
-//! Only looks; who waits, and for how long, is decided elsewhere.
+//! This module only looks; the callers decide whether to wait, and for how long.
 
 use crate::ProcessIdentity;
 use crate::tree::has_other_threads;
@@ -22,7 +22,7 @@ pub enum Vitality {
 }
 
 impl ProcessIdentity {
-    /// How far the process is from its end.
+    /// Returns how far the process is from its end.
     pub fn vitality(&self) -> Vitality {
         match Stat::of(self.pid) {
             Ok(stat) if stat.start_time == self.start_time => vitality(self.pid, &stat),
@@ -31,7 +31,7 @@ impl ProcessIdentity {
     }
 }
 
-/// The liveliest member of the process group that `leader` led, with its pid; `None` if the group is empty.
+/// Returns the liveliest member of the process group that `leader` led, with its pid; `None` if the group is empty.
 pub fn group_vitality(leader: i32) -> Option<(i32, Vitality)> {
     let member = |pid: i32| {
         let stat = Stat::of(pid).ok().filter(|stat| stat.process_group == leader)?;
@@ -40,7 +40,7 @@ pub fn group_vitality(leader: i32) -> Option<(i32, Vitality)> {
     proc::all().unwrap_or_default().into_iter().filter_map(member).max_by_key(|(_, vitality)| *vitality)
 }
 
-/// The processes of this user (of any user, for root) that are exiting and not older than `first`.
+/// Returns the processes of this user (of any user, for root) that are exiting and not older than `first`.
 pub fn exiting_since(first: ProcessIdentity) -> Vec<ProcessIdentity> {
     let own = process::effective_user();
     let is_ours = |pid: i32| own == 0 || Status::of(pid).is_ok_and(|status| status.user == own);
@@ -58,8 +58,8 @@ fn vitality(pid: i32, stat: &Stat) -> Vitality {
         return Vitality::Gone;
     }
     let Ok(status) = Status::of(pid) else { return Vitality::Gone };
-    // A SIGKILL for the process stays pending until it is gone. What ends in other ways shows by thread; an exec by one
-    // thread looks the same, but that thread goes on.
+    // A SIGKILL for the process stays pending until it is gone. Other ways of ending show in each thread. An exec by one
+    // thread looks the same, but that thread continues.
     if status.shared_pending & KILL != 0 || status.dumps_core {
         return Vitality::Exiting;
     }

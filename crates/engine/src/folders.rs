@@ -1,5 +1,5 @@
-//! Folders: directories that go with the job, with all that is in them, open or not. This file finds what is in one; what
-//! is saved of it is the collection's business, and how it is made whole again that of a restart.
+//! Folders: directories that are saved with everything in them, open or not. This file finds what is in one. The
+//! collection decides what is saved of it, and a restart how it is restored.
 
 use crate::files::FileId;
 use standfast_format::records::{FolderItem, JobState};
@@ -10,7 +10,7 @@ use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names that a folder may hold: at a restart each file is looked for among all others.
+/// Maximum number of names in a folder, since a restart looks for each file among all others.
 pub(crate) const NAMES_MAX: usize = 20_000;
 
 /// The folders of a job.
@@ -20,12 +20,12 @@ pub(crate) struct Folders {
     pub(crate) paths: Vec<PathBuf>,
     /// The job's own directory, which belongs to none of them.
     pub(crate) except: Option<PathBuf>,
-    /// Whether the files that the job is seen to write elsewhere are saved as well.
+    /// Whether files elsewhere that the job is seen to write are saved as well.
     pub(crate) saves_written: bool,
 }
 
-/// What a folder holds, by paths below it, directories before what is in them; the folder itself has the empty one. Links
-/// are not followed, and what is in the directory `except` is left out.
+/// Returns the contents of a folder, by paths below it, directories before their contents; the folder itself has the
+/// empty path. Links are not followed, and the contents of the directory `except` are left out.
 pub(crate) fn list(folder: &Folder, except: Option<&Path>) -> io::Result<BTreeMap<PathBuf, Metadata>> {
     let key = |status: &Metadata| FileId::of(status);
     let except = except.and_then(|path| std::fs::metadata(path).ok()).map(|status| key(&status));
@@ -50,7 +50,7 @@ pub(crate) fn list(folder: &Folder, except: Option<&Path>) -> io::Result<BTreeMa
     Ok(found)
 }
 
-/// Opens a folder by its path, which had no symbolic link in it when the run was told of it.
+/// Opens a folder by its path, which had no symbolic link in it when it was configured.
 pub(crate) fn open(folder: &Path) -> io::Result<Folder> {
     Folder::open(folder).map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => io::Error::other("a symbolic link has taken the place of a directory in its path"),
@@ -58,17 +58,17 @@ pub(crate) fn open(folder: &Path) -> io::Result<Folder> {
     })
 }
 
-/// Whether what the job writes in a directory of this name may be the job's: those of jobs are the supervisors'.
+/// Reports whether a directory of this name may belong to the job. The directories of jobs belong to the supervisors.
 pub(crate) fn is_of_programs(name: &OsStr) -> bool {
     !name.as_encoded_bytes().ends_with(b".standfast")
 }
 
-/// The path of what has this name in a folder.
+/// Returns the path of the entry with this name in a folder.
 pub(crate) fn below(folder: &Path, name: &Path) -> PathBuf {
     if name.as_os_str().is_empty() { folder.to_owned() } else { folder.join(name) }
 }
 
-/// The files in folders of a job, by device and inode at the checkpoint.
+/// Returns the files in folders of a job, by device and inode at the checkpoint.
 pub(crate) fn in_folders(job: &JobState) -> BTreeSet<FileId> {
     let entries = job.folders.iter().flat_map(|folder| &folder.entries);
     let objects = entries.filter_map(|entry| match entry.item {

@@ -1,16 +1,16 @@
-//! Why a process may not be looked at, as far as `/proc` tells: it is another user's, traced, undumpable, or on its way out.
+//! Why a process may not be inspected, as far as `/proc` shows: it is another user's, traced, undumpable, or ending.
 
 use crate::EngineError;
 use standfast_linux::proc;
 use standfast_linux::sys::process;
 use std::time::{Duration, Instant};
 
-/// How long the other threads of a program whose main thread has ended are given to end as well.
+/// How long the other threads may take to end after the main thread of a program has ended.
 const DYING_MAX: Duration = Duration::from_millis(500);
-/// Between two looks at it.
+/// The pause between two looks at it.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Says why a process may not be looked at, as far as `/proc` tells.
+/// Returns why a process may not be inspected, as far as `/proc` shows.
 pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
     let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
     let lives = |tid: &i32| proc::Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
@@ -21,7 +21,7 @@ pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
             std::thread::sleep(PAUSE);
         }
     };
-    // A process on its way out is still listed when its memory has gone; plain users may not look at it then.
+    // An ending process is still listed when its memory is gone; unprivileged users may then not inspect it.
     if lives(&pid) && matches!(source.raw_os_error(), Some(libc::ESRCH | libc::ENOENT)) {
         return EngineError::Ended;
     }

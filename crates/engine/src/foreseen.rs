@@ -1,5 +1,5 @@
-//! Refusals of a restart that depend on nothing but the job and what is given to us: a checkpoint asks for them as well, so
-//! that it is not taken in vain.
+//! Refusals of a restart that depend only on the job and on our own limits. A checkpoint checks them too, so that it is
+//! not taken in vain.
 
 use crate::births::rehearse_births;
 use crate::scratch::hole;
@@ -7,10 +7,10 @@ use crate::{Blocker, RefusalCode};
 use standfast_format::records::{EpollInterest, JobState, OpenFile, OpenFileKind, ProcessState};
 use standfast_linux::sys::process;
 
-/// Descriptors beside those that are made for the job: of the construction, and of calls that need one for a moment.
+/// Descriptors in addition to those made for the job: for the construction, and for calls that need one for a moment.
 const DESCRIPTORS_SPARE: u64 = 32;
 
-/// What stands in the way of any restart of this job here.
+/// Returns what would prevent any restart of this job here.
 pub(crate) fn foreseen(job: &JobState) -> Vec<Blocker> {
     let limit = process::limit(std::process::id() as i32, libc::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
     let mut blockers = rehearse_births(job);
@@ -25,7 +25,8 @@ pub(crate) fn foreseen(job: &JobState) -> Vec<Blocker> {
     blockers
 }
 
-/// All open files of a job are made above the numbers that it uses, each pipe and terminal with both of its ends.
+/// Returns how many descriptors a restart needs. It makes all open files of a job above the numbers that the job uses,
+/// each pipe and terminal with both of its ends.
 fn descriptors_wanted(job: &JobState) -> u64 {
     let parked = job.open_files.len()
         + 2 * job.pipes.len()
@@ -41,14 +42,14 @@ fn no_room(process: &ProcessState) -> Blocker {
     Blocker::new(RefusalCode::NoRoom, format!("address space of process {}", process.pid), why)
 }
 
-/// The first number above all that the job's processes use, or have used to watch a file.
+/// Returns the first number above all that the job's processes use, or have used to watch a file.
 pub(crate) fn parking(job: &JobState) -> u64 {
     let used = job.processes.iter().flat_map(|process| &process.descriptors).map(|descriptor| descriptor.number);
     let watched = job.open_files.iter().flat_map(interests).map(|interest| interest.descriptor);
     used.chain(watched).fold(2, i32::max) as u64 + 1
 }
 
-/// What an open file watches, if it is an epoll instance.
+/// Returns what an open file watches, if it is an epoll instance.
 pub(crate) fn interests(file: &OpenFile) -> &[EpollInterest] {
     match &file.kind {
         OpenFileKind::Epoll { interests } => interests,

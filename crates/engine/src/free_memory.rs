@@ -1,6 +1,6 @@
-//! Free memory is dead (M5): a thread of the program's own library gives it back before a checkpoint, where the run was asked
-//! for that. The job is stopped for a moment to ring it, runs on, and is waited for, not for ever: whatever the program is
-//! doing, its thread needs no more than the locks of the allocator.
+//! Free memory is dead (M5). If the run was configured for it, a thread of the program's own library returns free memory
+//! before a checkpoint. The job is stopped for a moment to notify that thread, then runs again, and we wait for a
+//! limited time. Whatever the program is doing, its thread needs only the locks of the allocator.
 
 use crate::EngineError;
 use crate::directions::{heading_at_rest, write};
@@ -12,10 +12,10 @@ use standfast_linux::ProcessMemory;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a program has answered.
+/// The pause between two checks whether a program has answered.
 const SCAN_PAUSE: Duration = Duration::from_millis(1);
 
-/// Programs that have been asked to give free memory back.
+/// Programs that have been asked to return free memory.
 #[derive(Debug, Default)]
 pub struct Asked(Vec<Program>);
 
@@ -23,12 +23,12 @@ pub struct Asked(Vec<Program>);
 struct Program {
     memory: ProcessMemory,
     place: Address,
-    /// What its library's count will be.
+    /// The count of its library after the answer.
     times: u32,
 }
 
 impl Freezer {
-    /// Whether the job's main program has such a thread. It may run.
+    /// Reports whether the job's main program has such a thread. The program may run.
     pub fn may_ask_for_free_memory(&self) -> bool {
         let found = ProcessMemory::open(self.main_process().pid).ok().and_then(|memory| heading_at_rest(&memory));
         found.is_some_and(|(_, header)| header.gives_back)
@@ -36,10 +36,10 @@ impl Freezer {
 }
 
 impl Frozen {
-    /// Asks all programs of the job that have such a thread, which answer when the job runs on.
+    /// Asks all programs of the job that have such a thread; they answer when the job runs again.
     ///
     /// # Errors
-    /// When one of them has ended meanwhile.
+    /// If one of them has ended meanwhile.
     pub fn ask_for_free_memory(&self) -> Result<Asked, EngineError> {
         let mut asked = Vec::new();
         for process in &self.processes {
@@ -56,7 +56,7 @@ impl Frozen {
 }
 
 impl Asked {
-    /// Waits until all of them have answered, so long at most. The job runs.
+    /// Waits until all of them have answered, for at most `most`. The job runs.
     pub fn wait(self, most: Duration) {
         let begun = Instant::now();
         let answers = |program: &Program| {

@@ -1,7 +1,7 @@
-//! Stops every task of a job and lets it go again.
+//! Stops every task of a job and lets it run again.
 //!
-//! A freeze belongs to the thread that made it: if that thread ends, for whatever reason, the kernel lets go of every
-//! task, and each one is or heals into its own state. So giving up on a freeze is: return the error and end the thread.
+//! A freeze belongs to the thread that made it. If that thread ends for any reason, the kernel releases every task, and
+//! each task has its own state or heals into it. So to abandon a freeze, return the error and end the thread.
 //! [`stopping`] holds the chase for processes and threads that come and go meanwhile.
 
 mod sleepers;
@@ -26,39 +26,39 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use stopping::Stopping;
 
-/// Between two looks at tasks that are still returning from an interrupted checkpoint.
+/// The pause between two looks at tasks that are still returning from an interrupted checkpoint.
 const HEALING_PAUSE: Duration = Duration::from_millis(1);
-/// How long the kernel may take to free what a killed job has held, 10 GB a second, before nobody waits for that any more.
+/// How long we wait for the kernel to free the memory of a killed job, which it does at 10 GB a second.
 const EXIT_MAX: Duration = Duration::from_secs(30);
-/// How often a freeze is begun again because a thread is in the middle of the vdso. One that hardly ever leaves it can be
-/// restarted under the same kernel only.
+/// How often a freeze starts over because a thread is inside the vdso. If a thread hardly ever leaves the vdso, the job
+/// can be restarted only under the same kernel.
 const SCANS_AT_VDSO_MAX: u32 = 3;
-/// Size of the code that heals, at the end of the vdso.
+/// Size of the healing code, at the end of the vdso.
 const HEALING_CODE_BYTES: u64 = 16;
 
-/// A job that stands still. Dropping it lets the job run on.
+/// A frozen job. Dropping it lets the job continue.
 #[derive(Debug)]
 pub struct Frozen {
     /// Parents before their children; the main process first.
     pub(crate) processes: Vec<FrozenProcess>,
-    /// Children that have ended and not been asked for.
+    /// Children that have ended but have not been reaped.
     pub(crate) zombies: Vec<Member>,
     pub(crate) main: ProcessIdentity,
-    /// To whom those of the job come that lose their parent, where that is known.
+    /// The process that adopts processes of the job that lose their parent, if it is known.
     pub(crate) reaper: Option<i32>,
     pub(crate) shared: Arc<Shared>,
     since: Instant,
     _tracer_lock: TracerLockGuard,
-    /// A tracer is a thread: this may not move to another.
+    /// A tracer is a thread, so this may not move to another thread.
     _thread: PhantomData<*const ()>,
 }
 
-/// One process of a job that stands still.
+/// One process of a frozen job.
 #[derive(Debug)]
 pub(crate) struct FrozenProcess {
-    /// Its pid as we see it.
+    /// Its pid as this process sees it.
     pub(crate) pid: i32,
-    /// Its parent, if that belongs to the job.
+    /// Its parent, if the parent belongs to the job.
     pub(crate) parent: Option<i32>,
     /// Its tasks; the main thread first.
     pub(crate) tasks: Vec<FrozenTask>,
@@ -68,15 +68,15 @@ pub(crate) struct FrozenProcess {
     pub(crate) stopped_by: Option<i32>,
 }
 
-/// One task that stands still.
+/// One frozen task.
 #[derive(Debug)]
 pub(crate) struct FrozenTask {
     pub(crate) task: Task,
-    /// What it goes on with.
+    /// The registers with which it continues.
     pub(crate) registers: Registers,
     /// Blocked signals.
     pub(crate) mask: u64,
-    /// The call that it will make again after the thaw, where there is one.
+    /// The call that it will repeat after the thaw, if there is one.
     pub(crate) interrupted: Interrupted,
     /// Whether job control has stopped it.
     is_in_stop: bool,
@@ -95,14 +95,14 @@ impl Frozen {
         loop {
             let stopped = stopping.stop(&roots);
             let stopped = stopped.map_err(|error| if_another_ended(error, roots.main))?;
-            // A thread in the middle of the vdso could go on under this kernel only: it is soon through.
+            // A thread inside the vdso could continue only under this kernel, and it leaves the vdso soon.
             scans += 1;
             let settled = |(processes, _): &(Vec<FrozenProcess>, _)| {
                 let is_inside = |process| FrozenProcess::is_in_vdso(process) && scans <= SCANS_AT_VDSO_MAX;
                 !processes.iter().any(|process| process.is_healing() || is_inside(process))
             };
             if let Some((processes, zombies)) = stopped.filter(settled) {
-                // It may have ended while the others were being stopped.
+                // The main process may have ended while the others were being stopped.
                 if processes.first().is_none_or(|first| first.pid != roots.main.pid) {
                     return Err(EngineError::Ended);
                 }
@@ -127,12 +127,12 @@ impl Frozen {
         }
     }
 
-    /// When the first of its threads was brought to a stop, or asked to stop at the same time as all others.
+    /// Returns when the first of its threads stopped, or was asked to stop together with all others.
     pub fn since(&self) -> Instant {
         self.since
     }
 
-    /// All of its processes, the living first.
+    /// Returns all of its processes, the living first.
     pub(crate) fn members(&self) -> Vec<Member> {
         let living = self.processes.iter().map(|it| Member {
             pid: it.pid,
@@ -143,10 +143,10 @@ impl Frozen {
         living.chain(self.zombies.iter().cloned()).collect()
     }
 
-    /// Lets the job run on.
+    /// Lets the job continue.
     ///
     /// # Errors
-    /// When its main process ended while it stood still.
+    /// If its main process ended while the job was frozen.
     pub fn thaw(mut self) -> Result<(), EngineError> {
         let mut outcome = Ok(());
         // Children first, so that a parent finds them as it left them.
@@ -159,11 +159,11 @@ impl Frozen {
         outcome
     }
 
-    /// Ends the job where it stands, with SIGKILL: not one more instruction is executed. Returns when its memory and files
-    /// are free, or the kernel takes very long for that.
+    /// Ends the job with SIGKILL where it is; it executes not one more instruction. Returns when its memory and files
+    /// are free, or when the kernel takes too long to free them.
     ///
     /// # Errors
-    /// When it had ended already.
+    /// If the job had already ended.
     pub fn kill(mut self) -> Result<(), EngineError> {
         let mut outcome = Ok(());
         for (place, frozen) in self.processes.iter().enumerate() {
@@ -178,14 +178,14 @@ impl Frozen {
         while self.processes.iter().any(is_there) && Instant::now() < deadline {
             std::thread::sleep(HEALING_PAUSE);
         }
-        // In this order, so that parents get the news of their children.
+        // In this order, parents learn of the ends of their children.
         self.processes.drain(..).for_each(drop);
         outcome
     }
 }
 
 impl FrozenProcess {
-    /// Whether a task is still in the code that heals, left there by a tracer that died a moment ago.
+    /// Reports whether a task is still in the healing code, left there by a tracer that died a moment ago.
     fn is_healing(&self) -> bool {
         let vdso = self.maps.iter().find(|map| map.path == b"[vdso]");
         vdso.is_some_and(|vdso| {
@@ -194,22 +194,22 @@ impl FrozenProcess {
         })
     }
 
-    /// Whether a task is in the code that the kernel has put into every program.
+    /// Reports whether a task is in the code that the kernel maps into every program.
     fn is_in_vdso(&self) -> bool {
         let vdso = self.maps.iter().find(|map| map.path == b"[vdso]");
         vdso.is_some_and(|vdso| self.tasks.iter().any(|task| vdso.contains(task.registers.instruction())))
     }
 
-    /// Opens its memory again: an exec since it was first seen has given it another one.
+    /// Opens its memory again, since an exec after the first look has replaced the address space.
     fn renew_memory(&mut self) {
-        // Where that fails it has ended, which shows in all that follows.
+        // If this fails, the process has ended, and all later steps notice that.
         if let Ok(memory) = ProcessMemory::open(self.pid) {
             self.memory = memory;
         }
     }
 
     fn let_go(self, shared: &Shared) -> Result<(), EngineError> {
-        // The main thread last: when it runs, all run.
+        // The main thread comes last: when it runs, all run.
         self.tasks.iter().rev().try_for_each(|task| task.task.detach()).map_err(|error| refine(error, self.pid, shared))
     }
 }
@@ -217,11 +217,11 @@ impl FrozenProcess {
 impl Drop for FrozenProcess {
     fn drop(&mut self) {
         for task in self.tasks.iter().rev() {
-            // Already detached, or ended: either way there is nothing more to let go of.
+            // If it is already detached or has ended, there is nothing left to release.
             let _ = task.task.detach();
         }
-        // Of one that was killed while it stood still we have the news, and its parent gets them from us. A main process
-        // is our own child, and its news are for whoever asks how the job ended.
+        // If a process was killed while it was frozen, we got its exit status, and reaping it here passes it on to its
+        // parent. The main process is our own child, and its status is for the caller who asks how the job ended.
         if self.parent.is_some() && process::has_ended(self.pid) {
             let _ = process::wait(self.pid, libc::WNOHANG);
         }
@@ -229,9 +229,9 @@ impl Drop for FrozenProcess {
 }
 
 impl FrozenTask {
-    /// Looks at a task that stands still, and puts right what our stop and our injections would otherwise change: an
-    /// EINTR that only the stop has caused, a restartable sequence that the kernel would forget to abort, and a time limit
-    /// that would begin again.
+    /// Inspects a frozen task and corrects what our stop and our injections would otherwise change: an EINTR that only
+    /// the stop has caused, a restartable sequence that the kernel would forget to abort, and a time limit that would
+    /// begin again.
     pub(crate) fn new(
         task: Task,
         stop: Standstill,
@@ -254,8 +254,8 @@ impl FrozenTask {
     }
 }
 
-/// Where a task inside a restartable sequence must go on: at its abort handler. The kernel would send it there by itself,
-/// but an injected call makes it forget (measured).
+/// Returns the abort handler at which a task inside a restartable sequence must continue. The kernel would send it there
+/// by itself, but an injected call makes the kernel forget (measured).
 fn sequence_abort(task: &Task, registers: &Registers, memory: &ProcessMemory) -> Result<Option<u64>, TaskError> {
     /// Offset of the pointer to the current sequence within the registered area.
     const CURRENT_SEQUENCE: u64 = 8;
@@ -267,7 +267,7 @@ fn sequence_abort(task: &Task, registers: &Registers, memory: &ProcessMemory) ->
     if area == 0 {
         return Ok(None);
     }
-    // struct rseq_cs: version and flags, start, length behind it, abort handler.
+    // struct rseq_cs: version and flags, start, length, abort handler.
     Ok(word(area + CURRENT_SEQUENCE).filter(|sequence| *sequence != 0).and_then(|sequence| {
         let (start, length, abort) = (word(sequence + 8)?, word(sequence + 16)?, word(sequence + 24)?);
         let inside = registers.instruction().wrapping_sub(start) < length;
@@ -275,7 +275,7 @@ fn sequence_abort(task: &Task, registers: &Registers, memory: &ProcessMemory) ->
     }))
 }
 
-/// Gives an error of a task its meaning for the job, and keeps an exit status that nobody else will get any more.
+/// Translates an error of a task into its meaning for the job, and keeps an exit status that can be read only once.
 pub(crate) fn refine(error: TaskError, pid: i32, shared: &Shared) -> EngineError {
     match error {
         TaskError::Ended { tid, status } => {
@@ -292,10 +292,12 @@ pub(crate) fn refine(error: TaskError, pid: i32, shared: &Shared) -> EngineError
     }
 }
 
-/// How long the end of the main process may take to be seen, when it has been seen at a part of it. The job stands still.
+/// How long it may take until we see that the main process has ended, after we saw one part of it end. The job is
+/// frozen.
 const END_SEEN_MAX: Duration = Duration::from_millis(50);
 
-/// Whether a process runs on. One that is being killed ends thread by thread, and may look for a moment as if it did.
+/// Reports whether a process still runs. A process that is being killed ends thread by thread, and may look alive for a
+/// moment.
 fn goes_on(main: ProcessIdentity) -> bool {
     let begin = Instant::now();
     while main.is_running() {
@@ -307,7 +309,7 @@ fn goes_on(main: ProcessIdentity) -> bool {
     false
 }
 
-/// What it means that the looked-at has ended, where it was not the main process.
+/// Translates the error for a process that ended, if it was not the main process.
 pub(crate) fn if_another_ended(error: EngineError, main: ProcessIdentity) -> EngineError {
     if matches!(error, EngineError::Ended) && goes_on(main) {
         return EngineError::Refused(vec![

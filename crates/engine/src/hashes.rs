@@ -1,9 +1,9 @@
-//! What has changed, found out by reading everything and comparing checksums with those of the last committed checkpoint.
+//! Finds out what has changed by reading everything and comparing checksums with those of the last committed checkpoint.
 //!
-//! This is how shared memory is tracked always: writes to it by way of another mapping, of write(2), of a task that has
-//! come and gone or stands outside the job leave no trace in the page tables of the job (measured: none of them is
-//! seen). It is also how the memory of processes is tracked where the kernel does not note writes. It takes 24 bytes of
-//! ours for each page, and the time to read all of them.
+//! Shared memory is always tracked this way, since many writes to it leave no trace in the page tables of the job:
+//! writes through another mapping, through write(2), or by a task that has ended or is outside the job (measured: none
+//! of them is seen). The memory of processes is also tracked this way if the kernel does not track writes. It takes 24
+//! bytes of our memory for each page, and the time to read all of them.
 
 use crate::ProcessIdentity;
 use crate::object_key::ObjectKey;
@@ -11,7 +11,7 @@ use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, PageSet, is_zero}
 use standfast_format::BackingPage;
 use standfast_format::records::FileIdentity;
 
-/// Whose pages they are, the same in one checkpoint and the next.
+/// The owner of the pages, the same in one checkpoint and the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     /// The memory of a process.
@@ -23,9 +23,9 @@ pub(crate) enum Key {
 /// What the pages of all owners held.
 #[derive(Debug, Default)]
 pub(crate) struct Hashes {
-    /// In the last committed generation.
+    /// As of the last committed generation.
     saved: Vec<Known>,
-    /// At the last look; saved when its checkpoint is committed.
+    /// As of the last scan; becomes `saved` when its checkpoint is committed.
     seen: Vec<Known>,
 }
 
@@ -35,19 +35,19 @@ struct Known {
     key: Key,
     /// Its number in the image.
     owner: u32,
-    /// Ascending. Pages of zeros are not among them: an image holds nothing of those that could be inherited.
+    /// Ascending. Pages of zeros are left out, since an image holds nothing of them that could be inherited.
     pages: Vec<(Address, Checksum)>,
-    /// By which it can be told that nothing has changed, without looking.
+    /// If this is the same again, nothing has changed, so that the pages need not be compared.
     stamp: Option<FileIdentity>,
 }
 
 impl Hashes {
-    /// A new checkpoint begins.
+    /// Begins a new checkpoint.
     pub(crate) fn begin(&mut self) {
         self.seen.clear();
     }
 
-    /// Compares the pages of an owner.
+    /// Begins to compare the pages of an owner.
     pub(crate) fn page_filter(&mut self, key: Key, owner: u32) -> PageFilter<'_> {
         let saved = self.saved.iter().find(|known| known.key == key);
         self.seen.push(Known { key, owner, pages: Vec::new(), stamp: None });
@@ -56,13 +56,13 @@ impl Hashes {
         PageFilter { was, saved: Saved(saved), seen, unchanged: Vec::new(), changed: Vec::new() }
     }
 
-    /// Notes when the owner that was compared last had been touched last.
+    /// Notes when the most recently compared owner was last modified.
     pub(crate) fn set_stamp(&mut self, stamp: Option<FileIdentity>) {
         self.seen.last_mut().expect("something was compared").stamp = stamp;
     }
 
-    /// Takes over what is known of an owner that nobody has touched since: the number that it had, and its pages. `None`
-    /// where it has to be compared.
+    /// Takes over what is known about an owner that nothing has modified since: its earlier number and its pages.
+    /// Returns `None` if it must be compared.
     pub(crate) fn carry(&mut self, key: Key, owner: u32, stamp: Option<FileIdentity>) -> Option<(u32, PageSet)> {
         let is_it = |known: &&Known| known.key == key && stamp.is_some() && known.stamp == stamp;
         let (was, pages) = self.saved.iter().find(is_it).map(|known| (known.owner, known.pages.clone()))?;
@@ -71,7 +71,7 @@ impl Hashes {
         Some((was, unchanged))
     }
 
-    /// The number of an owner in the last committed generation, if it was there.
+    /// Returns the number of an owner in the last committed generation, if it was there.
     pub(crate) fn was(&self, key: Key) -> Option<u32> {
         self.saved.iter().find(|known| known.key == key).map(|known| known.owner)
     }
@@ -101,7 +101,7 @@ pub(crate) struct PageFilter<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Saved<'a>(&'a [(Address, Checksum)]);
 
-/// What was found in some adjoining or ascending pages.
+/// The result for some ascending pages.
 #[derive(Debug, Default)]
 pub(crate) struct Sifted {
     seen: Vec<(Address, Checksum)>,
@@ -111,7 +111,7 @@ pub(crate) struct Sifted {
 }
 
 impl Saved<'_> {
-    /// Compares pages, whose contents stand in `bytes` one after the other, and hands those on that have changed.
+    /// Compares pages, whose contents are in `bytes` one after another, and passes on those that have changed.
     pub(crate) fn sift(
         self,
         ranges: &[(PageRange, BackingPage)],
@@ -148,14 +148,14 @@ impl Saved<'_> {
 }
 
 impl PageFilter<'_> {
-    /// Takes what was found, ascending.
+    /// Takes the results, ascending.
     pub(crate) fn take(&mut self, sifted: Sifted) {
         self.seen.extend(sifted.seen);
         self.unchanged.extend(sifted.unchanged);
         self.changed.extend(sifted.changed);
     }
 
-    /// The pages that have not changed, and those that have and hold something.
+    /// Returns the unchanged pages, and the changed pages that are not zeros.
     pub(crate) fn into_pages(self) -> (PageSet, PageSet) {
         (PageSet::of(self.unchanged), PageSet::of(self.changed))
     }
@@ -172,7 +172,7 @@ mod tests {
         (range, fills.iter().flat_map(|fill| [*fill; PAGE_BYTES]).collect())
     }
 
-    /// Which pages have changed, by what they hold, and which have not.
+    /// Returns the contents of the changed pages, and the number of unchanged ones.
     fn scan(hashes: &mut Hashes, pieces: Vec<(PageRange, Vec<u8>)>) -> (Vec<u8>, u64) {
         hashes.begin();
         let mut page_filter = hashes.page_filter(KEY, 0);

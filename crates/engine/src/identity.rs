@@ -13,21 +13,21 @@ pub struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// The process that has this number now.
+    /// Returns the process that has this pid now.
     ///
     /// # Errors
-    /// [`EngineError::Ended`] when there is none.
+    /// [`EngineError::Ended`] if there is none.
     pub fn of(pid: i32) -> Result<Self, EngineError> {
         let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
         Ok(Self { pid, start_time: stat.start_time })
     }
 
-    /// Whether it has not ended.
+    /// Reports whether it has not ended.
     pub(crate) fn is_running(&self) -> bool {
         Stat::of(self.pid).is_ok_and(|now| now.start_time == self.start_time && !matches!(now.state, b'Z' | b'X'))
     }
 
-    /// Whether it still is there, if only as a zombie.
+    /// Reports whether it still exists, if only as a zombie.
     pub(crate) fn is_alive(&self) -> bool {
         Self::of(self.pid).is_ok_and(|now| now == *self)
     }

@@ -1,4 +1,4 @@
-//! What a life of a job was given when it started, by which a collection tells it from what the program has opened itself.
+//! What a life of a job was given when it started, so that a collection can distinguish it from what the program opened.
 
 use crate::ProcessIdentity;
 use crate::files::FileId;
@@ -9,25 +9,25 @@ use standfast_linux::system_v::{SystemVKind, SystemVObject};
 /// Objects by kind and id.
 pub(crate) type KnownObjects = Vec<(SystemVKind, i32)>;
 
-/// All that there are in our IPC namespace, for a job that is about to begin.
+/// Returns all objects in our IPC namespace, for a job that is about to begin.
 pub(crate) fn known_here() -> Option<KnownObjects> {
     SystemVObject::all().ok().map(|all| all.iter().map(|object| (object.kind, object.id)).collect())
 }
 
-/// What a life of the job was given when it started, by device and inode, so that a collection can tell it from what the
-/// program has opened itself.
+/// What a life of the job was given when it started, by device and inode. A collection thus distinguishes it from what
+/// the program has opened itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Inheritance {
-    /// The standard streams; `None` where one was closed.
+    /// The standard streams; `None` for one that was closed.
     pub(crate) streams: [Option<FileId>; 3],
     /// Other descriptors, by number.
     pub(crate) others: Vec<(i32, FileId)>,
-    /// System V objects that were there before; `None` where nobody knows.
+    /// System V objects that existed before; `None` if that is unknown.
     pub(crate) system_v: Option<KnownObjects>,
 }
 
 impl Inheritance {
-    /// What a child of this process inherits. Our own descriptors are closed on exec, so they do not count.
+    /// Returns what a child of this process inherits. Our own descriptors are closed on exec, so they do not count.
     pub(crate) fn of_children() -> Self {
         let own = std::process::id() as i32;
         let numbers = proc::numbers(own, "fd").unwrap_or_default();
@@ -35,11 +35,11 @@ impl Inheritance {
         Self { system_v: known_here(), ..inherited }
     }
 
-    /// The best guess for a running program that somebody else has started: its standard streams are those it has now,
-    /// and of the rest only a pipe whose other end is outside can have been given to it.
+    /// Returns the best guess for a running program that another process has started. Its standard streams are those
+    /// that it has now. Of the rest, only a pipe whose other end is outside can have been given to it.
     pub(crate) fn of_orphan(pid: i32) -> Self {
         let ends = pipe_ends(pid);
-        // Of a pipe to one of its children the program has one end only.
+        // The program holds only one end of a pipe to one of its children.
         let main = ProcessIdentity::of(pid).unwrap_or(ProcessIdentity { pid, start_time: 0 });
         let members = Roots { main, reaper: None }.members();
         let of_job: Vec<PipeEnd> = members.iter().flat_map(|member| pipe_ends(member.pid)).collect();
@@ -57,7 +57,7 @@ impl Inheritance {
         inheritance
     }
 
-    /// The standard streams of a process, and of the other descriptors those given.
+    /// Returns the standard streams of a process, and the given other descriptors.
     fn of(pid: i32, numbers: impl Iterator<Item = i32>) -> Self {
         let identity = |number: i32| {
             let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}")).ok()?;
@@ -93,7 +93,7 @@ fn pipe_ends(pid: i32) -> Vec<PipeEnd> {
     proc::numbers(pid, "fd").unwrap_or_default().into_iter().filter_map(end).collect()
 }
 
-/// Whether a descriptor of this process survives an exec.
+/// Reports whether a descriptor of this process survives an exec.
 pub(crate) fn is_inherited(number: i32) -> bool {
     const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
     let information = DescriptorInformation::of(std::process::id() as i32, number);

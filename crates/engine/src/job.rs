@@ -1,4 +1,4 @@
-//! A job from the outside: launched or restarted, frozen now and then, ended at last.
+//! A job from the outside: launched or restarted, frozen from time to time, and ended.
 
 use crate::ProcessIdentity;
 use crate::capture_options::{ExternalSockets, Tracking};
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What to launch. Environment, working directory and descriptors are the caller's own.
+/// What to launch. The caller has already set up the environment, the working directory and the descriptors.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// The program: a path, or a name to look for in `PATH`.
@@ -41,48 +41,48 @@ pub struct Launch {
     pub signals: InheritedSignals,
     /// Its terminal.
     pub terminal: LaunchTerminal,
-    /// Where the program's libstandfast reaches the supervisor: the job's directory, absolute.
+    /// The job's directory as an absolute path, where the program's libstandfast reaches the supervisor.
     pub directory: Option<PathBuf>,
-    /// What that library is to do besides.
+    /// What else that library must do.
     pub assistance: Assistance,
 }
 
-/// What a program's libstandfast does besides what the program calls it for.
+/// What a program's libstandfast does beyond what the program calls it for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Assistance {
-    /// It reports writes to read-only memory; what is dead is filled with a pattern at each restart.
+    /// It reports writes to read-only memory, and each restart fills dead memory with a pattern.
     pub check_exclusions: bool,
-    /// A thread of its gives back the memory that the allocator holds as free before each checkpoint.
+    /// One of its threads returns the memory that the allocator holds as free before each checkpoint.
     pub free_memory: bool,
 }
 
-/// What has become of a job's main process.
+/// What happened to a job's main process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum News {
     /// Job control has stopped it.
     Stopped,
-    /// It ended, and how, where that is known.
+    /// It ended, with its exit status if that is known.
     Ended(Option<ExitStatus>),
 }
 
-/// A job under this process's care.
+/// A job that this process supervises.
 #[derive(Debug)]
 pub struct Job {
     roots: Roots,
     end: End,
-    /// The init of the job's namespaces, once the process that it tells about has ended.
+    /// The init of the job's namespaces, once the process that it reports on has ended.
     init: Option<NamespaceInit>,
     shared: Arc<Shared>,
 }
 
-/// How the end of the job is learnt.
+/// How this process learns that the job has ended.
 #[derive(Debug)]
 pub(crate) enum End {
     /// The main process is our child.
     Child(OwnedFd),
-    /// It lives in namespaces of its own; their init tells.
+    /// It lives in namespaces of its own; their init reports its end.
     Namespace(NamespaceInit),
-    /// It is somebody else's child: we see that it ends, not how.
+    /// It is the child of another process: we see that it ends, not how.
     Stranger(OwnedFd),
 }
 
@@ -90,7 +90,7 @@ impl Job {
     /// Starts a program as a child of this process.
     ///
     /// # Errors
-    /// When it cannot be executed.
+    /// If the program cannot be executed.
     pub fn launch(launch: &Launch) -> Result<Self, EngineError> {
         let mut inheritance = Inheritance::of_children();
         if let LaunchTerminal::New { streams, .. } = &launch.terminal {
@@ -106,16 +106,16 @@ impl Job {
         let pid =
             standfast_linux::launch(&launch.program, &launch.arguments, &variables, launch.signals, &launch.terminal)
                 .map_err(|source| kernel(&format!("executing {}", launch.program.display()), source))?;
-        // Our child stays a zombie until we reap it: its number cannot have been given to another.
+        // Our child stays a zombie until we reap it, so its pid cannot have been reused.
         let end = End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?);
         Ok(Self::new(ProcessIdentity::of(pid)?, end, inheritance))
     }
 
-    /// Takes up a running program whose supervisor died. Its standard streams, and pipes
-    /// to the outside, are taken to be what it was started with.
+    /// Takes over a running program whose supervisor died. Assumes that the program was started with the standard
+    /// streams, and the pipes to the outside, that it has now.
     ///
     /// # Errors
-    /// When the process is gone or may not be looked at.
+    /// If the process is gone or may not be inspected.
     pub fn adopt(process: ProcessIdentity) -> Result<Self, EngineError> {
         let end = End::Stranger(process::pidfd_open(process.pid).map_err(|_| EngineError::Ended)?);
         let same = ProcessIdentity::of(process.pid)? == process;
@@ -130,62 +130,62 @@ impl Job {
         Self { roots: Roots { main, reaper }, end, init: None, shared: Shared::new(main.pid, inheritance) }
     }
 
-    /// Says who holds the master of the job's terminal, or that nobody does any more.
+    /// Sets who holds the master of the job's terminal; `None` if there is no holder any more.
     pub fn set_terminal(&self, holder: Option<Arc<dyn TerminalHolder>>) {
         self.shared.set_terminal(holder);
     }
 
-    /// Has later checkpoints save these directories, with all that is in them but `except`, the job's own directory. All are
-    /// absolute paths.
+    /// Makes later checkpoints save these directories with everything in them except `except`, the job's own directory.
+    /// All paths are absolute.
     pub fn save_folders(&self, paths: Vec<PathBuf>, except: Option<PathBuf>) {
         *self.shared.folders() = Folders { paths, except, saves_written: false };
     }
 
-    /// Has later checkpoints save the files that the job is seen to write, in the directories that are listed.
+    /// Makes later checkpoints save the files that the job is seen to write in the listed directories.
     pub fn save_written_files(&self) {
         self.shared.folders().saves_written = true;
     }
 
-    /// Takes over which files the life before was seen to write through shared mappings.
+    /// Takes over which files the job was seen to write through shared mappings in its previous life.
     pub(crate) fn has_written(&self, files: impl IntoIterator<Item = FileId>) {
         self.shared.written().extend(files);
     }
 
-    /// Has later checkpoints list the directories in which the job works; it began then, in nanoseconds since 1970. Looks at
-    /// them now, so that the first checkpoint can tell what has grown.
+    /// Makes later checkpoints list the directories in which the job works. The job began at `started_nanoseconds`, in
+    /// nanoseconds since 1970. Scans the directories now, so that the first checkpoint can tell which files have grown.
     pub fn list_directories(&self, started_nanoseconds: i64) {
         self.shared.listing.begin(started_nanoseconds);
         crate::collect::list_ahead(&self.roots, &self.shared);
     }
 
-    /// Takes over the waits of threads that have been made again.
+    /// Takes over the waits of recreated threads.
     pub(crate) fn go_on_with(&self, waits: &Waits) {
         self.shared.waits().append(waits);
     }
 
-    /// Takes over sockets that have been made again, by their cookies, and share their ports by our doing.
+    /// Takes over recreated sockets, by their cookies, that share their ports because we made them do so.
     pub(crate) fn share_ports_of(&self, sockets: impl IntoIterator<Item = u64>) {
         self.shared.reused_ports.extend(sockets);
     }
 
-    /// Counts descendants that lose their parent, and so come to this process, as part of the job. Only for a process that
-    /// supervises one job and starts no others.
+    /// Counts descendants as part of the job if they lose their parent and so become children of this process. Call this
+    /// only in a process that supervises one job and starts no others.
     pub fn keep_strays(&mut self) {
         self.roots.reaper.get_or_insert(std::process::id() as i32);
     }
 
-    /// Takes note of strays that have ended. Now and then, or they pile up as zombies.
+    /// Reaps strays that have ended. Call it from time to time, or they pile up as zombies.
     pub fn reap_strays(&self) {
         self.roots.reap_strays();
         self.init.iter().for_each(NamespaceInit::reap);
     }
 
-    /// The job's main process.
+    /// Returns the job's main process.
     pub fn main_process(&self) -> ProcessIdentity {
         self.roots.main
     }
 
-    /// A descriptor that polls as readable when there is [`Job::news`].
+    /// Returns a descriptor that polls as readable when there is [`Job::news`].
     pub fn end_descriptor(&self) -> BorrowedFd<'_> {
         match &self.end {
             End::Child(process) | End::Stranger(process) => process.as_fd(),
@@ -193,22 +193,23 @@ impl Job {
         }
     }
 
-    /// What has become of the main process; waits for that. Call it when [`Job::end_descriptor`] is readable and no other
-    /// thread holds the job frozen.
+    /// Waits until something happens to the main process, and returns what it was. Call it when [`Job::end_descriptor`]
+    /// is readable and no other thread holds the job frozen.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// If the kernel does not report it.
     pub fn news(&mut self) -> Result<News, EngineError> {
         let passed = self.shared.take_status();
         let status = match (&self.end, passed) {
             (End::Namespace(init), _) => match init.wait_for_news() {
                 Ok(HelperNews::Stopped) => return Ok(News::Stopped),
                 Ok(HelperNews::Ended(status)) => Some(status),
-                // An init that says nothing was killed, and took the job with it.
+                // If init says nothing, it was killed, and the job was killed with it.
                 Err(_) => Some(WaitStatus(libc::SIGKILL)),
             },
             (End::Stranger(_), _) => {
-                // One that has lost its parent may be our child by now; of others only their parent learns how they ended.
+                // A process that has lost its parent may be our child by now. Otherwise only its parent learns how it
+                // ended.
                 process::wait(self.roots.main.pid, libc::WNOHANG).ok().flatten().map(WaitStatus)
             }
             (End::Child(_), Some(status)) => Some(status),
@@ -220,10 +221,11 @@ impl Job {
         Ok(News::Ended(status.map(|status| ExitStatus::from_raw(status.0))))
     }
 
-    /// How the main process ended; waits for its end. `None` for an adopted job: only its parent learns how it ended.
+    /// Waits for the end of the main process and returns how it ended. Returns `None` for an adopted job, since only its
+    /// parent learns how it ended.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// If the kernel does not report it.
     pub fn reap(&mut self) -> Result<Option<ExitStatus>, EngineError> {
         loop {
             if let News::Ended(status) = self.news()? {
@@ -232,20 +234,21 @@ impl Job {
         }
     }
 
-    /// Whether job control has stopped the main process since this was asked last. Where [`Job::news`] tells it, never. Not
-    /// while another thread holds the job frozen, from which this would take the news.
+    /// Reports whether job control has stopped the main process since the last call. Always returns `false` if
+    /// [`Job::news`] reports stops. Do not call it while another thread holds the job frozen, since it would take that
+    /// thread's news.
     pub fn has_stopped(&self) -> bool {
         matches!(self.end, End::Child(_)) && process::has_stopped(self.roots.main.pid)
     }
 
-    /// The processes of the job, but for the main process and zombies, as this process sees them.
+    /// Returns the processes of the job, except the main process and zombies, with the pids that this process sees.
     pub fn descendants(&self) -> Vec<i32> {
         self.reap_strays();
         let living = |member: &Member| member.wait_status.is_none() && member.pid != self.roots.main.pid;
         self.roots.members().into_iter().filter(living).map(|member| member.pid).collect()
     }
 
-    /// Goes on with one of the descendants as main process; `false` if it has ended by now.
+    /// Makes one of the descendants the main process; returns `false` if it has already ended.
     pub fn follow(&mut self, pid: i32) -> bool {
         let (Ok(handle), Ok(main)) = (process::pidfd_open(pid), ProcessIdentity::of(pid)) else { return false };
         self.roots.main = main;
@@ -258,24 +261,24 @@ impl Job {
     /// Sends a signal to the main process.
     ///
     /// # Errors
-    /// When it has ended.
+    /// If it has ended.
     pub fn signal(&self, signal: i32) -> Result<(), EngineError> {
         process::kill(self.roots.main.pid, signal).map_err(|source| kernel("signalling the program", source))
     }
 
-    /// A handle with which another thread can freeze this job.
+    /// Returns a handle with which another thread can freeze this job.
     pub fn freezer(&self) -> Freezer {
         Freezer { roots: self.roots, shared: Arc::clone(&self.shared) }
     }
 }
 
-/// Descendants of this process that lose their parent come to it from now on.
+/// Makes descendants of this process that lose their parent its children from now on.
 pub(crate) fn stay_in_sight() -> Result<(), EngineError> {
-    // Older kernels than any supported would refuse.
+    // Only kernels older than any supported one would refuse.
     process::become_subreaper().map_err(|source| kernel("becoming the reaper of strays", source))
 }
 
-/// Freezes a job, from whichever thread; that thread then is its tracer, and if it ends the job runs on unharmed.
+/// Freezes a job from any thread. That thread is then its tracer; if it ends, the job continues unharmed.
 #[derive(Debug, Clone)]
 pub struct Freezer {
     roots: Roots,
@@ -287,17 +290,17 @@ impl Freezer {
     /// meanwhile.
     ///
     /// # Errors
-    /// [`EngineError::Unstoppable`] when one sleeps on for longer than `limit`.
+    /// [`EngineError::Unstoppable`] if a task stays asleep for longer than `limit`.
     pub fn await_stoppable(&self, limit: Duration) -> Result<(), EngineError> {
         await_sleepers(&self.members(), limit, |are_there| self.note_sleepers(are_there))
     }
 
-    /// The job's main process.
+    /// Returns the job's main process.
     pub fn main_process(&self) -> ProcessIdentity {
         self.roots.main
     }
 
-    /// How many processes the job has, and what they hold in memory beside files, in bytes.
+    /// Returns how many processes the job has, and how many bytes of memory they hold, without file pages.
     pub fn size(&self) -> (usize, u64) {
         let resident = |member: &Member| {
             let text = proc::read(member.pid, "statm").ok()?;
@@ -309,49 +312,49 @@ impl Freezer {
         (members.len(), members.iter().filter_map(resident).sum())
     }
 
-    /// The living processes of the job, as this process sees them.
+    /// Returns the living processes of the job, with the pids that this process sees.
     pub(crate) fn members(&self) -> Vec<i32> {
         let living = |member: &Member| member.wait_status.is_none();
         self.roots.members().into_iter().filter(living).map(|member| member.pid).collect()
     }
 
-    /// Reads what would hold up the stop: the files of the job, who else writes to them, and what its programs direct. They
-    /// run meanwhile.
+    /// Reads what would otherwise delay the stop: the files of the job, who else writes to them, and the directives of
+    /// its programs. The programs run meanwhile.
     pub fn prefetch(&self) {
         crate::collect::prefetch(&self.roots, &self.shared);
         crate::table_prefetch::prefetch(&self.members(), &self.shared);
     }
 
-    /// What has come to light about files that the job does not hold open, since this was asked last.
+    /// Returns the findings since the last call about files that the job does not hold open.
     pub fn listing_news(&self) -> Vec<ListingNews> {
         self.shared.listing.take_news()
     }
 
-    /// Looks what the last checkpoint did not save that a restart will miss; see [`Freezer::listing_news`].
+    /// Determines what the last checkpoint did not save and a restart will miss; see [`Freezer::listing_news`].
     pub fn judge_unsaved(&self) {
         self.shared.listing.judge_unsaved();
     }
 
-    /// Files that the job does not hold open and that had changed at the last checkpoint.
+    /// Returns files that the job does not hold open and that had changed at the last checkpoint.
     pub fn changed_files(&self) -> Vec<Output> {
         self.shared.listing.changed()
     }
 
-    /// The files with code that the job runs from, as far as they were read whole.
+    /// Returns the files with code that the job executes, if they could be read completely.
     pub fn code_files(&self) -> Vec<FileReference> {
         crate::collect::code_files(&self.roots, &self.shared)
     }
 
-    /// Says that there is a copy of a file with code, which a restart will find: should the file be replaced while the job
-    /// runs, that is no blocker any more.
+    /// Notes that a restart will find a copy of a file with code. If the file is replaced while the job runs, that is
+    /// then no longer a blocker.
     pub fn has_copy_of(&self, file: &FileReference) {
         self.shared.kept().insert(FileId::of_reference(file), file.clone());
     }
 
-    /// What in the job could not be carried over: the part of the collection that needs no freeze.
+    /// Returns what in the job could not be carried over. This is the part of the collection that needs no freeze.
     ///
     /// # Errors
-    /// When it is gone or may not be looked at.
+    /// If the job is gone or may not be inspected.
     pub fn examine(&self, external_sockets: ExternalSockets) -> Result<Vec<Blocker>, EngineError> {
         let kept = self.shared.kept().clone();
         let terminal = self.shared.terminal();
@@ -362,46 +365,49 @@ impl Freezer {
         })
     }
 
-    /// The last generation for which [`crate::Captured::committed`] was called, if the next one can build upon it.
+    /// Returns the last generation for which [`crate::Captured::committed`] was called, if the next one can build upon
+    /// it.
     pub fn last_committed(&self) -> Option<u64> {
         self.shared.tracks().generation()
     }
 
-    /// How many bytes the next checkpoint will have to read from the program, roughly, if it builds upon the last one.
-    /// `None` where it would build upon nothing.
+    /// Estimates how many bytes the next checkpoint must read from the program if it builds upon the last one. Returns
+    /// `None` if it would build upon nothing.
     pub fn expected_bytes(&self) -> Option<u64> {
         self.shared.tracks().expected_pages().map(|pages| pages * PAGE_BYTES as u64)
     }
 
-    /// Whether the kernel notes what the job writes, as far as is known, and there is a generation since which it has done so.
+    /// Reports whether, as far as is known, the kernel tracks the job's writes, and has done so since a committed
+    /// generation.
     pub fn is_tracked(&self, tracking: Tracking) -> bool {
         let tracks = self.shared.tracks();
         tracks.generation().is_some() && tracks.resolve(tracking) == Tracking::Pagemap
     }
 
-    /// Whether a checkpoint that builds upon the last one need not save what a program has promised not to write to.
+    /// Reports whether a checkpoint that builds upon the last one can leave out what a program has promised not to write
+    /// to.
     pub fn has_promises(&self) -> bool {
         self.shared.tracks().promises.are_needed()
     }
 
-    /// When the next wait has to be ended by [`Freezer::end_waits`].
+    /// Returns when [`Freezer::end_waits`] must end the next wait.
     pub fn next_wait_end(&self) -> Option<Instant> {
         self.shared.waits().next_end()
     }
 
-    /// Ends the waits of the program's threads whose time limits are reached, where the kernel would let them last longer
-    /// since a checkpoint or a restart has interrupted them. On a thread of its own, which must end then; while the job is
-    /// frozen, it waits.
+    /// Ends the waits of the program's threads whose time limits have been reached. The kernel would let these waits
+    /// last longer, since a checkpoint or a restart has interrupted them. Call it on a thread of its own, which must end
+    /// afterwards. It waits while the job is frozen.
     pub fn end_waits(&self) {
         wait_ends::end_those_due(&self.shared);
     }
 
-    /// Leaves those that [`Freezer::end_waits`] would end to last longer.
+    /// Lets the waits that [`Freezer::end_waits`] would end last longer.
     pub fn pass_over_waits(&self) {
         self.shared.waits().take_due();
     }
 
-    /// Notes whether a thread hung in the kernel just now: the next freeze begins with such threads.
+    /// Notes whether a thread was hanging in the kernel just now. If so, the next freeze begins with such threads.
     pub(crate) fn note_sleepers(&self, are_there: bool) {
         self.shared.has_sleepers.store(are_there, Ordering::Relaxed);
     }
@@ -409,7 +415,7 @@ impl Freezer {
     /// Stops every task of the job.
     ///
     /// # Errors
-    /// When that fails or takes longer than `limit`; the caller's thread must then end, which lets go of the job.
+    /// If that fails or takes longer than `limit`. The caller's thread must then end, which releases the job.
     pub fn freeze(&self, limit: Duration) -> Result<Frozen, EngineError> {
         Frozen::new(self.roots, Arc::clone(&self.shared), limit)
     }

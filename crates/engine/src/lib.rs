@@ -1,15 +1,15 @@
-//! The process engine: freezes a job, takes a collection, reads its memory; rebuilds it and lets it go.
+//! The process engine: freezes a job, takes a collection and reads the job's memory; rebuilds the job and lets it run.
 //!
-//! A job is a tree of processes. The engine knows nothing of files that hold images: pages and
-//! records leave through [`standfast_format::ImageSink`] and come back through [`standfast_format::ImageSource`].
+//! A job is a tree of processes. The engine does not know the files that hold images: pages and records leave through
+//! [`standfast_format::ImageSink`] and come back through [`standfast_format::ImageSource`].
 //!
 //! ```text
 //! Job -- freezer() --> Freezer -- freeze() --> Frozen -- capture(sink) --> collection, pages
-//!                                                |-- foresee()  --> Ahead, read while it runs
-//!                                                |-- thaw()    it runs on; Captured::read_on(sink), from clones
-//!                                                `-- kill()    it ends where it stands
+//!                                                |-- foresee()  --> Ahead, read while the job runs
+//!                                                |-- thaw()    the job runs; Captured::read_on(sink), from clones
+//!                                                `-- kill()    the job ends where it is
 //! restart(source) --> Restarted, a Job
-//! rehearse(), examine(pid, ..): what would go wrong, told before it can
+//! rehearse(), examine(pid, ..): report in advance what would go wrong
 //! ```
 #![forbid(unsafe_code)]
 

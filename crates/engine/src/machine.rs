@@ -1,4 +1,4 @@
-//! The machine that a checkpoint is taken on: its kernel, processor and clocks.
+//! The machine on which a checkpoint is taken: its kernel, processor and clocks.
 
 use standfast_core::Address;
 use standfast_core::Checksum;
@@ -8,7 +8,7 @@ use standfast_linux::processor;
 use standfast_linux::sys::process;
 use std::sync::{Mutex, PoisonError};
 
-/// This machine, as far as a restart must find it again, for a program that has these processor features.
+/// Returns what a restart must find again of this machine, for a program that has these processor features.
 pub(crate) fn machine(xsave_features: u64) -> Machine {
     static LAST: Mutex<Option<Machine>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,7 +36,7 @@ fn find_machine(xsave_features: u64) -> Machine {
     }
 }
 
-/// The vdso of this process: the kernel gives every process the same code.
+/// Returns the vdso of this process; the kernel gives every process the same code.
 pub(crate) fn own_vdso_code() -> Vec<u8> {
     let own = std::process::id() as i32;
     let bytes = || {

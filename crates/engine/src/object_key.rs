@@ -1,12 +1,12 @@
-//! What tells one memory object from another.
+//! What distinguishes one memory object from another.
 
 use standfast_format::records::FileReference;
 use standfast_linux::proc::Map;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// Which memory object it is. The kernel shows System V segments on the device of files in memory, with their ids as
-/// inodes: only the kind tells a segment from a memfd of the same number.
+/// The identity of a memory object. The kernel shows System V segments on the device of files in memory, with their ids
+/// as inodes. So only the kind distinguishes a segment from a memfd with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ObjectKey {
     /// A file, on a disk or in memory.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Output {
     /// Where it is.
     pub path: PathBuf,
-    /// The file, opened for reading where that is allowed: a descriptor that shares the program's open file would keep
-    /// its locks, and one that may write would keep the file from being executed.
+    /// The file, opened for reading if that is allowed. A descriptor that shares the program's open file would keep its
+    /// locks, and a writable one would prevent the file from being executed.
     pub file: File,
 }

@@ -3,21 +3,21 @@
 use standfast_core::{PageRange, PageSet};
 use standfast_format::BackingPage;
 
-/// The pages of a process that hold something, ascending.
+/// The populated pages of a process, ascending.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    /// To be saved.
+    /// Pages to save.
     pub(crate) changed: Vec<(PageRange, BackingPage)>,
-    /// To be compared by checksum.
+    /// Pages to compare by checksum.
     pub(crate) compared: Vec<(PageRange, BackingPage)>,
-    /// As in the last committed generation.
+    /// Pages that are as in the last committed generation.
     pub(crate) unchanged: PageSet,
-    /// Tracked, and not written since the last look.
+    /// Tracked pages that were not written since the last scan.
     pub(crate) still: PageSet,
-    /// The number that the process has there.
+    /// The number of the process in that generation.
     pub(crate) was: u32,
     /// Pages of tracked mappings that must not be touched.
     pub(crate) guarded: Vec<PageRange>,
-    /// Where it was seen which pages must not be touched.
+    /// Areas in which a scan has found all pages that must not be touched.
     pub(crate) scanned: Vec<PageRange>,
 }

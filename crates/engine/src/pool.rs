@@ -1,5 +1,5 @@
-//! The same for each of many things, on several threads: while a job stands still the processors that it ran on have
-//! nothing else to do. Only for what any thread may do; what a tracer does is for its own thread.
+//! Does the same for each of many things, on several threads, since the processors of a frozen job are idle. Use it only
+//! for work that any thread may do; a tracer's work belongs to its own thread.
 
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Threads at most: what `/proc` tells is found out under locks that more of them would wait for.
+/// Maximum number of threads; more would wait for the locks under which the kernel fills `/proc`.
 const THREADS_MAX: usize = 4;
-/// A further thread is started for so many things: to start it takes as long as to look at one process.
+/// Number of things for which a further thread is started: starting it takes as long as inspecting one process.
 const THINGS_PER_THREAD: usize = 4;
 
-/// What comes of `work` for each of `things`, in their order.
+/// Returns the results of `work` for each of `things`, in their order.
 pub(crate) fn each<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     let processors = *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
@@ -29,7 +29,7 @@ pub(crate) fn each<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync
         done
     };
     let mut done = thread::scope(|scope| {
-        // Where no thread is to be had, this one does it all.
+        // If no thread can be started, this one does all the work.
         let start = |_| thread::Builder::new().name("pool".into()).spawn_scoped(scope, some).ok();
         let others: Vec<_> = (0..others).filter_map(start).collect();
         let mut done = some();

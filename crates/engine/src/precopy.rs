@@ -1,9 +1,10 @@
-//! Reading ahead, as live migration does: the job is scanned, runs on, and is read meanwhile; at the stop that follows,
-//! what it has not written since the look need not be read again.
+//! Reading ahead, as live migration does: the job is scanned, continues, and is read meanwhile. At the following stop,
+//! pages that it has not written since the scan need not be read again.
 //!
-//! What is read while a program runs may be torn. Whatever is written after the look is told by the next one, and is read
-//! at the stop: so the image is that of the stop, page by page. What the kernel cannot tell for certain (memory that is not
-//! tracked, private mappings of files, shared memory) is not read ahead at all.
+//! Pages that are read while a program runs may be torn. But the next scan reports everything written after the first
+//! one, and those pages are read at the stop. So the image is that of the stop, page by page. Memory for which the
+//! kernel cannot report writes reliably (untracked memory, private mappings of files, shared memory) is not read ahead
+//! at all.
 
 use crate::capture_options::{CaptureOptions, Tracking};
 use crate::collect::Collection;
@@ -17,19 +18,19 @@ use standfast_format::{BackingPage, BatchRange, ImageSink, PageBatch};
 use standfast_linux::ProcessMemory;
 use std::sync::Arc;
 
-/// Pages of a job that are read while it runs. They hold nothing that counts before the next stop.
+/// Pages of a job that are read while it runs. Their contents do not count before the next stop.
 #[derive(Debug, Default)]
 pub struct Precopied {
     processes: Vec<OfProcess>,
 }
 
-/// Those of one process.
+/// Such pages of one process.
 #[derive(Debug)]
 struct OfProcess {
     identity: ProcessIdentity,
-    /// Whether it may share pages with another one since a fork.
+    /// Whether it may share pages with another process since a fork.
     is_shared: bool,
-    /// To be read, ascending.
+    /// Pages to read, ascending.
     wanted: Vec<(PageRange, BackingPage)>,
     batches: Vec<PageBatch>,
 }
@@ -44,8 +45,8 @@ pub(crate) struct Kept {
 }
 
 impl Frozen {
-    /// Takes the collection and looks which pages a checkpoint would have to save, so that they can be read when the job runs
-    /// on. Nothing is to be read where the kernel does not note what is written.
+    /// Takes the collection and determines which pages a checkpoint would save, so that they can be read when the job
+    /// runs again. Nothing is read ahead if the kernel does not track writes.
     ///
     /// # Errors
     /// [`EngineError::Refused`] and others, as for a capture.
@@ -68,14 +69,14 @@ impl Frozen {
 }
 
 impl Precopied {
-    /// Reads them, as far as so many bytes go, into batches that the sink lends. The job may run.
+    /// Reads them into batches that the sink lends, up to `bytes_max` bytes. The job may run.
     ///
     /// # Errors
-    /// When the sink fails.
+    /// If the sink fails.
     pub fn read(&mut self, sink: &mut dyn ImageSink, bytes_max: u64) -> Result<(), EngineError> {
         let mut room = bytes_max;
         for process in &mut self.processes {
-            // One that has ended or executed another program meanwhile holds nothing of what it held.
+            // A process that has ended or executed another program meanwhile has lost these pages.
             let Ok(mut memory) = ProcessMemory::open(process.identity.pid) else { continue };
             if process.is_shared {
                 memory.leave_shared();
@@ -87,7 +88,8 @@ impl Precopied {
         Ok(())
     }
 
-    /// What of it counts for a process that is `owner` of its pages: those of `still` that were read, but for the blanks.
+    /// Returns the pages that are still valid for a process, `owner` in the image: those of `still` that were read,
+    /// except blanks.
     pub(crate) fn keep(
         &mut self,
         identity: ProcessIdentity,
@@ -103,12 +105,12 @@ impl Precopied {
         Kept { owner, pages: read.intersection(still), masked_pages: masked_pages.cloned(), batches }
     }
 
-    /// Whether there is nothing to be read.
+    /// Reports whether there is nothing to read.
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty()
     }
 
-    /// Gives back what nobody kept.
+    /// Returns the batches that no process kept to the sink.
     pub(crate) fn give_back(self, sink: &mut dyn ImageSink) -> Result<(), EngineError> {
         let unused = self.processes.into_iter().flat_map(|process| process.batches);
         unused
@@ -119,7 +121,7 @@ impl Precopied {
 }
 
 impl Kept {
-    /// Hands the pages to the sink. Returns how many there are.
+    /// Hands the pages to the sink and returns how many there are.
     pub(crate) fn save(self, sink: &mut dyn ImageSink) -> Result<u64, EngineError> {
         let Self { owner, pages, masked_pages, batches } = self;
         for batch in batches {
@@ -130,7 +132,7 @@ impl Kept {
     }
 }
 
-/// Leaves those pages in a batch that count.
+/// Keeps only the given pages in a batch.
 fn cut(mut batch: PageBatch, owner: u32, pages: &PageSet) -> PageBatch {
     let (mut from, mut to) = (0, 0);
     let mut ranges = Vec::new();

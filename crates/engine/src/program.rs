@@ -1,20 +1,20 @@
-//! Which program a process executes. Its pid and start time stay the same over execve(2), which replaces all of its memory:
-//! what was said about that memory, and what an image holds of it, then counts for nothing.
+//! Which program a process executes. Its pid and start time stay the same over execve(2), which replaces all of its
+//! memory. Then what the program said about that memory, and what an image holds of it, no longer counts.
 //!
-//! The kernel tells of no execve that has been. It gives each program 16 random bytes below its stack (`AT_RANDOM`), at an
-//! address that is random as well; with the rest of the auxiliary vector (where the program and its interpreter lie) and the
-//! start of the stack they tell one program from the next. A program that overwrites them, as those in Go do when they begin,
-//! looks like another one once, and is saved whole.
+//! The kernel does not report a past execve. But it gives each program 16 random bytes below its stack (`AT_RANDOM`), at
+//! a random address. Together with the rest of the auxiliary vector (the addresses of the program and its interpreter)
+//! and the start of the stack, they distinguish one program from the next. A program that overwrites them, as Go
+//! programs do when they begin, looks like another program once, and is saved completely.
 
 use crate::ProcessIdentity;
 use standfast_core::{Address, Checksum};
 use standfast_linux::ProcessMemory;
 use standfast_linux::proc::{self, Stat};
 
-/// Where the 16 random bytes are found in the auxiliary vector.
+/// The entry of the auxiliary vector with the address of the 16 random bytes.
 const AT_RANDOM: u64 = 25;
 const RANDOM_BYTES: usize = 16;
-/// An entry: what it is, and its value.
+/// Size of an entry: its kind, and its value.
 const ENTRY_BYTES: usize = 16;
 /// Place of `start_stack` in [`Stat::layout`].
 const START_OF_STACK: usize = 2;
@@ -23,17 +23,17 @@ const START_OF_STACK: usize = 2;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProgramIdentity {
     process: ProcessIdentity,
-    /// What the kernel gave the program at its start; `None` where that is not known.
+    /// What the kernel gave the program at its start; `None` if that is unknown.
     start: Option<Checksum>,
 }
 
 impl ProgramIdentity {
-    /// The program that a process executes now.
+    /// Returns the program that a process executes now.
     pub(crate) fn of(process: ProcessIdentity, memory: &ProcessMemory) -> Self {
         Self { process, start: start_of(process.pid, memory) }
     }
 
-    /// A process whose program need not be known, since it has nothing to say about its memory.
+    /// Returns a process whose program need not be known, since it has said nothing about its memory.
     pub(crate) fn unknown(process: ProcessIdentity) -> Self {
         Self { process, start: None }
     }
@@ -46,12 +46,12 @@ impl ProgramIdentity {
         Self { process, start: Some(Checksum::from_bytes(start)) }
     }
 
-    /// The process, whatever it executes.
+    /// Returns the process, whatever it executes.
     pub(crate) fn process(&self) -> ProcessIdentity {
         self.process
     }
 
-    /// Whether it is certain that this is the same program.
+    /// Reports whether this is certainly the same program.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.process == other.process && self.start.is_some() && self.start == other.start
     }
@@ -66,7 +66,7 @@ fn start_of(pid: i32, memory: &ProcessMemory) -> Option<Checksum> {
     Some(Checksum::of(&start))
 }
 
-/// Where an auxiliary vector says that the random bytes lie.
+/// Returns where the random bytes are, according to an auxiliary vector.
 fn random_bytes_at(vector: &[u8]) -> Option<u64> {
     let (entries, _) = vector.as_chunks::<ENTRY_BYTES>();
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
@@ -80,7 +80,7 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
 
-    /// A shell that executes another one when it is told to, both without randomised addresses where that is allowed.
+    /// Starts a shell that executes another one on request, both without randomised addresses if that is allowed.
     fn two_programs_in_turn() -> Child {
         let mut shell = Command::new("setarch");
         shell.args(["--addr-no-randomize", "sh", "-c", "echo 1; read go; exec sh -c 'echo 2; read go'"]);

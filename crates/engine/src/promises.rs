@@ -1,4 +1,5 @@
-//! What programs have promised about their memory, as the last committed checkpoint has it: read-only memory is inherited from it.
+//! What programs have promised about their memory, as of the last committed checkpoint, from which read-only memory is
+//! inherited.
 
 use crate::pages::Pages;
 use crate::program::ProgramIdentity;
@@ -9,47 +10,47 @@ use standfast_core::{PageRange, PageSet};
 use standfast_format::BackingPage;
 use std::sync::Arc;
 
-/// What the last committed checkpoint holds of programs that direct theirs, so that read-only memory can be inherited.
+/// What the last committed checkpoint holds of programs with directives, so that read-only memory can be inherited.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
     saved: Vec<Promise>,
     seen: Vec<Promise>,
-    /// The tables in which they stand.
+    /// The programs' tables of regions.
     pub(crate) tables: Tables,
-    /// What is read-only, where that is checked.
+    /// The read-only memory, if it is checked.
     pub(crate) watch: Watch,
 }
 
 #[derive(Debug)]
 struct Promise {
     program: ProgramIdentity,
-    /// The number that it has in the image.
+    /// The number of its process in the image.
     owner: u32,
-    /// How many checkpoints of it there had been.
+    /// Number of checkpoints of the program before this one.
     epoch: u64,
     /// Whether some of its memory is read-only.
     is_needed: bool,
     /// The pages that the image holds or inherits.
     pages: PageSet,
-    /// Pages of which it holds nothing, or what an earlier one holds, whatever they were.
+    /// Pages that the image lacks completely, or takes from an earlier image, whatever they held.
     whole: PageSet,
-    /// What of the others it may lack.
+    /// The parts of other pages that the image may lack.
     masked_pages: Arc<MaskedPages>,
 }
 
-/// What has become of what a program directs.
+/// The result of honouring a program's directives.
 #[derive(Debug, Default)]
 pub(crate) struct Honoured {
-    /// Pages of which the image will not hold what they hold now, whatever the next checkpoint finds about them.
+    /// Pages whose present contents the image will not hold, whatever the next checkpoint finds about them.
     pub(crate) stale: PageSet,
-    /// What of the pages that are to be saved does not count.
+    /// The parts of saved pages that do not count.
     pub(crate) masked_pages: Option<Arc<MaskedPages>>,
-    /// The number that the process has in the checkpoint that is built upon.
+    /// The number of the process in the checkpoint that this one builds upon.
     pub(crate) was: Option<u32>,
 }
 
 impl Promises {
-    /// A new checkpoint begins.
+    /// Begins a new checkpoint.
     pub(crate) fn begin(&mut self) {
         self.seen.clear();
     }
@@ -61,7 +62,7 @@ impl Promises {
         self.watch.retain(is_there);
     }
 
-    /// How many checkpoints of a program there had been at the last committed one, where that one knows of it.
+    /// Returns the epoch of a program at the last committed checkpoint, if that one knows the program.
     pub(crate) fn held(&self, program: ProgramIdentity) -> Option<u64> {
         self.saved.iter().find(|promise| promise.program.is(&program)).map(|promise| promise.epoch)
     }
@@ -70,12 +71,12 @@ impl Promises {
         self.saved.clear();
     }
 
-    /// Whether a checkpoint that builds upon the last one would save less for it.
+    /// Reports whether a checkpoint that builds upon the last one would save less because of it.
     pub(crate) fn are_needed(&self) -> bool {
         self.saved.iter().any(|promise| promise.is_needed)
     }
 
-    /// Takes out of the pages of a process what need not be saved, and says what of others need not.
+    /// Removes from the pages of a process what need not be saved, and returns which parts of others need not.
     pub(crate) fn keep(
         &mut self,
         program: ProgramIdentity,
@@ -84,12 +85,12 @@ impl Promises {
         pages: &mut Pages,
     ) -> Honoured {
         let before = self.saved.iter().find(|promise| promise.program.process() == program.process());
-        // The promises of a program end with it: execve has replaced the memory of which they spoke.
+        // The promises of a program end with it, since execve has replaced the memory that they described.
         let saved = before.filter(|promise| promise.program.is(&program));
         let mut nothing = Directions::default();
         let directions = match (directions, before) {
             (Some(directions), _) => directions,
-            // It had something to say at the last checkpoint, which lacks what counts now.
+            // The program had directives at the last checkpoint, which lacks what counts now.
             (None, Some(_)) => &mut nothing,
             (None, None) => return Honoured::default(),
         };
@@ -106,7 +107,7 @@ impl Promises {
         let mut held = PageSet::default();
         if let Some(saved) = saved {
             held = excluded.held.intersection(&saved.pages).intersection(&present(pages));
-            // Bytes of these that are dead may have changed: once they are alive again, they count as written.
+            // Dead bytes of these pages may have changed: once they are alive again, they count as written.
             stale = stale.union(&held.difference(&pages.unchanged));
             whole = whole.union(&held);
         }
@@ -128,7 +129,7 @@ impl Promises {
     }
 }
 
-/// Pages that the last checkpoint lacks some of count as changed.
+/// Marks pages as changed if the last checkpoint lacks parts of them that count now.
 fn revive(pages: &mut Pages, lacking: &PageSet) {
     let revived = pages.unchanged.intersection(lacking);
     if !revived.is_empty() {

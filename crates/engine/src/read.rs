@@ -1,4 +1,4 @@
-//! Reads the pages of a frozen job into an image, from its processes or from clones of them when the job runs on.
+//! Reads the pages of a frozen job into an image, from its processes or, when the job runs again, from clones of them.
 
 use crate::capture_options::{CaptureOptions, Reading, Tracking};
 use crate::clones::{clone_of, copied, divide};
@@ -29,69 +29,69 @@ use std::time::{Duration, Instant};
 /// What a capture did.
 #[derive(Debug)]
 pub struct Captured {
-    /// Everything but the pages: what the sink is to be finished with.
+    /// Everything except the pages; the sink must be finished with it.
     pub state: JobState,
-    /// Tasks (threads) that stood still.
+    /// Tasks (threads) that were frozen.
     pub tasks: usize,
-    /// Processes that they belong to.
+    /// Processes to which these tasks belong.
     pub processes: usize,
     /// Pages handed to the sink.
     pub pages: u64,
-    /// Pages that hold something and were noted as unchanged.
+    /// Pages with contents that were noted as unchanged.
     pub unchanged: u64,
-    /// Huge pages of the job as it is now that are small ones since they were tracked.
+    /// Pages of the job that were huge and have become small ones since they were tracked.
     pub huge_pages_split: u64,
-    /// First writes to tracked pages since the checkpoint before: each costs the program some time.
+    /// First writes to tracked pages since the previous checkpoint. Each costs the program some time.
     pub first_writes: u64,
-    /// How long it took until all was known but what the pages hold.
+    /// How long it took to find out everything except the contents of the pages.
     pub scanning: Duration,
-    /// Files that the program has open for writing. What it has written there must be made durable (`sync_data`) before
-    /// the checkpoint is committed, since a restart counts on finding it; that can wait until after the thaw.
+    /// Files that the program has open for writing. What it has written to them must be made durable (`sync_data`)
+    /// before the checkpoint is committed, since a restart counts on finding it. That can wait until after the thaw.
     pub outputs: Vec<Output>,
-    /// Why the kernel does not let writes be tracked, where that was asked for.
+    /// Why the kernel cannot track writes, if tracking was requested.
     pub untracked: Option<String>,
-    /// Why a process was not cloned, where that was asked for.
+    /// Why a process was not cloned, if cloning was requested.
     pub uncloned: Option<String>,
-    /// Why what a program directs about its memory was not honoured, and all of it saved.
+    /// Why a program's directives about its memory were ignored, so that all of it was saved.
     pub ignored_directives: Option<String>,
-    /// Promises of programs that have not been kept since the checkpoint before, where that is checked; not all, should there
-    /// be many.
+    /// Promises that programs have broken since the previous checkpoint, if this is checked. The list is cut off if
+    /// there are many.
     pub broken: Vec<BrokenPromise>,
-    /// What has to be confirmed before this may be committed.
+    /// What must be confirmed before this capture may be committed.
     unconfirmed: Option<Unconfirmed>,
-    /// Pages that were read ahead and are yet to be handed to the sink.
+    /// Pages that were read ahead and that the sink has not received yet.
     kept: Vec<Kept>,
-    /// What nobody kept.
+    /// Precopied pages that no process kept.
     precopied: Precopied,
-    /// Processes whose memory is yet to be read.
+    /// Processes whose memory is still to be read.
     clones: Vec<Cloned>,
-    /// Clones that are on their way out.
+    /// Clones that are ending.
     ended: Vec<MemoryClone>,
     shared: Arc<Shared>,
 }
 
 impl Captured {
-    /// Says that the checkpoint is durable, as this generation: the next one may build upon it. A checkpoint of which
-    /// this is never said is as if it had not been.
+    /// Records that the checkpoint is durable as `generation`, so that the next one may build upon it. Without this
+    /// call, the next checkpoint proceeds as if this one had never been taken.
     pub fn committed(&self, generation: u64) {
         self.shared.tracks().committed(generation);
     }
 
-    /// What has to be confirmed, when the job runs again, before [`Captured::committed`] may be called.
+    /// Returns what must be confirmed, once the job runs again, before [`Captured::committed`] may be called.
     pub fn take_unconfirmed(&mut self) -> Option<Unconfirmed> {
         self.unconfirmed.take()
     }
 
-    /// Whether [`Captured::read_on`] has clones to read.
+    /// Reports whether [`Captured::read_on`] has clones to read.
     pub fn has_clones(&self) -> bool {
         !self.clones.is_empty()
     }
 
-    /// Hands on what was precopied, and reads what is yet to be read, from clones of the processes. The job may run
+    /// Hands the precopied pages to the sink, and reads the remaining ones from clones of the processes. The job may run
     /// meanwhile.
     ///
     /// # Errors
-    /// When a clone is killed, or the sink fails: there is no checkpoint then.
+    /// If a clone is killed or the sink fails. Then there is no checkpoint.
     pub fn read_on(&mut self, sink: &mut dyn ImageSink) -> Result<(), EngineError> {
         for kept in std::mem::take(&mut self.kept) {
             self.pages += kept.save(sink)?;
@@ -115,7 +115,8 @@ impl Captured {
     }
 }
 
-/// Tells the sink what a process goes on with, and which of its pages are as they were there.
+/// Tells the sink which process of the earlier generation this one continues, and which of its pages are unchanged since
+/// then.
 fn inherit(sink: &mut dyn ImageSink, owner: u32, was: Option<u32>, held: &Pages) -> Result<(), EngineError> {
     if let Some(was) = was {
         sink.follow(owner, was);
@@ -126,33 +127,33 @@ fn inherit(sink: &mut dyn ImageSink, owner: u32, was: Option<u32>, held: &Pages)
     sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)
 }
 
-/// A process whose memory is to be read from a clone.
+/// A process whose memory will be read from a clone.
 #[derive(Debug)]
 struct Cloned {
     rest: ToRead,
     clone: MemoryClone,
 }
 
-/// Pages of a process that are to be read.
+/// Pages of a process that are still to be read.
 #[derive(Debug)]
 struct ToRead {
     owner: u32,
     identity: ProcessIdentity,
-    /// To be saved, ascending.
+    /// Pages to save, ascending.
     changed: Vec<(PageRange, BackingPage)>,
-    /// To be saved where they are not as they were, ascending.
+    /// Pages to save only if they have changed, ascending.
     compared: Vec<(PageRange, BackingPage)>,
-    /// What of them does not count. Such pages are not compared: what does not count is no matter, and a checksum would say of
-    /// what has come to count that it is as it was.
+    /// The parts of these pages that do not count. Pages with such parts are not compared. A change in such a part does
+    /// not matter, and when the part begins to count, a checksum would report the page as unchanged.
     masked_pages: Option<Arc<MaskedPages>>,
 }
 
-/// What has become of pages.
+/// What happened to a set of pages.
 #[derive(Debug, Clone, Copy, Default)]
 struct Saved {
-    /// How many were handed to the sink.
+    /// Number of pages handed to the sink.
     changed: u64,
-    /// How many were noted as unchanged.
+    /// Number of pages noted as unchanged.
     unchanged: u64,
 }
 
@@ -192,8 +193,8 @@ impl ToRead {
         PageSet::of(self.changed.iter().chain(&self.compared).map(|(range, _)| *range))
     }
 
-    /// What of these pages others do not hold, which therefore cannot be read from there. Nothing of it is compared: it
-    /// is rare.
+    /// Splits off the pages outside `held`, which therefore cannot be read from there. None of them is compared, since
+    /// this is rare.
     fn split_off_those_outside(&mut self, held: &PageSet) -> Self {
         let (changed, mut lacking) = divide(&self.changed, held);
         let (compared, lacking_compared) = divide(&self.compared, held);
@@ -225,19 +226,20 @@ impl ToRead {
 }
 
 impl Frozen {
-    /// Takes the collection, refuses by name what could not be brought back, and reads all memory into `sink`, which is yet
-    /// to be finished with [`Captured::state`]: the program need not stand still for that.
+    /// Takes the collection, refuses by name what could not be restored, and reads all memory into `sink`. The caller
+    /// still has to finish the sink with [`Captured::state`]; the program need not be frozen for that.
     ///
     /// # Errors
-    /// [`EngineError::Refused`] before anything went into the sink; others at any time. The job stays frozen and whole.
+    /// [`EngineError::Refused`] before anything has reached the sink; other errors at any time. The job stays frozen and
+    /// intact.
     pub fn capture(&mut self, sink: &mut dyn ImageSink, options: CaptureOptions) -> Result<Captured, EngineError> {
         self.capture_behind(Precopied::default(), sink, options)
     }
 
-    /// The same, of a job of which some was precopied. What of that counts is handed to the sink by [`Captured::read_on`].
+    /// Does the same for a job with precopied pages. [`Captured::read_on`] hands those that are still valid to the sink.
     ///
     /// # Errors
-    /// As above.
+    /// Like [`Frozen::capture`].
     pub fn capture_behind(
         &mut self,
         mut precopied: Precopied,
@@ -316,7 +318,8 @@ impl Frozen {
         })
     }
 
-    /// Leaves what a clone of a process holds to be read from there; what it lacks stays in `rest`. Or says why there is no clone.
+    /// Leaves pages that a clone of the process holds to be read from the clone; pages that it lacks stay in `rest`.
+    /// Returns the reason if there is no clone.
     fn leave_to_clone(
         &self,
         process: &FrozenProcess,
@@ -334,7 +337,7 @@ impl Frozen {
 }
 
 impl Frozen {
-    /// Reads the memory objects of the job, those of few pages first.
+    /// Reads the memory objects of the job, those with few pages first.
     fn save_objects(
         &self,
         state: &JobState,
@@ -383,9 +386,9 @@ impl Frozen {
         Ok(saved)
     }
 
-    /// That everybody stands still yet. The memory of a process that is killed while it stands still vanishes under our
-    /// hands: its pages then look as if they had never been, and nothing that was read since can be believed. As long as
-    /// all tasks are stopped, it was there.
+    /// Checks that every task is still frozen. If a process is killed while it is frozen, its memory vanishes under our
+    /// hands: its pages then look as if they had never existed, and nothing read since then can be trusted. As long as
+    /// all tasks are stopped, the memory was there.
     fn check_alive(&self) -> Result<(), EngineError> {
         for process in &self.processes {
             for task in &process.tasks {
@@ -402,18 +405,18 @@ impl Frozen {
     }
 }
 
-/// What became of pages that were compared.
+/// What became of compared pages.
 struct Compared {
-    /// How many were handed to the sink.
+    /// Number of pages handed to the sink.
     saved: u64,
-    /// How many are as they were.
+    /// Number of unchanged pages.
     inherited: u64,
-    /// Those that are not, but for pages of zeros.
+    /// The changed pages, except pages of zeros.
     changed: PageSet,
 }
 
 impl Compared {
-    /// Saves what of some pages has changed, and notes the others as inherited.
+    /// Saves the pages that have changed, and notes the others as inherited.
     fn of(
         wanted: &Wanted<'_>,
         mut page_filter: PageFilter<'_>,

@@ -1,5 +1,5 @@
-//! Reads pages of a job that stands still into batches, on several threads: the processor that the job ran on has nothing
-//! else to do. Which pages are to be read is told.
+//! Reads pages of a frozen job into batches, on several threads, since the processors that the job ran on are idle. The
+//! caller specifies which pages to read.
 
 use crate::EngineError;
 use crate::error::kernel;
@@ -14,18 +14,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// Reading threads at most: more than that the memory does not feed.
+/// Maximum number of reading threads; memory bandwidth does not feed more.
 const READERS_MAX: usize = 4;
-/// A further thread is started for so many batches: that takes as long as reading a tenth of one.
+/// Number of batches for which a further thread is started: starting it takes as long as reading a tenth of one batch.
 const BATCHES_PER_READER: usize = 2;
-/// A further thread is started for so many pieces.
+/// Number of pieces for which a further thread is started.
 const PIECES_PER_READER: usize = 16;
-/// Batches that are filled between two visits to the sink.
+/// Number of batches that are filled between two visits to the sink.
 const GROUP_MAX: usize = 64;
-/// Pages that are compared at a time: their copy stays in the processor's cache.
+/// Number of pages that are compared at a time, so that their copy stays in the processor's cache.
 const PIECE_PAGES: u64 = 64;
 
-/// Reads some pages of an owner, one after the other.
+/// Reads some pages of an owner, one after another.
 pub(crate) type Read<'a> = &'a (dyn Fn(&[PageRange], &mut [u8]) -> io::Result<()> + Sync);
 
 /// Some pages of one owner, ascending.
@@ -33,7 +33,7 @@ pub(crate) struct Wanted<'a> {
     /// Its number in the image.
     pub(crate) owner: u32,
     pub(crate) ranges: &'a [(PageRange, BackingPage)],
-    /// What of them does not count.
+    /// The parts of these pages that do not count.
     pub(crate) masked_pages: Option<&'a Arc<MaskedPages>>,
     pub(crate) read: Read<'a>,
 }
@@ -44,7 +44,7 @@ impl Wanted<'_> {
         ranges.into_iter().map(|(range, backing_page)| BatchRange { owner, range, backing_page }).collect()
     }
 
-    /// Hands all of them to the sink. Returns how many there were.
+    /// Hands all of them to the sink and returns how many there were.
     pub(crate) fn save(&self, sink: &mut dyn ImageSink) -> Result<u64, EngineError> {
         let mut uncut = Uncut::of(self.ranges);
         while !uncut.is_empty() {
@@ -75,8 +75,8 @@ impl Wanted<'_> {
         Ok(pages_of(self.ranges))
     }
 
-    /// Reads them into batches, which remain with the caller, as long as there is `room` for the sink's batches, in bytes. A
-    /// batch of which not all can be read comes back without ranges.
+    /// Reads them into batches that remain with the caller, as long as there is `room`, in bytes, for the sink's
+    /// batches. A batch that cannot be read completely comes back without ranges.
     pub(crate) fn read_ahead(&self, sink: &mut dyn ImageSink, room: &mut u64) -> Result<Vec<PageBatch>, EngineError> {
         let mut uncut = Uncut::of(self.ranges);
         let mut read = Vec::new();
@@ -113,7 +113,7 @@ impl Wanted<'_> {
         Ok(read)
     }
 
-    /// Hands those to the sink that have changed. Returns how many these are.
+    /// Hands the changed pages to the sink and returns how many there are.
     pub(crate) fn save_changed(
         &self,
         page_filter: &mut PageFilter<'_>,
@@ -125,7 +125,7 @@ impl Wanted<'_> {
         let found = Mutex::new(Vec::new());
         let mut changed = 0;
         while next_piece.load(Ordering::Relaxed) < pieces.len() {
-            // Rather too few batches than more than are needed, as most pages will be as they were.
+            // Use too few batches rather than too many, since most pages will be unchanged.
             let left = pieces.len() - next_piece.load(Ordering::Relaxed);
             let group = sink.ready().min(left / PIECES_PER_READER).clamp(1, READERS_MAX);
             let lent = (0..group).map(|_| sink.lend().map(Filling::new)).collect::<Result<Vec<_>, _>>();
@@ -162,7 +162,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Saves what has changed of many owners with few pages each: several of them in one batch, one after the other.
+/// Saves the changed pages of many owners with few pages each, so that several owners share one batch.
 #[derive(Default)]
 pub(crate) struct Gathering {
     filling: Option<Filling>,
@@ -170,12 +170,13 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
-    /// Whether an owner has so few pages.
+    /// Reports whether an owner has few enough pages.
     pub(crate) fn takes(wanted: &Wanted<'_>) -> bool {
         pages_of(wanted.ranges) <= PIECE_PAGES
     }
 
-    /// As [`Wanted::save_changed`]. Some of them reach the sink later, by [`Gathering::finish`] at the latest.
+    /// Like [`Wanted::save_changed`], but some of the pages reach the sink later, with [`Gathering::finish`] at the
+    /// latest.
     pub(crate) fn save_changed(
         &mut self,
         wanted: &Wanted<'_>,
@@ -201,7 +202,7 @@ impl Gathering {
         Ok(((filling.bytes - before) / PAGE_BYTES) as u64)
     }
 
-    /// Hands the last of them to the sink.
+    /// Hands the last of the pages to the sink.
     pub(crate) fn finish(self, sink: &mut dyn ImageSink) -> Result<(), EngineError> {
         self.filling.map_or(Ok(()), |last| sink.submit(last.into_batch())).map_err(EngineError::Image)
     }
@@ -211,7 +212,7 @@ fn pages_of(ranges: &[(PageRange, BackingPage)]) -> u64 {
     ranges.iter().map(|(range, _)| range.pages()).sum()
 }
 
-/// Ranges of which pieces are cut off.
+/// Ranges from which pieces are cut off.
 struct Uncut<'a> {
     first: Option<(PageRange, BackingPage)>,
     rest: std::slice::Iter<'a, (PageRange, BackingPage)>,
@@ -227,7 +228,7 @@ impl<'a> Uncut<'a> {
         self.first.is_none()
     }
 
-    /// The next pages, so many unless no more are left.
+    /// Returns the next `pages` pages, or all that are left.
     fn cut(&mut self, pages: u64) -> Vec<(PageRange, BackingPage)> {
         assert!(pages > 0, "a sink lends room for a page at least");
         let (mut piece, mut room) = (Vec::new(), pages);
@@ -241,7 +242,7 @@ impl<'a> Uncut<'a> {
     }
 }
 
-/// A batch that pages are put into one by one.
+/// A batch that is filled page by page.
 struct Filling {
     batch: PageBatch,
     bytes: usize,
@@ -253,7 +254,7 @@ impl Filling {
         Self { batch, bytes: 0 }
     }
 
-    /// Whether all pages of a piece find room in it.
+    /// Reports whether all pages of a piece fit into it.
     fn has_room(&self) -> bool {
         self.batch.bytes.len() - self.bytes >= PIECE_PAGES as usize * PAGE_BYTES
     }
@@ -275,18 +276,18 @@ impl Filling {
     }
 }
 
-/// Threads that read at the same time at most.
+/// Returns the maximum number of threads that read at the same time.
 pub(crate) fn readers() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     let processors = *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
     processors.clamp(1, READERS_MAX)
 }
 
-/// Does the same on several threads, this one among them.
+/// Does the same work on several threads, including this one.
 fn on_threads(threads: usize, work: &(dyn Fn() -> io::Result<()> + Sync)) -> Result<(), EngineError> {
     let others = threads.clamp(1, readers()) - 1;
     let outcome = thread::scope(|scope| {
-        // Where no thread is to be had, this one does it all.
+        // If no thread can be started, this one does all the work.
         let start = |_| thread::Builder::new().name("page reader".into()).spawn_scoped(scope, work).ok();
         let others: Vec<_> = (0..others).filter_map(start).collect();
         let own = work();

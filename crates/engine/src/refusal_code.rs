@@ -20,12 +20,12 @@ macro_rules! refusal_codes {
             /// All codes, ascending.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The reason in a few words.
+            /// Returns the reason in a few words.
             pub fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* }
             }
 
-            /// A paragraph: what stands in the way, and what a user can do.
+            /// Returns a paragraph that says what the obstacle is, and what a user can do.
             pub fn explanation(self) -> &'static str {
                 match self { $(Self::$name => $explanation,)* }
             }
@@ -263,7 +263,7 @@ impl fmt::Display for RefusalCode {
     }
 }
 
-/// A text that is not the code of a refusal.
+/// A text that is not a refusal code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not the code of a refusal: it looks like SF0101")]
 pub struct UnknownRefusalCode(String);
@@ -271,7 +271,7 @@ pub struct UnknownRefusalCode(String);
 impl FromStr for RefusalCode {
     type Err = UnknownRefusalCode;
 
-    /// `SF0101`, in any case, also without the letters or the zeros in front.
+    /// Parses `SF0101`, in any case, also without the letters or the leading zeros.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let upper = text.to_ascii_uppercase();
         let number: Option<u16> = upper.strip_prefix("SF").unwrap_or(&upper).parse().ok();

@@ -1,6 +1,6 @@
-//! A rehearsal on a process that nobody would miss, before the program is touched: it is stopped, asked everything that a
-//! program is asked from within, let go, and must live on to its own end. A kernel, container or processor on which that
-//! goes wrong shows it here.
+//! A rehearsal on a throw-away process, before the program is touched. The process is stopped, asked everything that a
+//! program is asked from within, and released; it must then live on to its own end. A kernel, container or processor on
+//! which that fails reveals it here.
 
 use crate::collect::ask_from_within;
 use crate::error::kernel;
@@ -16,13 +16,13 @@ use std::time::Duration;
 
 /// A process that does nothing stops at once, or never.
 const STOP_MAX: Duration = Duration::from_secs(5);
-/// What a held process ends with when its program cannot be executed.
+/// The wait status of a held process whose program cannot be executed.
 const NOT_EXECUTED: i32 = 127 << 8;
 
-/// Rehearses a checkpoint on a throw-away process; once it has gone well in this process, that is taken for granted.
+/// Rehearses a checkpoint on a throw-away process. After the first success in this process, later calls do nothing.
 ///
 /// # Errors
-/// Whatever a checkpoint of a program would have met. Nothing is left behind.
+/// Any error that a checkpoint of a program would have met. Nothing is left behind.
 pub fn rehearse() -> Result<(), EngineError> {
     static WENT_WELL: Mutex<bool> = Mutex::new(false);
     let mut went_well = WENT_WELL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,13 +34,13 @@ pub fn rehearse() -> Result<(), EngineError> {
 }
 
 fn perform() -> Result<(), EngineError> {
-    // A directory cannot be executed: once let go it ends by itself, if it still can.
+    // A directory cannot be executed: the released process ends by itself, if it still can.
     let nothing = HeldProgram { path: c"/", personality: 0 };
     let held = HeldChild::start(nothing, InheritedSignals::capture())
         .map_err(|source| kernel("making a throw-away process", source))?;
     let pid = held.pid;
     let asked = ask(pid);
-    // Fails if it is gone, which its status tells better.
+    // Fails if the process is gone; its status then says more.
     let let_go = held.let_go();
     if asked.is_err() || let_go.is_err() {
         let _ = process::kill(pid, libc::SIGKILL);

@@ -1,8 +1,9 @@
-//! What has gone from the job's surroundings since the checkpoint and is made again: directories, named pipes, the files of
-//! sockets. Decided as a whole before anything is made; where the restart fails afterwards, what was made goes.
+//! Directories, named pipes and files of sockets that have disappeared since the checkpoint and that a restart
+//! recreates. All of this is decided before anything is made. If the restart fails afterwards, what was made is removed.
 //!
-//! Made is only what belonged to who restarts the job, below a directory that is there, and never by way of a symbolic
-//! link, in a mount point whose file system is missing, or in a directory that somebody else has put in the place of ours.
+//! Things are made only if they belonged to the user who restarts the job, and only below an existing directory. Nothing
+//! is made through a symbolic link, or in a mount point whose file system is missing. Nor is anything made in a
+//! directory that another user has put in the place of ours.
 
 use crate::EngineError;
 use crate::error::kernel;
@@ -20,10 +21,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 const PERMISSIONS: u32 = 0o7777;
-/// Until owner and group are right.
+/// The permissions until owner and group are right.
 const OWNER_ONLY: u32 = 0o700;
 
-/// What is to be made, decided step by step.
+/// What to make, decided step by step.
 pub(crate) struct Remaking<'a> {
     recorded: BTreeMap<&'a Path, &'a Surrounding>,
     user: u32,
@@ -31,12 +32,12 @@ pub(crate) struct Remaking<'a> {
     plan: RemakePlan,
 }
 
-/// What is to be made.
+/// What to make.
 #[derive(Debug, Default)]
 pub(crate) struct RemakePlan {
-    /// Parents come before what is in them.
+    /// Parents come before their contents.
     steps: BTreeMap<PathBuf, Step>,
-    /// Files that others make when their turn comes, and that are not there yet.
+    /// Missing files that other code will make later.
     expected: BTreeSet<PathBuf>,
 }
 
@@ -59,7 +60,7 @@ impl<'a> Remaking<'a> {
         self.plan
     }
 
-    /// Sees to it that the directory of `path` will be there; else says why it will not.
+    /// Ensures that the directory of `path` will exist; otherwise returns why not.
     pub(crate) fn provide_parent(&mut self, path: &Path) -> Result<(), String> {
         match path.parent() {
             Some(parent) if path.is_absolute() => self.provide(parent, libc::S_IFDIR),
@@ -67,8 +68,8 @@ impl<'a> Remaking<'a> {
         }
     }
 
-    /// Sees to it that what was at `path` will be there, being of this kind. What is there already must be ours still, where
-    /// it was.
+    /// Ensures that what was at `path` will exist, with this file type. What exists already must still be ours, and in
+    /// its place.
     pub(crate) fn provide(&mut self, path: &Path, kind: u32) -> Result<(), String> {
         let is_kind = |there: &Metadata| there.mode() & libc::S_IFMT == kind;
         match std::fs::metadata(path) {
@@ -104,7 +105,7 @@ impl<'a> Remaking<'a> {
         Ok(())
     }
 
-    /// The same of a directory that held nothing.
+    /// Does the same for a directory that was empty.
     pub(crate) fn provide_empty(&mut self, path: &Path) -> Result<(), String> {
         match self.recorded.get(path) {
             Some(recorded) if recorded.empty => self.provide(path, libc::S_IFDIR),
@@ -112,7 +113,7 @@ impl<'a> Remaking<'a> {
         }
     }
 
-    /// Whether a name in a directory, which is there or will be, may be removed and made again.
+    /// Checks whether a name in a directory that exists, or will exist, may be removed and made again.
     pub(crate) fn may_replace(&self, path: &Path) -> Result<(), String> {
         let Some(parent) = path.parent().filter(|parent| !self.plan.steps.contains_key(*parent)) else { return Ok(()) };
         tree::may_access(parent, libc::W_OK | libc::X_OK).map_err(|error| format!("{}: {error}", parent.display()))?;
@@ -126,14 +127,14 @@ impl<'a> Remaking<'a> {
         }
     }
 
-    /// Notes a file that is made when its turn comes, in a directory that will be there.
+    /// Notes a file that will be made later, in a directory that will exist.
     pub(crate) fn expect(&mut self, path: &Path) {
         if std::fs::symlink_metadata(path).is_err() {
             self.plan.expected.insert(path.to_owned());
         }
     }
 
-    /// Nobody else may have put something of his in the place of a directory of ours.
+    /// Refuses a path if another user has replaced a directory of ours.
     fn refuse_usurped(&self, path: &Path) -> Result<(), String> {
         for part in path.ancestors() {
             let Some(recorded) = self.recorded.get(part) else { continue };
@@ -147,14 +148,14 @@ impl<'a> Remaking<'a> {
         Ok(())
     }
 
-    /// Something can be made in `parent`, which is there.
+    /// Checks that something can be made in the existing directory `parent`.
     fn refuse_unsupported_parent(&self, parent: &Path) -> Result<(), String> {
         tree::open_directory(parent).map_err(|error| match error.raw_os_error() {
             Some(libc::ELOOP) => format!("a symbolic link leads to {}", parent.display()),
             _ => format!("{}: {error}", parent.display()),
         })?;
         tree::may_access(parent, libc::W_OK | libc::X_OK).map_err(|error| format!("{}: {error}", parent.display()))?;
-        // A mount point that nothing is mounted on is not what it was.
+        // A mount point on which nothing is mounted is no longer the earlier directory.
         let device = |path: &Path| std::fs::symlink_metadata(path).map(|there| there.dev()).ok();
         let above = parent.parent();
         let was_mounted = self.recorded.get(parent).map(|it| it.device)
@@ -166,7 +167,7 @@ impl<'a> Remaking<'a> {
     }
 }
 
-/// What has been made, to be removed where the restart fails.
+/// What has been made, to be removed if the restart fails.
 #[derive(Debug, Default)]
 pub(crate) struct Remade {
     made: Vec<Made>,
@@ -178,13 +179,13 @@ pub(crate) struct Remade {
 struct Made {
     directory: OwnedFd,
     name: PathBuf,
-    /// What it leads to.
+    /// The file that it refers to.
     own: OwnedFd,
     is_directory: bool,
 }
 
 impl RemakePlan {
-    /// Makes it all; `remade` takes note step by step.
+    /// Makes everything; `remade` records it step by step.
     pub(crate) fn carry_out(&self, remade: &mut Remade) -> Result<(), EngineError> {
         remade.expected.extend(self.expected.iter().cloned());
         for (path, step) in &self.steps {
@@ -209,7 +210,7 @@ impl Step {
         }
         let own = tree::open_name(directory.as_fd(), name)?;
         let made = Made { directory, name: name.into(), own, is_directory };
-        // By way of /proc that very thing, whatever has its name by now.
+        // The path through /proc leads to exactly this file, whatever has its name by now.
         let itself = PathBuf::from(format!("/proc/self/fd/{}", made.own.as_raw_fd()));
         let there = std::fs::metadata(&itself)?;
         if there.uid() != effective_user() || there.mode() & libc::S_IFMT != self.mode & libc::S_IFMT {
@@ -225,7 +226,7 @@ impl Step {
 }
 
 impl Made {
-    /// Removes it, if its name still leads to it.
+    /// Removes it, if its name still refers to it.
     fn remove(&self) {
         let identity = |of: &OwnedFd| {
             std::fs::metadata(format!("/proc/self/fd/{}", of.as_raw_fd())).ok().map(|it| FileId::of(&it))
@@ -233,7 +234,7 @@ impl Made {
         let name = self.name.as_os_str();
         let now = tree::open_name(self.directory.as_fd(), name);
         if now.is_ok_and(|now| identity(&now).is_some() && identity(&now) == identity(&self.own)) {
-            // A directory in which there is something by now stays.
+            // A directory that is no longer empty stays.
             let _ = tree::remove(self.directory.as_fd(), name, self.is_directory);
         }
     }
@@ -249,7 +250,7 @@ impl Remade {
     }
 }
 
-/// Removes the file of a socket, or a file that was to be filled, that was not there before the restart.
+/// Removes the file of a socket, or a file yet to be filled, that did not exist before the restart.
 fn remove_expected(path: &Path) {
     let is_ours =
         |there: &Metadata| there.uid() == effective_user() && (there.is_file() || there.file_type().is_socket());
@@ -257,12 +258,12 @@ fn remove_expected(path: &Path) {
     if std::fs::symlink_metadata(path).is_ok_and(|there| is_ours(&there))
         && let Ok(directory) = tree::open_directory(parent)
     {
-        // What cannot be removed stays.
+        // If it cannot be removed, it stays.
         let _ = tree::remove(directory.as_fd(), name, false);
     }
 }
 
-/// Whether a path is absolute and leads straight down.
+/// Reports whether a path is absolute and has no `.` or `..` components.
 pub(crate) fn is_plain(path: &Path) -> bool {
     path.is_absolute() && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }

@@ -1,4 +1,4 @@
-//! Asks one task's kernel side what only the task itself can ask, by injected system calls: many [`RemoteCallBatch`] at a time.
+//! Asks the kernel what only a task itself can ask, by injected system calls, many in one [`RemoteCallBatch`].
 
 use crate::EngineError;
 use crate::error::kernel;
@@ -10,12 +10,12 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Asks one task's kernel side.
+/// Asks the kernel on behalf of one task.
 pub(crate) struct RemoteCaller<'a> {
     pub(crate) injector: &'a Injector<'a>,
     pub(crate) remote_task: RemoteTask<'a>,
     extended: &'a [u8],
-    /// What an error of the task means. It may carry the program's exit status, which nobody else gets any more.
+    /// Translates an error of the task. The error may carry the program's exit status, which can be read only once.
     ended: &'a dyn Fn(TaskError) -> EngineError,
 }
 
@@ -34,7 +34,7 @@ impl<'a> RemoteCaller<'a> {
         Ok(Self { injector, remote_task: injector.take(&task.task, own).map_err(ended)?, extended, ended })
     }
 
-    /// Its XSAVE area.
+    /// Returns its XSAVE area.
     pub(crate) fn extended(&self) -> &[u8] {
         self.extended
     }
@@ -43,11 +43,11 @@ impl<'a> RemoteCaller<'a> {
         self.remote_task.call(number, arguments).map_err(self.ended)
     }
 
-    /// Takes a userfaultfd of the program's address space over from it; nothing of it stays there.
+    /// Takes over a userfaultfd of the program's address space; nothing of it stays in the program.
     pub(crate) fn make_userfault(&self, pid: i32) -> Result<io::Result<OwnedFd>, EngineError> {
         let take = |made| process::pidfd_open(pid).and_then(|process| process::pidfd_getfd(process.as_fd(), made));
         let call = Call { number: libc::SYS_userfaultfd, arguments: [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0] };
-        // The kernel gives out the lowest number that is free, and everybody stands still.
+        // The kernel assigns the lowest free number, and every task is stopped.
         let numbers = proc::numbers(pid, "fd").map_err(|_| EngineError::Ended)?;
         let lowest = (0..).zip(&numbers).find(|(place, number)| place != *number);
         let lowest = lowest.map_or(numbers.len() as i32, |(place, _)| place);
@@ -55,12 +55,12 @@ impl<'a> RemoteCaller<'a> {
         Ok(taken.and_then(|taken| taken))
     }
 
-    /// No questions yet, to be put to this task.
+    /// Returns an empty batch of questions for this task.
     pub(crate) fn batch(&self) -> RemoteCallBatch {
         RemoteCallBatch { output: self.injector.output().get(), calls: Vec::new(), words: 0 }
     }
 
-    /// Puts these questions.
+    /// Asks these questions.
     pub(crate) fn put(&self, batch: &RemoteCallBatch) -> Result<Answers, EngineError> {
         let results = self.remote_task.calls(&batch.calls).map_err(self.ended)?;
         let mut output = vec![0u8; batch.words * WORD];
@@ -69,7 +69,7 @@ impl<'a> RemoteCaller<'a> {
         Ok(Answers { results: numbers.zip(results).collect(), output })
     }
 
-    /// Makes a call that fills `N` words, and reads them. `arguments` are the first four, given the words' address.
+    /// Makes a call that fills `N` words, and reads them. `arguments` returns the first four, given the words' address.
     pub(crate) fn ask<const N: usize>(
         &self,
         number: i64,
@@ -83,10 +83,10 @@ impl<'a> RemoteCaller<'a> {
 
 const WORD: usize = size_of::<u64>();
 
-/// RemoteCallBatch to be put to a task all at once.
+/// Calls that one task makes in a single step.
 #[derive(Debug)]
 pub(crate) struct RemoteCallBatch {
-    /// Where words that calls fill are put.
+    /// The address of the words that calls fill.
     output: u64,
     calls: Vec<Call>,
     words: usize,
@@ -107,7 +107,7 @@ pub(crate) struct Words<const N: usize> {
 }
 
 impl RemoteCallBatch {
-    /// How many words can be asked for at a time.
+    /// How many words one batch can ask for.
     const WORDS_MAX: usize = ParasiteArea::OUTPUT_BYTES / WORD;
 
     pub(crate) fn call(&mut self, number: i64, arguments: [u64; 6]) -> Number {
@@ -115,7 +115,7 @@ impl RemoteCallBatch {
         Number { call: self.calls.len() - 1 }
     }
 
-    /// A call that fills `N` words. `arguments` are the first four, given the words' address.
+    /// Adds a call that fills `N` words. `arguments` returns the first four, given the words' address.
     pub(crate) fn ask<const N: usize>(&mut self, number: i64, arguments: impl Fn(u64) -> [u64; 4]) -> Words<N> {
         let first = self.words;
         self.words += N;
@@ -126,16 +126,16 @@ impl RemoteCallBatch {
     }
 }
 
-/// What a task has answered.
+/// The answers of a task.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    /// For each call its number and the kernel's result.
+    /// The number of each call and the kernel's result.
     results: Vec<(i64, i64)>,
     output: Vec<u8>,
 }
 
 impl Answers {
-    /// The kernel's result, negative errors included.
+    /// Returns the kernel's result, including negative errors.
     pub(crate) fn number(&self, question: Number) -> i64 {
         self.results[question.call].1
     }

@@ -1,6 +1,7 @@
-//! TCP sockets on which SO_REUSEADDR has been set so that a restart finds their ports free. A connection that ends lingers in
-//! the kernel for a minute, and its port can be bound meanwhile only if both sockets had the option; a job that is killed
-//! cannot set it any more. Which sockets have it from us and not from the program is remembered here, by their cookies.
+//! TCP sockets on which we have set SO_REUSEADDR so that a restart finds their ports free. A closed connection lingers
+//! in the kernel for a minute, and its port can be bound meanwhile only if both sockets had the option. A killed job
+//! cannot set it any more. This module remembers, by their cookies, which sockets have the option from us and not from
+//! the program.
 
 use standfast_linux::sys::socket;
 use std::collections::HashSet;
@@ -13,12 +14,12 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct ReusedPorts(Mutex<HashSet<u64>>);
 
 impl ReusedPorts {
-    /// Whether this socket has it from us.
+    /// Reports whether this socket has the option from us.
     pub(crate) fn holds(&self, own: BorrowedFd<'_>) -> bool {
         socket::cookie(own).is_ok_and(|cookie| self.cookies().contains(&cookie))
     }
 
-    /// Sets it, unless the program has done so. A socket whose kernel does not name it (before Linux 4.12) is left alone.
+    /// Sets the option, unless the program has done so. A socket without a cookie (before Linux 4.12) is left alone.
     pub(crate) fn set(&self, own: BorrowedFd<'_>) -> io::Result<()> {
         if socket::number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR)? == 0 {
             let cookie = socket::cookie(own)?;
@@ -28,7 +29,7 @@ impl ReusedPorts {
         Ok(())
     }
 
-    /// Takes note of sockets that have it already.
+    /// Notes sockets that have it already.
     pub(crate) fn extend(&self, cookies: impl IntoIterator<Item = u64>) {
         self.cookies().extend(cookies);
     }
@@ -47,7 +48,7 @@ mod tests {
     #[test]
     fn what_the_program_has_set_itself_is_its_own() {
         let reused = ReusedPorts::default();
-        // The standard library sets the option on what listens.
+        // The standard library sets the option on listeners.
         let listener = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
         let value = |own: BorrowedFd<'_>| socket::number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR).unwrap();
         let plain = socket::create(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();

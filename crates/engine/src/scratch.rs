@@ -1,17 +1,17 @@
-//! Where a restart works inside of a process that it rebuilds: addresses that neither the old nor the new process uses.
+//! Where a restart works inside a process that it rebuilds: addresses that neither the old nor the new process uses.
 
 use standfast_format::records::ProcessState;
 
-/// Room for arguments of injected calls and for pipe contents on their way.
+/// Room for arguments of injected calls and for pipe contents in transit.
 pub(crate) const SCRATCH_BYTES: u64 = 64 * 1024;
-/// Room to park the kernel's mappings while they change places.
+/// Room to park the kernel's mappings while they are moved.
 pub(crate) const PARKING_BYTES: u64 = 1024 * 1024;
 /// Kept free below growing stacks.
 const STACK_ROOM: u64 = 2 * 1024 * 1024;
 /// User addresses end here (47 bits, less a guard page).
 pub(crate) const ADDRESS_END: u64 = 0x7fff_ffff_f000;
 
-/// The lowest addresses with room to work in that are well away from every mapping of the image.
+/// Returns the lowest addresses with room to work that are well away from every mapping of the image.
 pub(crate) fn hole(process: &ProcessState) -> Option<u64> {
     let bytes = SCRATCH_BYTES + PARKING_BYTES;
     /// Lower addresses may be forbidden (vm.mmap_min_addr).
@@ -35,7 +35,7 @@ pub(crate) mod tests {
     use super::*;
     use standfast_format::records::{Backing, Mapping, MappingAttributes, Protection};
 
-    /// One with mappings at these ranges of addresses.
+    /// Returns a process with mappings at these ranges of addresses.
     pub(crate) fn process(ranges: &[(u64, u64)]) -> ProcessState {
         let mapping = |&(start, end): &(u64, u64)| Mapping {
             start,

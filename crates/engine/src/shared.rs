@@ -1,4 +1,4 @@
-//! What a job's owner and the thread that freezes it both need.
+//! What a job's owner and the thread that freezes it share.
 
 use crate::attributes::Scans;
 use crate::endpoint::TerminalHolder;
@@ -16,42 +16,42 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Files with code of which there is a copy, by device and inode, as they were when it was made.
+/// Copied files with code, by device and inode, as they were when they were copied.
 pub(crate) type Kept = HashMap<FileId, FileReference>;
 
-/// What a job's owner and the thread that freezes it both need.
+/// What a job's owner and the thread that freezes it share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// The main process's pid as we see it.
+    /// The main process's pid as this process sees it.
     pub(crate) main: i32,
     pub(crate) inheritance: Inheritance,
-    /// What the job's files hold, as far as that is known.
+    /// The known contents of the job's files.
     pub(crate) digests: Digests,
-    /// Who else writes to them.
+    /// Other processes that write to these files.
     pub(crate) writers: Writers,
-    /// What has been said about its memory.
+    /// What programs have told the kernel about their memory.
     pub(crate) scans: Scans,
-    /// The exit status, if a tracer has reaped it in passing.
+    /// The exit status, if a tracer has reaped it along the way.
     status: Mutex<Option<WaitStatus>>,
-    /// Files with code of which there is a copy, should they be replaced.
+    /// Copied files with code, in case they are replaced.
     kept: Mutex<Kept>,
-    /// The waits in which its threads have been met.
+    /// The waits in which its threads have been found.
     waits: Mutex<Waits>,
-    /// Who may stop its threads.
+    /// The lock on stopping its threads.
     pub(crate) tracer_lock: Arc<TracerLock>,
     /// Tracked address spaces.
     tracks: Mutex<Tracks>,
-    /// Who holds the master of its terminal, where that is outside.
+    /// The holder of the master of its terminal, if that is outside.
     terminal: Mutex<Option<Arc<dyn TerminalHolder>>>,
-    /// Directories that are saved with all that is in them.
+    /// Directories that are saved with everything in them.
     folders: Mutex<Folders>,
-    /// Sockets of it that share their ports by our doing.
+    /// Its sockets that share their ports because we made them do so.
     pub(crate) reused_ports: ReusedPorts,
     /// Files that it has been seen to write through shared mappings.
     written: Mutex<BTreeSet<FileId>>,
-    /// What is in the directories in which it works.
+    /// The contents of the directories in which it works.
     pub(crate) listing: Listing,
-    /// Whether a thread hung in the kernel when that was asked before a freeze.
+    /// Whether a thread hung in the kernel at the look before a freeze.
     pub(crate) has_sleepers: AtomicBool,
 }
 
@@ -109,7 +109,7 @@ impl Shared {
         *self.terminal.lock().unwrap_or_else(PoisonError::into_inner) = holder;
     }
 
-    /// The exit status, if a tracer has reaped it in passing.
+    /// Returns the exit status, if a tracer has reaped it along the way.
     pub(crate) fn take_status(&self) -> Option<WaitStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

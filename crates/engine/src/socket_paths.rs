@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The working directory of a process that holds a socket.
+/// Returns the working directory of a process that holds a socket.
 pub(crate) fn directory_of(job: &JobState, socket: &Socket) -> Bytes {
     let is_this = |file: &OpenFile| match file.kind {
         OpenFileKind::Socket { socket: place } => {
@@ -21,14 +21,14 @@ pub(crate) fn directory_of(job: &JobState, socket: &Socket) -> Bytes {
     holder.map(|holder| holder.working_directory.clone()).unwrap_or_default()
 }
 
-/// The path in an address of a Unix socket, unless it is an abstract one.
+/// Returns the path in an address of a Unix socket, unless it is abstract.
 pub(crate) fn path_in(address: &[u8]) -> Option<&[u8]> {
     let path = address.get(size_of::<libc::sa_family_t>()..)?;
     let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
     (end > 0).then(|| &path[..end])
 }
 
-/// The file that the name of a Unix socket stands for, whether or not it is there.
+/// Returns the file that the name of a Unix socket refers to, whether or not it exists.
 pub(crate) fn socket_path(state: &JobState, socket: &Socket) -> Option<PathBuf> {
     if socket.family != libc::AF_UNIX || socket.state == SocketState::Reset {
         return None;

@@ -1,11 +1,11 @@
-//! Who is a supervisor, of this job or another one: what it does to processes and objects is over in a moment, and says
-//! nothing about whose they are.
+//! Which processes are supervisors, of this job or another one. What a supervisor does to processes and objects lasts
+//! only a moment, and says nothing about who owns them.
 
 use crate::files::FileId;
 use standfast_linux::proc;
 
-/// Whether a process or thread executes the program that we execute, or one of its name: another build of it, or what an
-/// upgrade has replaced since.
+/// Reports whether a process or thread executes our executable, or one of the same name: another build of it, or one
+/// that an upgrade has replaced since.
 pub(super) fn is_supervisor(tid: i32) -> bool {
     let executes = |tid: i32| std::fs::metadata(format!("/proc/{tid}/exe")).map(|exe| FileId::of(&exe));
     let own = std::process::id() as i32;
@@ -14,7 +14,7 @@ pub(super) fn is_supervisor(tid: i32) -> bool {
     tid == own || is_namesake() || is_same()
 }
 
-/// Whether `/proc/PID/exe` says so of a supervisor.
+/// Reports whether the target of `/proc/PID/exe` is a supervisor.
 fn is_executable_of_ours(path: &[u8]) -> bool {
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
     path.ends_with(b"/standfast")

@@ -9,8 +9,8 @@ use standfast_core::Address;
 use standfast_core::directions::{DirectivesHeader, ENTRY_BYTES};
 use standfast_linux::ProcessMemory;
 
-/// A table takes up what was said since when that is so large a share of it: before that it costs less to look again at the
-/// pages that it speaks of.
+/// Recent changes are merged into a table when they exceed 1/SHARE of it. Before that, it costs less to look again at
+/// the pages that they describe.
 const SHARE: usize = 32;
 
 /// Reads the tables of some processes of a job, which run meanwhile.
@@ -20,12 +20,12 @@ pub(crate) fn prefetch(pids: &[i32], shared: &Shared) {
         if heading_at_rest(&memory).is_none() {
             continue;
         }
-        // What is read is one program's if the same one runs before and behind it.
+        // What is read belongs to one program if the same one runs before and after reading.
         let program = ProgramIdentity::of(process, &memory);
         let Some((place, mut header)) = heading_at_rest(&memory).filter(|(_, header)| header.made != 0) else {
             continue;
         };
-        // What handlers have said comes into the log sooner or later.
+        // What handlers have said reaches the log sooner or later.
         header.deferred.clear();
         let (known, held) = {
             let promises = &mut shared.tracks().promises;

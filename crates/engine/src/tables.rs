@@ -1,8 +1,9 @@
-//! The tables of regions of a job's programs, as they were read last (M9). One of a million regions takes a hundredth of a
-//! second to read and more to look through; so this is done while the program runs, and at the stop only what was said since.
+//! The tables of regions of a job's programs, as last read (M9). A table of a million regions takes a hundredth of a
+//! second to read, and longer to search. So tables are read while the program runs, and the stop reads only later
+//! changes.
 //!
-//! A table that was made never changes, nor does what stands in its log ([`DirectivesHeader::made`]): whoever finds the same one before
-//! and behind reading it has read it whole.
+//! A finished table never changes, and neither do the entries of its log ([`DirectivesHeader::made`]). If the table is
+//! the same before and after reading, it was read completely.
 
 use crate::program::ProgramIdentity;
 use standfast_core::Address;
@@ -29,23 +30,23 @@ impl Tables {
     }
 }
 
-/// What one program directs.
+/// The directives of one program.
 #[derive(Debug, Default)]
 pub(crate) struct Directions {
-    /// How many checkpoints of it there have been.
+    /// Number of its checkpoints so far.
     pub(crate) epoch: u64,
-    /// What it has said.
+    /// Its table of regions.
     pub(crate) table: DirectivesTable,
-    /// What it has said since.
+    /// Later changes to that table.
     pub(crate) changes: Changes,
-    /// Why they are not honoured.
+    /// Why the directives are not honoured.
     pub(crate) problem: Option<String>,
-    /// Who has said it, where that is noted: see [`DirectivesHeader::records`].
+    /// Where the origins of its calls are recorded, if they are: see [`DirectivesHeader::records`].
     pub(crate) records: Option<(Address, u64)>,
 }
 
-/// The table that a header leads to, as far as it was known, and what has been said since. An error says why they cannot be
-/// honoured.
+/// Returns the table that a header leads to, building upon the known part, and the changes since. An error says why the
+/// directives cannot be honoured.
 pub(crate) fn decoded(
     memory: &ProcessMemory,
     header: &DirectivesHeader,
@@ -53,7 +54,7 @@ pub(crate) fn decoded(
     is_mapped: &dyn Fn(u64, u64) -> bool,
 ) -> Result<(DirectivesTable, Changes), String> {
     let read = |Stretch { start, bytes: length }: Stretch| {
-        // What is not mapped is not even allocated for.
+        // Do not even allocate memory for what is not mapped.
         let end = start.get().checked_add(length as u64);
         if length > 0 && !end.is_some_and(|end| is_mapped(start.get(), end)) {
             return Err("its table of regions is not there any more".to_owned());

@@ -1,13 +1,13 @@
-//! What is in flight in a pseudo-terminal: typed and not read, written and not shown. The kernel gives no look ahead, so
-//! it is taken out and put back, while everybody who uses the terminal stands still; a restart puts it into a new one.
+//! The data in flight in a pseudo-terminal: typed and not read, written and not shown. The kernel offers no way to peek
+//! at it, so it is taken out and put back while every user of the terminal is stopped. A restart puts it into a new one.
 //!
 //! ```text
 //!            master --- input ---> line discipline (echo, lines, signals) ---> slave
 //!            master <-------------- line discipline (CR LF) <---- output ---- slave
 //! ```
 //!
-//! What lies there has been through the line discipline. So it goes back past it: echo, signals and translations are off
-//! meanwhile, and what would have a meaning within a line is quoted (`VLNEXT`).
+//! This data has already passed through the line discipline. So it is put back unchanged: echo, signals and translations
+//! are off meanwhile, and characters with a meaning within a line are quoted (`VLNEXT`).
 
 use standfast_format::records::{Bytes, OutputStop};
 use standfast_linux::sys::descriptors::{ready_events, set_waiting, unread_bytes};
@@ -21,25 +21,26 @@ use std::time::{Duration, Instant};
 const INPUT: i16 = libc::POLLIN;
 const OUTPUT: i16 = libc::POLLOUT;
 const URGENT: i16 = libc::POLLPRI;
-/// What a reader can be given at a time. Of what lies behind that the kernel does not tell how much there is.
+/// What a reader can be given at a time. The kernel does not report how much is queued beyond that.
 const QUEUE_BYTES: usize = 4095;
-/// How much may be typed ahead where the line discipline has not seen all of it if the queue is full.
+/// How much may be typed ahead if the line discipline may not have processed all of it, since the queue is full.
 const TYPED_AHEAD_MAX: usize = 2048;
-/// In which pieces a side is filled so that it takes no less than it ever held. A reader is given 4095 bytes; what lies
-/// behind that is kept in buffers as large as a piece, at most 1792, of which each takes another piece of its size. A new
-/// buffer is to be had while all together do not exceed 8192, and one of 256 also from those that were used before. So: as
-/// much as fills the reader's share to the byte; then 8192 in large buffers, and the largest on top; then small ones.
-/// (Linux 6.18, `drivers/tty/tty_buffer.c` and `pty.c`; measured: 15 to 40 KiB, and never a byte less than before.)
+/// The sizes of the pieces with which a side is filled, so that it accepts no less than it ever held. A reader is given
+/// 4095 bytes. What is queued beyond that is kept in buffers as large as a piece, at most 1792, each of which takes
+/// another piece of its size. The kernel allocates a new buffer while all together do not exceed 8192, and reuses old
+/// buffers of 256. So we fill the reader's share to the byte, then 8192 in large buffers with the largest on top, and
+/// then small ones. (Linux 6.18, `drivers/tty/tty_buffer.c` and `pty.c`; measured: 15 to 40 KiB, and never a byte less
+/// than before.)
 const READERS_SHARE: [usize; 4] = [1792, 1792, 256, 255];
 const LARGE_PIECES: [usize; 12] = [1792, 1792, 1792, 1792, 1792, 1792, 1792, 1792, 1024, 1024, 1792, 1792];
 const SMALL_PIECE: usize = 256;
-/// After so many refusals a side is full, and not only waiting for the kernel's worker.
+/// After so many refusals a side is full, not only waiting for the kernel's worker.
 const REFUSALS: u32 = 40;
-/// How long a queue that was not full before is waited for, until the kernel's worker has made room in it.
+/// How long we wait until the kernel's worker has made room in a queue that was not full before.
 const ROOM_WITHIN: Duration = Duration::from_secs(5);
 const ROOM_PAUSE: Duration = Duration::from_micros(50);
-/// How long the line discipline is given to look at what has been typed behind what nobody has read: the kernel's worker
-/// takes microseconds, and is waited for only where nothing can be read.
+/// How long the line discipline gets to process what was typed after unread input. The kernel's worker takes
+/// microseconds, and we wait for it only if nothing can be read.
 const SETTLING: Duration = Duration::from_millis(2);
 
 /// The two sides of a pseudo-terminal.
@@ -48,23 +49,23 @@ pub(crate) struct Sides {
     slave: File,
 }
 
-/// What is in flight.
+/// The data in flight.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct InFlight {
-    /// Typed: what a read takes at a time.
+    /// Typed data, divided as reads return it.
     pub(crate) input: Vec<Bytes>,
-    /// Typed of a line that is not ended.
+    /// Typed data of an unfinished line.
     pub(crate) unfinished: Bytes,
-    /// Written.
+    /// Written data.
     pub(crate) output: Bytes,
-    /// What holds output back.
+    /// What holds the output back.
     pub(crate) stop: Option<OutputStop>,
 }
 
-/// Why what is in flight cannot be told.
+/// Why the data in flight cannot be determined.
 #[derive(Debug)]
 pub(crate) enum Unreported {
-    /// Not at this moment: why.
+    /// Not possible at this moment, with the reason.
     NotNow(&'static str),
     /// The kernel refused.
     Failed(io::Error),
@@ -77,7 +78,7 @@ impl From<io::Error> for Unreported {
 }
 
 impl Sides {
-    /// Both must be open for reading and writing.
+    /// Takes both sides, which must be open for reading and writing.
     pub(crate) fn new(master: OwnedFd, slave: OwnedFd) -> Self {
         Self { master: master.into(), slave: slave.into() }
     }
@@ -86,7 +87,8 @@ impl Sides {
         self.slave.as_fd()
     }
 
-    /// What is in flight, which stays there. Should we be killed between taking it out and putting it back, it is lost.
+    /// Returns the data in flight, which stays there. If we are killed between taking it out and putting it back, it is
+    /// lost.
     pub(crate) fn scan(&self) -> Result<InFlight, Unreported> {
         let settings = terminal::settings(self.slave())?;
         self.settle()?;
@@ -101,7 +103,7 @@ impl Sides {
         Ok(found)
     }
 
-    /// Puts it into a new terminal.
+    /// Puts the data into a new terminal.
     pub(crate) fn fill(&self, settings: &Termios, in_flight: &InFlight) -> io::Result<()> {
         terminal::set_settings(self.slave(), &Quiet::without_lines(settings))?;
         for (bytes, to, from) in [
@@ -115,7 +117,7 @@ impl Sides {
         self.put(settings, in_flight)
     }
 
-    /// Puts it there, under the settings that are to hold from then on.
+    /// Puts the data there, under the settings that will then apply.
     fn put(&self, settings: &Termios, in_flight: &InFlight) -> io::Result<()> {
         let InFlight { input, unfinished, output, stop } = in_flight;
         let quiet = Quiet::of(settings, in_flight);
@@ -144,7 +146,7 @@ impl Sides {
         Ok(())
     }
 
-    /// Whether taking it out would change more than can be put back.
+    /// Checks whether taking the data out would change more than can be put back.
     fn check(&self, settings: &Termios) -> Result<(), Unreported> {
         let (typed, shown) = (unread_bytes(self.slave())?, unread_bytes(self.master.as_fd())?);
         let is_writable = |side: &File| Ok::<_, io::Error>(ready_events(side.as_fd(), OUTPUT)? & OUTPUT != 0);
@@ -167,7 +169,7 @@ impl Sides {
         Ok(())
     }
 
-    /// Takes what has been typed; whether the settings were changed for that.
+    /// Takes the typed data; reports whether the settings were changed for that.
     fn take_input(&self, settings: &Termios, found: &mut InFlight) -> Result<bool, Unreported> {
         let has_lines = settings.local & libc::ICANON != 0;
         if !has_lines && unread_bytes(self.slave())? == 0 {
@@ -178,7 +180,7 @@ impl Sides {
             let length = (&self.slave).read(&mut buffer)?;
             found.input.push(Bytes::from(&buffer[..length]));
         }
-        // Only without lines can one that is not ended be read.
+        // An unfinished line can be read only in noncanonical mode.
         terminal::set_settings(self.slave(), &Quiet::without_lines(settings))?;
         let mut rest = Vec::new();
         while unread_bytes(self.slave())? > 0 || ready_events(self.slave(), INPUT)? & INPUT != 0 {
@@ -193,7 +195,7 @@ impl Sides {
         Ok(true)
     }
 
-    /// Takes what has been written, with the echo that waits for room behind it; whether there was any.
+    /// Takes the written data, with the echo that waits for room after it; reports whether there was any.
     fn take_output(&self, found: &mut InFlight) -> io::Result<bool> {
         let packets = terminal::tells_packets(self.master.as_fd())?;
         let mut buffer = vec![0; 2 * QUEUE_BYTES];
@@ -202,10 +204,10 @@ impl Sides {
             let before = output.len();
             while ready_events(self.master.as_fd(), INPUT)? & INPUT != 0 {
                 let length = (&self.master).read(&mut buffer)?;
-                // In front of each packet stands what it is.
+                // Each packet begins with its type.
                 output.extend(&buffer[usize::from(packets).min(length)..length]);
             }
-            // Only a queue that was full can have kept echo waiting; an empty write sends it on.
+            // Echo can have waited only for a queue that was full; an empty write sends it on.
             if output.len() == before || output.len() < QUEUE_BYTES {
                 break;
             }
@@ -216,7 +218,7 @@ impl Sides {
         Ok(any)
     }
 
-    /// Lets output go on that is held back, and says by what it was.
+    /// Releases output that is held back, and returns what held it back.
     fn let_go(&self, settings: &Termios) -> io::Result<Option<OutputStop>> {
         let is_stopped = || Ok::<_, io::Error>(ready_events(self.slave(), OUTPUT)? & OUTPUT == 0);
         if !is_stopped()? {
@@ -233,13 +235,14 @@ impl Sides {
     }
 }
 
-/// Whether the line discipline takes what is typed as it is, so that it does not matter what of it has been through.
+/// Reports whether the line discipline passes typed data unchanged, so that it does not matter how much it has
+/// processed.
 fn passes_unchanged(settings: &Termios) -> bool {
     let Termios { input, local, .. } = settings;
     input & (TRANSLATIONS | libc::IXON) == 0 && local & (libc::ICANON | libc::ECHO | libc::ISIG) == 0
 }
 
-/// What would change on the way to the reader, or mean something.
+/// Settings by which typed data changes on the way to the reader, or acquires a meaning.
 const TRANSLATIONS: u32 = libc::IGNBRK
     | libc::BRKINT
     | libc::PARMRK
@@ -252,19 +255,19 @@ const TRANSLATIONS: u32 = libc::IGNBRK
     | libc::IXANY;
 const LOCAL_EFFECTS: u32 = libc::ISIG | libc::ECHO | libc::ECHONL | libc::IEXTEN | libc::XCASE;
 
-/// Settings under which everything goes through as it is.
+/// Settings under which all data passes unchanged.
 struct Quiet {
     settings: Termios,
     end_of_file: u8,
     quote: u8,
-    /// What has a meaning, unless quoted.
+    /// Characters that have a meaning unless quoted.
     special: BTreeSet<u8>,
-    /// What ends a line.
+    /// Characters that end a line.
     ends: BTreeSet<u8>,
 }
 
 impl Quiet {
-    /// To put this back: with lines, if there were any.
+    /// Returns the settings to put this back: in canonical mode, if it was in use.
     fn of(original: &Termios, in_flight: &InFlight) -> Self {
         let mut settings = Termios {
             input: original.input & !TRANSLATIONS,
@@ -292,7 +295,7 @@ impl Quiet {
         Self { settings, end_of_file, quote, special, ends }
     }
 
-    /// To read all that is there.
+    /// Returns the settings to read everything that is there.
     fn without_lines(original: &Termios) -> Termios {
         let mut settings = Self::of(original, &InFlight::default()).settings;
         settings.local &= !(libc::ICANON | libc::IEXTEN);
@@ -302,7 +305,7 @@ impl Quiet {
         settings
     }
 
-    /// What is to be typed for a line to be there.
+    /// Returns what must be typed to produce a line.
     fn line(&self, line: &[u8]) -> Vec<u8> {
         match line.split_last() {
             Some((end, text)) if self.ends.contains(end) => {
@@ -324,7 +327,7 @@ impl Quiet {
     }
 }
 
-/// Has the kernel make the small buffers that it keeps for a side which has once been full of them.
+/// Makes the kernel allocate the small buffers that it keeps for a side which was once full of them.
 fn make_room(mut to: &File, mut from: &File) -> io::Result<()> {
     let waits = set_waiting(to.as_fd(), false)?;
     let mut refusals = 0;
@@ -345,7 +348,7 @@ fn make_room(mut to: &File, mut from: &File) -> io::Result<()> {
     if waits { set_waiting(to.as_fd(), true).map(drop) } else { Ok(()) }
 }
 
-/// Writes all of `bytes` into one side, never waiting for anybody to read on the other.
+/// Writes all of `bytes` into one side, without ever waiting for a reader on the other.
 fn write(mut to: &File, bytes: &[u8], other: &File) -> io::Result<()> {
     if bytes.is_empty() {
         return Ok(());
@@ -355,7 +358,7 @@ fn write(mut to: &File, bytes: &[u8], other: &File) -> io::Result<()> {
         std::thread::sleep(ROOM_PAUSE);
         if Instant::now() < deadline { Ok(()) } else { Err(io::Error::other("a terminal takes less than it held")) }
     };
-    // Only then can it come to waiting. The program's own open file is meant, and set back below.
+    // Only then can a write block. This changes the program's own open file, and is set back below.
     let is_much = bytes.len() > QUEUE_BYTES;
     let waits = is_much && set_waiting(to.as_fd(), false)?;
     let mut pieces = READERS_SHARE.into_iter().chain(LARGE_PIECES).chain(std::iter::repeat(SMALL_PIECE));

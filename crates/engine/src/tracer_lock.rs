@@ -1,4 +1,4 @@
-//! Who may stop threads of the job: one of us at a time, since a thread has one tracer.
+//! The lock on stopping threads of the job: one of us at a time, since a thread has only one tracer.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -9,12 +9,12 @@ pub(crate) struct TracerLock {
     released: Condvar,
 }
 
-/// The lock, held; dropping it releases it.
+/// The held lock; dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct TracerLockGuard(Arc<TracerLock>);
 
 impl TracerLock {
-    /// Waits for it.
+    /// Waits for the lock and takes it.
     pub(crate) fn take(self: &Arc<Self>) -> TracerLockGuard {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let free = self.released.wait_while(taken, |taken| *taken);

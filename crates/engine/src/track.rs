@@ -1,9 +1,10 @@
-//! What the engine remembers of a job's memory between checkpoints, so that the next one costs what has changed.
+//! What the engine remembers about a job's memory between checkpoints, so that the next checkpoint costs only what has
+//! changed.
 //!
-//! A page is *unchanged* only if all of this holds: it is anonymous memory, its mapping has been tracked since the
-//! last look, it has not been written since, it is in memory, and the last committed generation holds it. Everything else
-//! is saved again, or compared by checksum. A new program in the process, a moved or fresh mapping, a page that was
-//! discarded: none of them is tracked, or not in that generation.
+//! A page is *unchanged* only if all of this holds: it is anonymous memory, its mapping has been tracked since the last
+//! scan, it has not been written since then, it is in memory, and the last committed generation holds it. Everything
+//! else is saved again, or compared by checksum. After an exec, for a moved or fresh mapping, and for a discarded page,
+//! the page is not tracked or not in that generation.
 
 mod adaptive;
 mod dirty_estimate;
@@ -25,99 +26,100 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// A program with this share of the mappings that it may have is not tracked, since tracking keeps neighbours apart
-/// that would else be one.
+/// A program with more than 1/MAPPINGS_SHARE of the mappings that it may have is not tracked, since tracking keeps
+/// neighbouring mappings apart that the kernel would otherwise merge.
 const MAPPINGS_SHARE: usize = 2;
 
-/// What it takes to read a page and to take its checksum.
+/// Time to read a page and to compute its checksum.
 const COMPARING_A_PAGE: Duration = Duration::from_nanos(600);
-/// Comparing huge pages may take 1/COMPARING_SHARE of the program's time. Beyond that they are tracked.
+/// Comparing huge pages may take 1/COMPARING_SHARE of the program's time. If it takes more, they are tracked.
 const COMPARING_SHARE: u32 = 30;
 
 /// A tracked address space.
 #[derive(Debug)]
 pub(crate) struct Track {
     process: ProcessIdentity,
-    /// `None` where soft-dirty bits tell.
+    /// `None` if soft-dirty bits are used instead.
     protection: Option<WriteProtection>,
-    /// What the last committed generation holds.
+    /// Pages that the last committed generation holds.
     saved: PageSet,
-    /// The number that the process has there.
+    /// The number of the process in that generation.
     was: u32,
-    /// The number that it had at the last look.
+    /// The number of the process at the last scan.
     is: u32,
-    /// What the last look saw; saved when its checkpoint is committed.
+    /// Pages that the last scan saw; they become `saved` when its checkpoint is committed.
     seen: PageSet,
-    /// Written since the last committed generation, and told only to looks whose checkpoint was not committed.
+    /// Pages written since the last committed generation that only scans of uncommitted checkpoints reported.
     carried: PageSet,
     adaptive: Adaptive,
-    /// Page faults of the process up to the last look.
+    /// Page faults of the process up to the last scan.
     faults: u64,
-    /// How many of them had come since the look before.
+    /// Page faults between the last two scans.
     news: u64,
-    /// Writes that have taken the protection off a page, since the checkpoint before.
+    /// Writes that have removed the protection from a page since the previous checkpoint.
     first_writes: u64,
-    /// Pages that were to be compared at the last look.
+    /// Number of pages that the last scan left to be compared.
     compared: u64,
-    /// When that was.
+    /// The time of that scan.
     looked: Option<Instant>,
-    /// Whether the process has executed another program: nothing is tracked any more.
+    /// Whether the process has executed another program, so that nothing is tracked any more.
     lost: bool,
 }
 
-/// A mapping to look at.
+/// A mapping to scan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    /// All of it, to be tracked; of a stack also where it may grow to.
+    /// The whole mapping, which will be tracked; for a stack, including the area into which it may grow.
     pub(crate) mapping: PageRange,
     /// The part that counts.
     pub(crate) live: PageRange,
-    /// What lies beneath its pages.
+    /// What is beneath its pages.
     pub(crate) backing_page: BackingPage,
-    /// What the program has said about huge pages: that it wants them, or that it wants none.
+    /// What the program has said about huge pages: that it wants them, or that it does not.
     pub(crate) wants_huge_pages: Option<bool>,
     /// Whether its pages are huge pages from the system's pool.
     pub(crate) is_of_pool: bool,
 }
 
 impl Place {
-    /// Whether protection tells what has been written. A protected page of a file, or of the system's pool of huge pages, that
-    /// is discarded leaves a marker behind, by which the page that takes its place is protected from birth: until it is
-    /// written again it looks like the old one, which it is not.
+    /// Reports whether protection reveals what has been written. When a protected page of a file, or of the system's
+    /// pool of huge pages, is discarded, a marker remains. The page that takes its place is then protected from the
+    /// beginning. Until it is written, it looks like the old page, although it is not.
     fn is_trackable(&self) -> bool {
         self.backing_page == BackingPage::Zeros && !self.is_of_pool
     }
 }
 
-/// How a process is to be looked at.
+/// How to scan a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scan {
-    /// The number that it has in the image.
+    /// The number of the process in the image.
     pub(crate) owner: u32,
-    /// Its page faults so far.
+    /// Page faults of the process so far.
     pub(crate) faults: u64,
-    /// Where less than this share of its pages has not changed, in percent, all count as changed.
+    /// If the share of unchanged pages, in percent, is smaller than this, all count as changed.
     pub(crate) unchanged_percent_min: u8,
-    /// Whether what cannot be tracked is compared, and huge pages as well as long as they change, rather than tracked and
-    /// so split.
+    /// Whether to compare what cannot be tracked. Huge pages are then also compared while they change, since tracking
+    /// would split them.
     pub(crate) compares: bool,
-    /// Whether the last look was a moment ago, for the same checkpoint: nothing can be learnt of how the program is then.
+    /// Whether the last scan was a moment ago, for the same checkpoint. Then this scan teaches nothing about the
+    /// program.
     pub(crate) is_second: bool,
 }
 
 impl Track {
-    /// Page faults of the process since the last look.
+    /// Returns the page faults of the process since the last scan.
     fn faults_since_scan(&self) -> u64 {
         Stat::of(self.process.pid).map_or(0, |stat| stat.faults.saturating_sub(self.faults))
     }
 
-    /// Whether a new program needs new tracking.
+    /// Reports whether a new program needs new tracking.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// Looks at the memory of a process that stands still, and from now on tracks all of it that is worth it. `otherwise`
-    /// lists the populated pages where a mapping cannot be tracked.
+    /// Scans the memory of a frozen process, and from now on tracks all of it that is worth tracking. For a mapping that
+    /// cannot be tracked, `otherwise` lists the populated pages.
     pub(crate) fn scan(
         &mut self,
         how: Scan,
@@ -137,7 +139,7 @@ impl Track {
         let mut pages = Pages::default();
         let mut untrackable = Vec::new();
         for place in places {
-            // Of the others everything may have been written.
+            // In the other mappings, everything may have been written.
             if place.is_trackable() {
                 let held = scan.held(place.live).map_err(scanning)?;
                 let huge = if how.compares && may_be_huge(place) { scan.huge(place.live) } else { Ok(vec![]) };
@@ -159,14 +161,14 @@ impl Track {
         }
         self.compared = pages.compared.iter().map(|(range, _)| range.pages()).sum();
         self.sort(how, found, &mut pages);
-        // A process that is saved whole builds upon nothing.
+        // A process that is saved completely builds upon nothing.
         let rest = if how.compares && !pages.unchanged.is_empty() { &mut pages.compared } else { &mut pages.changed };
         rest.extend(untrackable);
         rest.sort_unstable_by_key(|(range, _)| range.start());
         Ok(pages)
     }
 
-    /// The same by soft-dirty bits, which all begin again.
+    /// Does the same with soft-dirty bits, and clears all of them.
     fn scan_bits(
         &mut self,
         how: Scan,
@@ -191,8 +193,8 @@ impl Track {
         Ok(pages)
     }
 
-    /// Whether the comparison of what was compared at the last look would hold the program up for too large a share of the
-    /// time since. Writes that the kernel tells of hold it up as well, the more the shorter that time is; but each costs a
+    /// Reports whether comparing the pages of the last scan would delay the program for too large a share of the time
+    /// since then. Tracked writes delay the program too, the more so the shorter that time is. But each costs a
     /// microsecond, and pages that are not written cost nothing.
     fn comparing_is_dear(&mut self) -> bool {
         let since = self.looked.replace(Instant::now()).map(|then| then.elapsed());
@@ -200,9 +202,9 @@ impl Track {
         since.is_some_and(|since| takes * COMPARING_SHARE > since)
     }
 
-    /// Takes the protection off pages that were huge once and have not been written for long, so that the kernel can make
-    /// them huge again; what comes of it is to be told with [`Track::note_collapsed`] before the next look, at which they
-    /// count as written, or are compared.
+    /// Removes the protection from pages that were huge once and have not been written for long, so that the kernel can
+    /// make them huge again. The caller must report the result with [`Track::note_collapsed`] before the next scan, at
+    /// which these pages count as written or are compared.
     pub(crate) fn loosen_idle(&mut self) -> Vec<PageRange> {
         let (loose, fixed): (Vec<_>, _) =
             self.adaptive.idle().into_iter().partition(|unit| {
@@ -212,15 +214,15 @@ impl Track {
         loose
     }
 
-    /// Whether a unit could be made a huge page.
+    /// Notes whether the kernel made a unit a huge page.
     pub(crate) fn note_collapsed(&mut self, unit: PageRange, worked: bool) {
         if !worked {
             self.adaptive.stays_split(unit);
         }
     }
 
-    /// Notes which pages of one mapping may have been written, and protects what is to be protected. Of a mapping that was
-    /// not tracked all may have been; from now on it is tracked if it can be.
+    /// Notes which pages of one mapping may have been written, and protects the pages that need it. In a mapping that
+    /// was not tracked, all may have been written; from now on it is tracked if possible.
     fn scan_place(
         &mut self,
         scan: &WrittenScan,
@@ -261,7 +263,7 @@ impl Track {
         Ok(())
     }
 
-    /// Starts to track writes to a mapping; whether that could be done.
+    /// Starts to track writes to a mapping; reports whether that succeeded.
     fn start_tracking(&mut self, place: &Place, is_crowded: bool) -> bool {
         let Some(protection) = self.protection.as_ref().filter(|_| !is_crowded && !self.lost) else { return false };
         let tracked = protection.track(place.mapping);
@@ -270,8 +272,8 @@ impl Track {
         tracked.is_ok()
     }
 
-    /// Protects pages of a mapping that is tracked from now on, whatever marks are left on them; `false`
-    /// where it cannot be tracked.
+    /// Protects pages of a mapping that is tracked from now on, even if marks are left on them. Returns `false` if it
+    /// cannot be tracked.
     fn protect(&self, scan: &WrittenScan, populated: &[PageRange]) -> io::Result<bool> {
         let mut unmarked = Vec::new();
         if scan.written(populated, &mut unmarked)?.is_none() {
@@ -282,13 +284,13 @@ impl Track {
         marked.ranges().iter().try_for_each(|range| protection.protect(*range)).map(|()| true)
     }
 
-    /// Pages of which the checkpoint under way does not hold what they hold now: the next one that looks at them finds them
-    /// changed.
+    /// Excludes pages for which the checkpoint in progress does not hold the current contents. The next checkpoint that
+    /// scans them finds them changed.
     pub(crate) fn disown(&mut self, pages: &PageSet) {
         self.seen = self.seen.difference(pages);
     }
 
-    /// Takes note of which compared pages have changed.
+    /// Notes which compared pages have changed.
     pub(crate) fn learn_compared(&mut self, changed: &PageSet) {
         self.adaptive.learn_compared(changed);
     }
@@ -301,7 +303,7 @@ impl Track {
         }
         let tracked = PageSet::of(all);
         let before = std::mem::replace(&mut self.seen, tracked.union(&PageSet::of(protected)));
-        // What the last look saw has become what is saved, if that was committed.
+        // If the last scan's checkpoint was committed, what it saw has become `saved`.
         let first_writes = written.intersection(if before.is_empty() { &self.saved } else { &before }).pages();
         self.first_writes = if how.is_second { self.first_writes + first_writes } else { first_writes };
         let written = written.union(&PageSet::of(untracked));
@@ -318,20 +320,20 @@ impl Track {
     }
 }
 
-/// What a look has found.
+/// What a scan has found.
 #[derive(Debug, Default)]
 struct Found {
-    /// All pages of memory that no file is beneath that hold something and are not compared.
+    /// All populated pages without a file beneath them that are not compared.
     all: Vec<PageRange>,
-    /// Pages that have been written since the last look.
+    /// Pages that have been written since the last scan.
     written: Vec<PageRange>,
-    /// Pages of which that is not known.
+    /// Pages for which it is unknown whether they were written.
     untracked: Vec<PageRange>,
     /// Pages that are compared this time, and tracked from now on.
     protected: Vec<PageRange>,
 }
 
-/// Whether huge pages are to be looked for: that takes 0.6 ms for each GiB of small ones.
+/// Reports whether to look for huge pages, which takes 0.6 ms for each GiB of small ones.
 fn may_be_huge(place: &Place) -> bool {
     static EVERYWHERE: OnceLock<bool> = OnceLock::new();
     place.wants_huge_pages.unwrap_or_else(|| {
@@ -342,7 +344,7 @@ fn may_be_huge(place: &Place) -> bool {
     })
 }
 
-/// How many mappings a process may have.
+/// Returns how many mappings a process may have.
 fn mappings_max() -> usize {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
     limit.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(65_530)

@@ -1,37 +1,37 @@
-//! Which processes belong to a job at this moment: its main process and all that descend from it, also by way of parents
-//! that have ended. Only looks; [`crate::freeze`] stops them.
+//! Which processes belong to a job at this moment: its main process and all its descendants, even if the processes
+//! between them have ended. This module only looks; [`crate::freeze`] stops them.
 
 use crate::ProcessIdentity;
 use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process::{self, Common};
 use std::collections::{HashSet, VecDeque};
 
-/// Where a job's processes are found.
+/// Where to find a job's processes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Roots {
     /// The main process.
     pub(crate) main: ProcessIdentity,
-    /// The process to which descendants come that lose their parent: ours, or the init of the job's namespaces. `None` if
-    /// they cannot be told from others' or are out of sight.
+    /// The process that adopts descendants that lose their parent: ours, or the init of the job's namespaces. `None` if
+    /// they cannot be distinguished from other processes or are out of sight.
     pub(crate) reaper: Option<i32>,
 }
 
 /// One process of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// Its pid as we see it.
+    /// Its pid as this process sees it.
     pub(crate) pid: i32,
-    /// Its parent, if that belongs to the job too.
+    /// Its parent, if the parent belongs to the job too.
     pub(crate) parent: Option<i32>,
-    /// How it ended, as `waitpid(2)` has it, if it is a zombie.
+    /// How it ended, in the format of `waitpid(2)`, if it is a zombie.
     pub(crate) wait_status: Option<i32>,
-    /// How many threads it had when it was looked at.
+    /// Number of its threads at the time of the look.
     pub(crate) threads: usize,
 }
 
 impl Roots {
-    /// The processes of the job, parents before their children, the main process first. One that ends meanwhile may be
-    /// listed or not; zombies that only wait for the reaper are left out.
+    /// Returns the processes of the job, parents before their children, the main process first. A process that ends
+    /// meanwhile may be listed or not. Zombies that only wait for the reaper are left out.
     pub(crate) fn members(&self) -> Vec<Member> {
         let mut members = Vec::new();
         let mut open = VecDeque::from([(self.main.pid, None)]);
@@ -40,7 +40,7 @@ impl Roots {
         open.extend(strays.into_iter().filter(is_stray).map(|pid| (pid, None)));
         while let Some((pid, parent)) = open.pop_front() {
             let Ok(stat) = Stat::of(pid) else { continue };
-            // A main thread that has ended is not yet the end of its process.
+            // A process whose main thread has ended may still live.
             let is_zombie = matches!(stat.state, b'Z' | b'X') && !has_other_threads(pid);
             if is_zombie && (parent.is_none() || stat.state == b'X') {
                 continue;
@@ -57,12 +57,13 @@ impl Roots {
         members
     }
 
-    /// Whether `members` are all that there are, given that nobody among them runs. When a process ends its children come to
-    /// another one, which the walk may have passed already: so it is walked once more, the other way round.
+    /// Reports whether `members` are all processes of the job, given that none of them runs. When a process ends, its
+    /// children move to another one, which the walk may have passed already. So this walks once more, in the opposite
+    /// direction.
     pub(crate) fn are_all(&self, members: &[Member]) -> bool {
         let known: HashSet<i32> = members.iter().map(|member| member.pid).collect();
         let children = |pid: i32| proc::children(pid).unwrap_or_default().into_iter();
-        // It does not run, so that it has as many threads as it had.
+        // It does not run, so it still has the same number of threads.
         let children_of = |member: &Member| match member.threads {
             1 => proc::children_of_thread(member.pid, member.pid).unwrap_or_default().into_iter(),
             _ => children(member.pid),
@@ -76,7 +77,7 @@ impl Roots {
             && self.reaper.into_iter().flat_map(children).all(no_orphan)
     }
 
-    /// Takes the news of descendants that have come to us and ended, so that they do not remain as zombies.
+    /// Reaps descendants that have become our children and ended, so that they do not remain as zombies.
     pub(crate) fn reap_strays(&self) {
         let own = std::process::id() as i32;
         if self.reaper != Some(own) {
@@ -85,21 +86,21 @@ impl Roots {
         for pid in proc::children(own).unwrap_or_default() {
             let is_zombie = Stat::of(pid).is_ok_and(|stat| stat.state == b'Z');
             if pid != self.main.pid && is_zombie && !standfast_linux::is_made_here(pid) {
-                // Nobody asks for the status of a stray.
+                // The status of a stray is not needed.
                 let _ = process::wait(pid, libc::WNOHANG);
             }
         }
     }
 }
 
-/// Whether threads of a process go on beside its main thread.
+/// Reports whether a process has living threads besides its main thread.
 pub(crate) fn has_other_threads(pid: i32) -> bool {
     let lives = |tid: &i32| Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     proc::numbers(pid, "task").unwrap_or_default().iter().any(lives)
 }
 
-/// Whether a process lives in the memory of its parent. If it has come from vfork(2), the parent does not run, and cannot
-/// be stopped, before the child executes a program or ends.
+/// Reports whether a process lives in the memory of its parent. If it comes from vfork(2), the parent does not run, and
+/// cannot be stopped, before the child executes a program or ends.
 pub(crate) fn borrows_memory(member: &Member) -> bool {
     member.parent.is_some_and(|parent| process::share(member.pid, parent, Common::Memory).unwrap_or(false))
 }

@@ -6,9 +6,9 @@ use crate::waits::{Met, call_of_task};
 use standfast_linux::{ProcessMemory, Task, TaskError};
 use std::time::{Duration, Instant};
 
-/// How long a thread may take to stop whose wait is to be ended. If it takes longer it is not in that wait.
+/// How long a thread whose wait must be ended may take to stop. If it takes longer, it is not in that wait.
 const STOP_MAX: Duration = Duration::from_millis(500);
-/// Between two looks at it.
+/// The pause between two looks at it.
 const SLEEP: Duration = Duration::from_micros(50);
 
 /// Ends the waits whose limits have been reached. Only the threads in question stop, and only for that.
@@ -18,7 +18,7 @@ pub(crate) fn end_those_due(shared: &Shared) {
     for (tid, met) in due {
         // It may have ended, or be in another call by now.
         if call_of_task(tid).is_some_and(|call| call == met.call || call == libc::SYS_restart_syscall) {
-            // Should that fail, it waits for longer than it asked for, or has ended.
+            // If this fails, the thread waits for longer than it requested, or has ended.
             let _ = end_one(tid, met, shared).map_err(|error| refine(error, met.pid, shared));
         }
     }
@@ -36,6 +36,6 @@ fn end_one(tid: i32, met: Met, shared: &Shared) -> Result<(), TaskError> {
         }
         std::thread::sleep(SLEEP);
     }
-    // The end of this thread lets go of it.
+    // The end of this thread releases it.
     Err(TaskError::TimedOut { tid })
 }

@@ -1,13 +1,14 @@
-//! Waits with a time limit keep it, however often they are interrupted by a checkpoint or a restart.
+//! Waits with a time limit keep it, however often a checkpoint or a restart interrupts them.
 //!
-//! The kernel makes an interrupted call again with all of its arguments, the time limit among them, unless it is one of the
-//! few for which it remembers when to stop (`nanosleep`, `poll`, `futex`); and a process that is made again remembers
-//! nothing. The arguments are the program's and stay as they are. So we remember when a wait was met first and how long it
-//! may last, and *end* it at that time, with the answer that the kernel gives when a limit is reached. A wait lasts longer
-//! than asked for by what it had lasted when it was met first and was not seen to sleep before that, and never shorter.
+//! The kernel repeats an interrupted call with all of its arguments, including the time limit. The exceptions are the
+//! few calls for which it remembers when to stop (`nanosleep`, `poll`, `futex`), but a rebuilt process remembers
+//! nothing. The arguments belong to the program and stay as they are. So we remember when we first found a wait and how
+//! long it may last. At that time we *end* it, with the answer that the kernel gives when a limit is reached. A wait may
+//! last longer than requested by the time that it had already lasted when it was first found, unless it was seen to
+//! sleep before that. It never lasts shorter.
 //!
-//! That a wait is the same one, and not a later one with the same arguments, is known by a tag that we leave at the call
-//! ([`Registers::tag_wait`]). Older kernels have no room for it: there each checkpoint begins the limit again.
+//! A tag that we leave at the call ([`Registers::tag_wait`]) distinguishes the same wait from a later one with the same
+//! arguments. Older kernels have no room for it: there, each checkpoint restarts the limit.
 
 use standfast_core::Address;
 use standfast_format::records::Wait;
@@ -18,11 +19,11 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How far before a `syscall` instruction the number of the call is looked for.
+/// How far before a `syscall` instruction we look for the number of the call.
 const CODE_BEFORE_CALL: usize = 34;
-/// One part in so many by which two clocks of a machine differ in speed, at most: adjustments are limited to half of that.
+/// Two clocks of a machine differ in speed by one part in this many at most; adjustments are limited to half of that.
 const CLOCKS_DIFFER: u64 = 1000;
-/// Calls that sleep for at most some time, if they are told so, and whose limits a new process or a stop begins again.
+/// Calls that sleep for a limited time on request, and whose limits a new process or a stop restarts.
 const MAY_HAVE_LIMITS: [i64; 17] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -44,7 +45,7 @@ const MAY_HAVE_LIMITS: [i64; 17] = [
 ];
 const FUTEX_COMMAND: u64 = 0x7f;
 const TIMER_ABSTIME: u64 = libc::TIMER_ABSTIME as u64;
-/// Clocks that go on while a thread waits, all of them at the same speed.
+/// Clocks that continue while a thread waits, all at the same speed.
 const TIMES_OF_DAY: [i32; 6] = [
     libc::CLOCK_REALTIME,
     libc::CLOCK_MONOTONIC,
@@ -54,40 +55,40 @@ const TIMES_OF_DAY: [i32; 6] = [
     libc::CLOCK_TAI,
 ];
 
-/// The waits in which the job's threads have been met, by thread.
+/// The waits in which the job's threads have been found, by thread.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     met: HashMap<i32, Met>,
-    /// Threads that were seen to sleep shortly before they were to be stopped, and since when they did.
+    /// Threads that were seen to sleep shortly before the stop, and since when they slept.
     asleep: HashMap<i32, (Sleep, Instant)>,
     last_tag: u32,
 }
 
-/// A wait in which a thread was met.
+/// A wait in which a thread was found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Met {
     pub(crate) pid: i32,
-    /// 0 on kernels that have no room for one.
+    /// 0 on kernels that have no room for a tag.
     tag: u32,
     /// The call that was first made.
     pub(crate) call: i64,
-    /// When its limit is reached, where it has one.
+    /// When its limit is reached, if it has one.
     end: Option<Instant>,
-    /// Whether it has to be ended by us, since the kernel would let it last longer.
+    /// Whether we must end it, since the kernel would let it last longer.
     is_ours_to_end: bool,
 }
 
-/// What is known of the call in which a task was interrupted.
+/// What is known about the call in which a task was interrupted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Interrupted {
-    /// The call that was first made, where that is known.
+    /// The call that was first made, if it is known.
     pub(crate) call: Option<i64>,
-    /// When its limit is reached, where it has one.
+    /// When its limit is reached, if it has one.
     end: Option<Instant>,
 }
 
 impl Interrupted {
-    /// For the image.
+    /// Returns the wait for the image.
     pub(crate) fn wait(&self) -> Option<Wait> {
         let remaining = self.end?.saturating_duration_since(Instant::now());
         Some(Wait { call: self.call?, remaining_nanoseconds: u64::try_from(remaining.as_nanos()).unwrap_or(u64::MAX) })
@@ -95,29 +96,29 @@ impl Interrupted {
 }
 
 impl Waits {
-    /// Looks which threads of these processes sleep in a call that may have a limit, and since when. They run meanwhile.
+    /// Notes which threads of these processes sleep in a call that may have a limit, and since when. They run meanwhile.
     pub(crate) fn prefetch(&mut self, pids: &[i32]) {
         self.asleep.clear();
         for tid in pids.iter().flat_map(|pid| proc::numbers(*pid, "task").unwrap_or_default()) {
             let may_have_limit = call_of_task(tid).is_some_and(|call| MAY_HAVE_LIMITS.contains(&call));
             let Some(sleep) = Some(tid).filter(|_| may_have_limit).and_then(Sleep::of) else { continue };
-            // The scheduler's clock is not the one by which limits are measured: it may be that much faster.
+            // The scheduler's clock differs from the one that measures limits, and may be faster by this much.
             let slept = Duration::from_nanos(sleep.nanoseconds - sleep.nanoseconds / CLOCKS_DIFFER);
             self.asleep.extend(Instant::now().checked_sub(slept).map(|since| (tid, (sleep, since))));
         }
     }
 
-    /// When a task that has just been stopped in a call fell asleep in it, if it was seen to sleep and has done nothing since
-    /// but wake up and stop.
+    /// Returns when a task that was just stopped in a call fell asleep in it. Returns `None` unless the task was seen to
+    /// sleep, and has only woken up and stopped since.
     fn asleep_since(&self, tid: i32, call: i64, registers: &Registers) -> Option<Instant> {
         let (sleep, since) = self.asleep.get(&tid)?;
         let same = (sleep.call, sleep.arguments, sleep.stack) == (call, registers.arguments(), registers.stack());
         (same && Sleep::times_slept(tid)? == sleep.times_slept + 1).then_some(*since)
     }
 
-    /// Takes note of a task that has just been stopped, and whose call the kernel will make again if it is in one. Tags the
-    /// wait, or ends it if its limit has been reached. `is_limited` says that the kernel has told the interruption as it
-    /// does for waits with a limit.
+    /// Notes a task that was just stopped; if it is in a call, the kernel will repeat that call. Tags the wait, or ends
+    /// it if its limit has been reached. `is_limited` says that the kernel reported the interruption as it does for
+    /// waits with a limit.
     pub(crate) fn meet(
         &mut self,
         pid: i32,
@@ -166,8 +167,7 @@ impl Waits {
         Interrupted { call: Some(call), end }
     }
 
-    /// Takes note of a wait in which a thread was, in a process that has been made again. Its registers must not have been
-    /// changed since they were saved.
+    /// Notes a wait of a thread in a rebuilt process. Its registers must not have been changed since they were saved.
     pub(crate) fn resume(&mut self, pid: i32, tid: i32, registers: &mut Registers, wait: &Wait) {
         let is_there = registers.pending_restart() == Abort::Restart { number: wait.call };
         let end = Instant::now().checked_add(Duration::from_nanos(wait.remaining_nanoseconds));
@@ -178,13 +178,13 @@ impl Waits {
         }
     }
 
-    /// Takes over those of another process of the job.
+    /// Takes over the waits of another process of the job.
     pub(crate) fn append(&mut self, others: &Self) {
         self.met.extend(&others.met);
         self.last_tag = self.last_tag.max(others.last_tag);
     }
 
-    /// Never the same twice in a row of two billion.
+    /// Returns a tag that does not repeat within two billion calls.
     fn new_tag(&mut self) -> u32 {
         if !process::call_numbers_have_room() {
             return 0;
@@ -193,12 +193,12 @@ impl Waits {
         self.last_tag
     }
 
-    /// When the next wait has to be ended.
+    /// Returns when the next wait must be ended.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         self.met.values().filter(|met| met.is_ours_to_end).filter_map(|met| met.end).min()
     }
 
-    /// The threads whose waits have to be ended by now, and the calls that they wait in. Each is named once.
+    /// Returns the threads whose waits must be ended by now, and the calls in which they wait. Each is returned once.
     pub(crate) fn take_due(&mut self) -> Vec<(i32, Met)> {
         let now = Instant::now();
         let is_due = |met: &Met| met.is_ours_to_end && met.end.is_some_and(|end| end <= now);
@@ -211,12 +211,12 @@ impl Waits {
     }
 }
 
-/// For how long a call waits at most.
+/// The maximum time for which a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
-    /// From its beginning.
+    /// Counted from its beginning.
     Whole(Duration),
-    /// From now on.
+    /// Counted from now on.
     Remaining(Duration),
 }
 
@@ -224,12 +224,12 @@ pub(crate) fn call_of_task(tid: i32) -> Option<i64> {
     call_of(&proc::read(tid, "syscall").ok()?)
 }
 
-/// The call in which a thread waits, as `/proc/PID/syscall` tells; none for one that runs.
+/// Returns the call in which a thread waits, according to `/proc/PID/syscall`; `None` if the thread runs.
 fn call_of(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// The number of the call in progress, as the code before it says.
+/// Returns the number of the call in progress, according to the code before it.
 fn call_in_code(registers: &Registers, memory: &ProcessMemory) -> Option<i64> {
     let mut code = [0u8; CODE_BEFORE_CALL];
     let end = registers.instruction().saturating_sub(SYSCALL_INSTRUCTION.len() as u64);
@@ -237,7 +237,7 @@ fn call_in_code(registers: &Registers, memory: &ProcessMemory) -> Option<i64> {
     Registers::call_in_code(&code)
 }
 
-/// What a call returns whose limit is reached.
+/// Returns what a call returns when its limit is reached.
 fn answer_at_limit(call: i64) -> i64 {
     match call {
         libc::SYS_nanosleep | libc::SYS_clock_nanosleep | libc::SYS_poll => 0,
@@ -248,13 +248,13 @@ fn answer_at_limit(call: i64) -> i64 {
     }
 }
 
-/// For how long at most a call waits that has just been interrupted; none where it has no limit, or a point in time as its
-/// limit, or one that is measured in processor time.
+/// Returns how long an interrupted call waits at most. Returns `None` if it has no limit, if its limit is a point in
+/// time, or if the limit is measured in processor time.
 fn limit(pid: i32, memory: &ProcessMemory, call: i64, arguments: [u64; 6]) -> Option<Limit> {
     let [first, second, third, fourth, ..] = arguments;
     let milliseconds = |argument: u64| u64::try_from(argument as i32).ok().map(Duration::from_millis);
     let at = |address: u64| timespec(memory, address);
-    // What remains of a sleep, if the program wants to know, has just been told it.
+    // The kernel has just stored the rest of the sleep, if the program wants to know it.
     let remaining = |address: u64| at(address).map(Limit::Remaining);
     let whole = match call {
         libc::SYS_epoll_wait | libc::SYS_epoll_pwait => milliseconds(fourth),
@@ -282,7 +282,7 @@ fn limit(pid: i32, memory: &ProcessMemory, call: i64, arguments: [u64; 6]) -> Op
     whole.map(Limit::Whole)
 }
 
-/// A `struct timespec` of the program's.
+/// Reads a `struct timespec` of the program.
 fn timespec(memory: &ProcessMemory, address: u64) -> Option<Duration> {
     let mut words = [[0u8; 8]; 2];
     if address == 0 {
@@ -293,7 +293,7 @@ fn timespec(memory: &ProcessMemory, address: u64) -> Option<Duration> {
     Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?))
 }
 
-/// How long calls on a socket may wait: a `struct timeval` of zero if for ever.
+/// Returns how long calls on a socket may wait; a `struct timeval` of zero means for ever.
 fn limit_of_socket(pid: i32, descriptor: u64, option: i32) -> Option<Duration> {
     let process = process::pidfd_open(pid).ok()?;
     let socket = process::pidfd_getfd(process.as_fd(), descriptor as i32).ok()?;
@@ -310,7 +310,7 @@ mod tests {
     const RAX: usize = 10;
     const ORIG_RAX: usize = 15;
 
-    /// A thread of this process that waits in a call with a limit of a minute, in milliseconds.
+    /// Returns a thread of this process that waits in a call with a limit of one minute, in milliseconds.
     fn waiting() -> Registers {
         let mut words = [60_000u64; 27];
         words[ORIG_RAX] = libc::SYS_epoll_wait as u64;

@@ -1,6 +1,6 @@
-//! `--check-exclusions`: whether what a program has excluded as read-only holds what it held at the checkpoint before, byte by
-//! byte. Whoever writes to whole pages of it is caught in the act by the program's library; this finds the rest, and whoever
-//! has evaded it, but not who it was. All of it is copied at each checkpoint.
+//! `--check-exclusions`: checks byte by byte whether excluded read-only memory holds what it held at the previous
+//! checkpoint. The program's library catches writes to whole pages of it at once. This check finds all other writes, and
+//! those that evade the library, but not who made them. All of that memory is copied at each checkpoint.
 
 use crate::program::ProgramIdentity;
 use crate::tables::Directions;
@@ -9,19 +9,19 @@ use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_linux::ProcessMemory;
 use standfast_linux::proc::Map;
 
-/// So many regions are told of at a checkpoint.
+/// Maximum number of regions that are reported at a checkpoint.
 const BROKEN_MAX: usize = 8;
 
-/// A promise that was not kept: memory that is read-only has changed since the checkpoint before.
+/// A broken promise: read-only memory has changed since the previous checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenPromise {
-    /// Whose.
+    /// The process that broke it.
     pub pid: i32,
-    /// First address of the region, and that behind it.
+    /// First address of the region, and the first address after it.
     pub region: (Address, Address),
-    /// The first of its bytes that has changed.
+    /// The address of the first changed byte in it.
     pub changed: Address,
-    /// Where the calls came from that have excluded it, the innermost first; nothing where nobody remembers.
+    /// The origins of the calls that have excluded it, innermost first; empty if they are unknown.
     pub excluded_by: Vec<String>,
 }
 
@@ -41,28 +41,28 @@ pub(crate) struct Watch(Vec<Copy>);
 #[derive(Debug)]
 struct Copy {
     program: ProgramIdentity,
-    /// How many checkpoints there had been.
+    /// Number of checkpoints of the program before this copy.
     epoch: u64,
-    /// Ascending and apart.
+    /// Ascending and disjoint.
     regions: Vec<Region>,
-    /// All pages that they touch, and what these held.
+    /// All pages that the regions touch, and what these held.
     pages: PageSet,
     bytes: Vec<u8>,
 }
 
 impl Watch {
-    /// Forgets other programs.
+    /// Forgets all other programs.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(ProgramIdentity) -> bool) {
         self.0.retain(|copy| is_kept(copy.program));
     }
 
-    /// Compares what a process has promised not to write to with what it was, and remembers it. What cannot be read is not
-    /// compared.
+    /// Compares what a process has promised not to write with its earlier contents, and remembers it. What cannot be
+    /// read is not compared.
     pub(crate) fn scan(&mut self, of: &Watched<'_>, directions: Option<&Directions>) -> Vec<BrokenPromise> {
         let before = self.0.iter().position(|copy| copy.program.is(&of.program)).map(|place| self.0.swap_remove(place));
         let Some((directions, records)) = directions.and_then(|it| Some((it, it.records?))) else { return Vec::new() };
         let Some(now) = Copy::of(of.program, of.memory, of.maps, directions) else { return Vec::new() };
-        // Where that checkpoint failed, what was said behind it cannot be told from what was said before.
+        // If that checkpoint failed, promises made after it cannot be distinguished from earlier ones.
         let changed =
             before.filter(|before| before.epoch < now.epoch).map_or(Vec::new(), |before| now.changed(&before));
         self.0.push(now);
@@ -86,7 +86,8 @@ fn read_ring(memory: &ProcessMemory, start: Address) -> Option<Box<[u8; RECORDS_
     ring.into_boxed_slice().try_into().ok()
 }
 
-/// Several mappings may show one region: pages of it that are guarded are one by themselves.
+/// Reports whether a region is mapped. Several mappings may show it, since guarded pages in it are a mapping of their
+/// own.
 fn is_mapped(region: &Region, maps: &[Map]) -> bool {
     let mut at = region.start;
     let around = &maps[maps.partition_point(|map| map.end <= at)..];
@@ -98,7 +99,7 @@ fn is_mapped(region: &Region, maps: &[Map]) -> bool {
     at >= region.end
 }
 
-/// An address as tools understand it that know the file: `path(+offset)`.
+/// Formats an address for tools that know the file: `path(+offset)`.
 fn in_words(call: Address, maps: &[Map]) -> String {
     let map = maps.iter().find(|map| map.contains(call.get()) && map.inode != 0);
     match map {
@@ -111,7 +112,7 @@ fn in_words(call: Address, maps: &[Map]) -> String {
 }
 
 impl Copy {
-    /// `None` where it cannot be read.
+    /// Copies the read-only memory of a program; returns `None` if it cannot be read.
     fn of(program: ProgramIdentity, memory: &ProcessMemory, maps: &[Map], directions: &Directions) -> Option<Self> {
         const PAGE: u64 = PAGE_BYTES as u64;
         let regions = directions.table.regions().clone().changed_by(&directions.changes);
@@ -125,14 +126,15 @@ impl Copy {
         Some(Self { program, epoch: directions.epoch, regions, pages, bytes })
     }
 
-    /// Regions of which bytes have changed that were promised before as they are now, each with the first such byte.
+    /// Returns the regions with changed bytes whose promise was the same before, each with the address of the first such
+    /// byte.
     fn changed(&self, before: &Self) -> Vec<(Region, u64)> {
         let mut changed: Vec<(Region, u64)> = Vec::new();
         let (mut here, mut there) = (self.reader(), before.reader());
         let mut older = before.regions.iter().peekable();
         for region in &self.regions {
             while older.next_if(|old| old.end <= region.start).is_some() {}
-            // One of them may reach over several of these.
+            // One of the older regions may overlap several of these.
             for old in older.clone().take_while(|old| old.start < region.end).filter(|old| old.usage == region.usage) {
                 let (start, end) = (region.start.max(old.start), region.end.min(old.end));
                 let (now, then) = (here(start, end), there(start, end));
@@ -145,7 +147,7 @@ impl Copy {
         changed
     }
 
-    /// Finds bytes of ascending stretches, each of which lies in one region.
+    /// Finds bytes of ascending ranges, each of which is in one region.
     fn reader<'a>(&'a self) -> impl FnMut(u64, u64) -> &'a [u8] {
         let (mut ranges, mut skipped) = (self.pages.ranges(), 0);
         move |start, end| {

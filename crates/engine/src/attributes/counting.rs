@@ -1,15 +1,15 @@
-//! What a collection has used of a look at the attributes of mappings.
+//! What a collection has used from a look at the attributes of mappings.
 
 use standfast_linux::proc::MapAttributes;
 
-/// What was said about a mapping on which the results of a program can depend.
+/// Attributes of a mapping on which the results of a program can depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counting {
     /// A child does not get it (`MADV_DONTFORK`).
     keeps_from_children: bool,
     /// A child gets it empty (`MADV_WIPEONFORK`).
     is_wiped_for_children: bool,
-    /// It has no place in a core dump (`MADV_DONTDUMP`).
+    /// It is left out of core dumps (`MADV_DONTDUMP`).
     is_not_dumped: bool,
     /// The kernel may drop its pages (`MAP_DROPPABLE`).
     is_droppable: bool,
@@ -20,15 +20,15 @@ pub(crate) struct Counting {
     protection_key: u32,
 }
 
-/// What a collection has used of a look at one mapping.
+/// What a collection has used from a look at one mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Inode of the file beneath; 0 if none.
+    /// Inode of the file beneath it; 0 if there is none.
     pub(crate) inode: u64,
     pub(crate) counting: Counting,
-    /// Whether the look had met the mapping.
+    /// Whether the look had found the mapping.
     pub(crate) was_known: bool,
 }
 
@@ -45,12 +45,13 @@ impl Counting {
         }
     }
 
-    /// Of a mapping that no look has met.
+    /// Returns the attributes of a mapping that no look has found.
     pub(crate) fn of_unknown(may_not_be_written: bool) -> Self {
         Self { may_not_be_written, ..Self::default() }
     }
 
-    /// Whether a program says such things of short-lived memory: what its libraries have at all times does not count.
+    /// Reports whether these are attributes that programs give to short-lived memory. Attributes that libraries always
+    /// use do not count.
     pub(crate) fn is_said_often(&self) -> bool {
         self.keeps_from_children || self.is_wiped_for_children || self.protection_key != 0
     }

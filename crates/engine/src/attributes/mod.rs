@@ -1,8 +1,8 @@
-//! What has been said about mappings besides their access: advice, locks, keys, names. The kernel tells it only in a walk
-//! through all page tables, 5 to 12 ms for each GB, so it is asked while the program runs, before it is stopped. What the
-//! program says in between is missed. Where a result can depend on it, a checkpoint counts only if the kernel says the same
-//! once the program runs again, see `collect/confirmation.rs`; where the amount of locked memory shows that something was missed,
-//! the kernel is asked at once.
+//! Attributes of mappings other than their access: advice, locks, keys, names. The kernel reports them only in a walk
+//! through all page tables, 5 to 12 ms for each GB. So it is asked while the program runs, before the stop, and later
+//! changes by the program are missed. If a result can depend on such a change, a checkpoint counts only if the kernel
+//! reports the same once the program runs again, see `collect/confirmation.rs`. If the amount of locked memory shows
+//! that something was missed, the kernel is asked at once.
 
 mod counting;
 
@@ -18,15 +18,15 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A look ahead is repeated when this many times its own duration has passed: such looks take 5 % of a processor at most.
+/// A look ahead is repeated after this many times its own duration, so that such looks take 5 % of a processor at most.
 const REST: u32 = 20;
 
-/// The attributes of one process's mappings, as they were at one look.
+/// The attributes of one process's mappings, as of one look.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attributes {
     mappings: Arc<Vec<MapAttributes>>,
     policies: Arc<Vec<MapPolicy>>,
-    /// Whether the program ran when it was looked at, and may have said something else since.
+    /// Whether the program ran during the look, so that it may have changed attributes since.
     is_ahead: bool,
 }
 
@@ -43,19 +43,19 @@ struct Scan {
 }
 
 impl Scans {
-    /// Looks at processes that run, but for those that were looked at a moment ago; forgets others.
+    /// Looks at running processes, except those looked at a moment ago; forgets all others.
     pub(crate) fn prefetch(&self, pids: &[i32]) {
         self.scans().retain(|pid, scan| pids.contains(pid) && scan.process.is_alive());
         for pid in pids {
             let is_recent = |scan: &Scan| scan.ended.elapsed() < scan.took * REST;
             if !self.scans().get(pid).is_some_and(is_recent) {
-                // It is gone, or the checkpoint will say why it may not be looked at.
+                // It is gone, or the checkpoint will say why it may not be inspected.
                 let _ = self.scan(*pid);
             }
         }
     }
 
-    /// Looks at a process that runs.
+    /// Looks at a running process.
     pub(crate) fn scan(&self, pid: i32) -> Option<(ProcessIdentity, Attributes)> {
         let begun = Instant::now();
         let found = ProcessIdentity::of(pid).ok().and_then(|process| Some((process, Attributes::at(pid).ok()?)));
@@ -69,7 +69,7 @@ impl Scans {
         Some((process, attributes))
     }
 
-    /// What is known of a process that stands still and has so much memory locked. `maps` are its mappings.
+    /// Returns what is known about a frozen process with `locked_kib` of locked memory. `maps` are its mappings.
     pub(crate) fn known(
         &self,
         process: ProcessIdentity,
@@ -103,7 +103,7 @@ impl Attributes {
         Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?), policies: Arc::new(policies), is_ahead: false })
     }
 
-    /// What of these attributes counts for mappings of a process that stands still, where it has to be confirmed.
+    /// Returns which of these attributes count for mappings of a frozen process, if they must be confirmed.
     pub(crate) fn unconfirmed(&self, pid: i32, maps: &[Map]) -> Option<Vec<Used>> {
         let used = |map: &Map| {
             let known = self.find(map);
@@ -111,18 +111,18 @@ impl Attributes {
             let counting = known.map_or_else(|| Counting::of_unknown(may_not_be_written), Counting::of);
             Used { start: map.start, end: map.end, inode: map.inode, counting, was_known: known.is_some() }
         };
-        // The kernel's own are the kernel's business.
+        // The kernel's own mappings need no confirmation.
         let counts = |map: &&Map| !map.path.starts_with(b"[v");
         self.is_ahead.then(|| maps.iter().filter(counts).map(used).collect())
     }
 
-    /// Of all mappings, ascending.
+    /// Returns the attributes of all mappings, ascending.
     pub(crate) fn mappings(&self) -> &[MapAttributes] {
         &self.mappings
     }
 
-    /// Whether the program may make a mapping writable, or has done so; `None` for private ones, which it always may, and
-    /// where nobody knows.
+    /// Reports whether the program may make a mapping writable, or has done so. Returns `None` for private mappings,
+    /// which it always may, and if this is unknown.
     pub(crate) fn may_be_written(&self, pid: i32, map: &Map) -> Option<bool> {
         if !map.shared || map.protection.write {
             return map.shared.then_some(true);
@@ -130,7 +130,7 @@ impl Attributes {
         self.find(map).map(|known| known.has(b"mw")).or_else(|| map.is_of_writable_file(pid).ok())
     }
 
-    /// Whether nothing shows that something was missed.
+    /// Reports whether nothing indicates that a change was missed.
     fn fits(&self, locked_kib: u64, maps: &[Map]) -> bool {
         let locked = |map: &&Map| self.find(map).is_some_and(|found| found.has(b"lo"));
         let bytes: u64 = maps.iter().filter(locked).map(|map| map.end - map.start).sum();
@@ -138,14 +138,14 @@ impl Attributes {
         bytes >> 10 == locked_kib && maps.iter().filter(huge).all(|map| self.find(map).is_some())
     }
 
-    /// The mapping as it was, if it was there: it may have grown, shrunk or been cut since.
+    /// Returns the mapping as of the look, if it existed. It may have grown, shrunk or been cut since.
     fn find(&self, map: &Map) -> Option<&MapAttributes> {
         let place = self.mappings.partition_point(|known| known.end <= map.start);
         self.mappings.get(place).filter(|known| known.start < map.end && known.inode == map.inode)
     }
 
-    /// The policy of a mapping that began there, if it has one of its own: one without shows the
-    /// main thread's, as the last mapping does, which is the kernel's own.
+    /// Returns the policy of the mapping that began at `start`, if it has its own. A mapping without one shows the main
+    /// thread's policy, as the last mapping does, which is the kernel's own.
     fn policy(&self, start: u64) -> Option<NumaPolicy> {
         let usual = self.policies.last().map(|last| &last.policy);
         let place = self.policies.binary_search_by_key(&start, |known| known.start).ok()?;
@@ -153,7 +153,7 @@ impl Attributes {
         (Some(policy) != usual).then(|| NumaPolicy { mode: policy.mode, nodes: policy.nodes.clone() })
     }
 
-    /// What has been said about a mapping.
+    /// Returns the attributes of a mapping.
     pub(crate) fn of(&self, map: &Map) -> MappingAttributes {
         let name = map.path.strip_prefix(b"[anon:").and_then(|name| name.strip_suffix(b"]")).map(Bytes::from);
         let Some(known) = self.find(map) else { return MappingAttributes { name, ..MappingAttributes::default() } };
@@ -180,8 +180,8 @@ impl Attributes {
     }
 }
 
-/// Whether to ask for policies of NUMA nodes, which is another walk. On a machine with one node they mean nothing, but to a
-/// program that asks for them: there only small ones are asked about.
+/// Reports whether to ask for policies of NUMA nodes, which is another walk. On a machine with one node they matter only
+/// to a program that asks for them; there, only small programs are asked about.
 fn is_worth_asking(pid: i32) -> bool {
     const SMALL_PAGES: u64 = (64 << 20) / PAGE_BYTES as u64;
     let nodes = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
@@ -191,7 +191,7 @@ fn is_worth_asking(pid: i32) -> bool {
     nodes.trim() != "0" || resident.is_some_and(|pages| pages <= SMALL_PAGES)
 }
 
-/// The kernel's letters for standing advice.
+/// The kernel's letters for lasting advice.
 const ADVICE: [(&[u8; 2], Advice); 8] = [
     (b"dc", Advice::DontFork),
     (b"wf", Advice::WipeOnFork),

@@ -1,11 +1,12 @@
-//! In which order the processes of a job are made, by whom, and in which sessions and groups: the same steps for real ones,
-//! and for those of a rehearsal, which knows the kernel's rules and tells in advance what it would refuse.
+//! In which order the processes of a job are made, by which process, and in which sessions and groups. The same steps
+//! serve real processes and those of a rehearsal, which knows the kernel's rules and reports in advance what the kernel
+//! would refuse.
 //!
-//! A process can only be born into the session of its maker, and whoever has lost its parent has the job's reaper for one.
-//! So processes are made in this order: first those that a later session leader had before it became one, then the
-//! leader becomes it, then its other children. For a stray whose session is not that of the main process, a *stand-in*
-//! is made, which makes the stray and ends. Another one stands in for the leader of a session or group that has ended, or
-//! beside a process that its parent has adopted from another session.
+//! A process is always born into the session of its maker, and a process that has lost its parent gets the job's reaper
+//! as parent. So processes are made in this order: first the children that a later session leader had before it became
+//! one, then the leader becomes it, then its other children. For a stray whose session is not that of the main process,
+//! a *stand-in* is made, which makes the stray and ends. Another one stands in for the leader of a session or group that
+//! has ended, or makes a process that its parent has adopted from another session.
 
 mod rehearsed;
 
@@ -16,49 +17,49 @@ use std::collections::BTreeMap;
 
 const CLONE_FILES: i32 = libc::CLONE_FILES;
 const CLONE_PARENT: i32 = libc::CLONE_PARENT;
-/// Tells of the end of ordinary children.
+/// The signal that reports the end of ordinary children.
 const SIGCHLD: i32 = libc::SIGCHLD;
 
-/// A process that is made, or pretends to be.
+/// A process that is made, really or in a rehearsal.
 pub(crate) trait Relative: Sized {
-    /// A child of it, or with CLONE_PARENT a sibling, under this id.
+    /// Makes a child of it, or with CLONE_PARENT a sibling, under this id.
     fn fork(&self, flags: i32, id: i32) -> Result<Self, EngineError>;
-    /// setsid(2)
+    /// Calls setsid(2).
     fn begin_session(&self) -> Result<(), EngineError>;
-    /// It gets the terminal of the session that it leads, if that has one.
+    /// Gives it the terminal of the session that it leads, if that has one.
     fn take_terminal(&self, session: i32) -> Result<(), EngineError>;
-    /// setpgid(2): 0 for a group of its own.
+    /// Calls setpgid(2); 0 means a group of its own.
     fn join_group(&self, group: i32) -> Result<(), EngineError>;
-    /// Descendants that lose their parent come to it, from now on.
+    /// Makes it adopt descendants that lose their parent, from now on.
     fn take_orphans(&self) -> Result<(), EngineError>;
-    /// Takes the news of a child that has ended.
+    /// Reaps a child that has ended.
     fn forget_child(&self, id: i32) -> Result<(), EngineError>;
-    /// It ends at once.
+    /// Ends it at once.
     fn end(&self);
-    /// Whether it is a child of another one.
+    /// Reports whether it is a child of another one.
     fn is_child_of(&self, parent: &Self) -> bool;
 }
 
-/// A process that is there for a while, in place of one that has ended.
+/// A process that exists for a while in place of one that has ended.
 #[derive(Debug)]
 pub(crate) struct StandIn<R> {
     pub(crate) process: R,
-    /// The place of its parent, where that belongs to the job and must not find it.
+    /// The place of its parent, if the parent belongs to the job and must not find it.
     pub(crate) parent: Option<usize>,
 }
 
-/// Making a family, under way.
+/// The births of all processes of a job, in progress.
 pub(crate) struct Birth<'a, R> {
     job: &'a JobState,
-    /// By place; the main process's is there from the start.
+    /// By place; the main process exists from the start.
     pub(crate) born: BTreeMap<usize, R>,
     /// By id.
     pub(crate) stand_ins: BTreeMap<i32, StandIn<R>>,
-    /// The session that each has at the moment; 0 is that which the job was started in.
+    /// The present session of each; 0 is the session in which the job was started.
     sessions: BTreeMap<usize, i32>,
     /// The place of each, by id.
     places: BTreeMap<i32, usize>,
-    /// The children of each, by place, the oldest first.
+    /// The children of each, by place, oldest first.
     children: BTreeMap<u32, Vec<usize>>,
     next_free_id: i32,
 }
@@ -88,7 +89,7 @@ impl<'a, R: Relative> Birth<'a, R> {
         &self.job.processes[place]
     }
 
-    /// Makes the strays that are not there yet and whose session satisfies `which`, with all their descendants.
+    /// Makes the missing strays whose session satisfies `which`, with all their descendants.
     fn make_strays(&mut self, which: impl Fn(i32) -> bool) -> Result<(), EngineError> {
         for place in 1..self.job.processes.len() {
             let ProcessTree { parent, session, .. } = self.state(place).process_tree;
@@ -114,8 +115,8 @@ impl<'a, R: Relative> Birth<'a, R> {
         Ok(())
     }
 
-    /// Somebody in a session who has the reaper for a parent: a stand-in for the leader if that has ended, else one made
-    /// by a stand-in that the living leader makes and that ends at once.
+    /// Returns a process in a session whose parent is the reaper. This is a stand-in for the leader if that has ended.
+    /// Otherwise the living leader makes a stand-in that makes this process and ends at once.
     fn stand_in_for_leader(&mut self, session: i32) -> Result<(i32, R), EngineError> {
         if let Some(known) = self.stand_ins.remove(&session) {
             return Ok((session, known.process));
@@ -128,13 +129,13 @@ impl<'a, R: Relative> Birth<'a, R> {
         self.make_grandchild(leader)
     }
 
-    /// The place of the leader of a session, if it is there.
+    /// Returns the place of the leader of a session, if it exists.
     fn living_leader(&self, session: i32) -> Option<usize> {
         let place = self.places.get(&session).filter(|place| self.born.contains_key(place));
         place.copied().filter(|place| self.sessions.get(place) == Some(&session))
     }
 
-    /// Makes a grandchild that loses its parent at once: with its id.
+    /// Makes a grandchild that loses its parent at once; returns it with its id.
     fn make_grandchild(&mut self, place: usize) -> Result<(i32, R), EngineError> {
         let (between, id) = (self.next_free_id, self.next_free_id + 1);
         self.next_free_id += 2;
@@ -169,7 +170,7 @@ impl<'a, R: Relative> Birth<'a, R> {
         Ok(())
     }
 
-    /// Nobody who has been adopted from another session.
+    /// Makes a child, unless its parent has adopted it from another session.
     fn make_child(&mut self, parent: usize, place: usize) -> Result<(), EngineError> {
         let state = self.state(place);
         let (pid, process_tree) = (state.pid, state.process_tree);
@@ -188,7 +189,7 @@ impl<'a, R: Relative> Birth<'a, R> {
         self.make_children(place)
     }
 
-    /// Makes those who have been adopted from another session, once all others are there.
+    /// Makes processes that were adopted from another session, once all others exist.
     fn make_adopted(&mut self) -> Result<(), EngineError> {
         let of_born = |this: &Self, place: usize| {
             let parent = this.state(place).process_tree.parent.map(|parent| parent as usize);
@@ -204,7 +205,8 @@ impl<'a, R: Relative> Birth<'a, R> {
         Ok(())
     }
 
-    /// The id of a stand-in that is a child of the process at `parent`, and in `session`; `pid` is for whom.
+    /// Returns the id of a stand-in that is a child of the process at `parent`, and in `session`; `pid` is the process
+    /// to be made.
     fn sibling_in_session(&mut self, parent: usize, session: i32, pid: i32) -> Result<i32, EngineError> {
         let leader = self.living_leader(session);
         let (id, process) = match (self.stand_ins.get(&session), leader) {
@@ -225,7 +227,7 @@ impl<'a, R: Relative> Birth<'a, R> {
         if is_child { Ok(id) } else { Err(not_put_back(pid)) }
     }
 
-    /// Leaders first, then those who follow them; where a leader has ended, somebody stands in.
+    /// Sets the groups: leaders first, then their followers. If a leader has ended, a stand-in replaces it.
     fn set_groups(&mut self) -> Result<(), EngineError> {
         let places: Vec<usize> = self.born.keys().copied().collect();
         for place in &places {
@@ -262,7 +264,7 @@ fn not_put_back(pid: i32) -> EngineError {
     )])
 }
 
-/// Of processes, threads, groups and sessions: who leads these may have ended.
+/// Returns the highest id of processes, threads, groups and sessions. The leaders of groups and sessions may have ended.
 pub(crate) fn highest_id(job: &JobState) -> i32 {
     let ids = |process: &ProcessState| {
         let outer = process.pid.max(process.process_tree.process_group).max(process.process_tree.session);

@@ -1,5 +1,5 @@
-//! A rehearsal of the births of a job: relatives that are but numbers, in a world that knows what the kernel allows. What it
-//! refuses is known at the checkpoint already.
+//! A rehearsal of the births of a job. Its processes are mere numbers, in a world that knows what the kernel allows. So
+//! the checkpoint already knows what the kernel would refuse.
 
 use super::{Birth, Relative};
 use crate::error::kernel;
@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
 
-/// To whom those come that lose their parent; and the session and group that the job is started in.
+/// The process that adopts processes without a parent; also the session and group in which the job is started.
 const OUTSIDE: i32 = 0;
 
-/// What stands in the way of making all processes of a job again, each where it was.
+/// Returns what would prevent a restart from making all processes of a job in their places.
 pub(crate) fn rehearse_births(job: &JobState) -> Vec<Blocker> {
     let Some(main) = job.processes.first() else { return Vec::new() };
     let world = Rc::new(RefCell::new(World::default()));
@@ -39,9 +39,9 @@ fn in_the_way(why: String) -> Blocker {
 #[derive(Default)]
 struct World {
     living: BTreeMap<i32, Actor>,
-    /// Ids that have been given: whoever leads a session or a group, or did so, has its number for himself.
+    /// Ids that have been used. An id that leads or has led a session or a group cannot be used for another process.
     numbers: BTreeSet<i32>,
-    /// Groups that there are, with their sessions.
+    /// The existing groups, with their sessions.
     groups: BTreeSet<(i32, i32)>,
 }
 
@@ -53,7 +53,7 @@ struct Actor {
     takes_orphans: bool,
 }
 
-/// One of them.
+/// One process of the rehearsal.
 struct Player {
     id: i32,
     world: Rc<RefCell<World>>,
@@ -144,7 +144,8 @@ mod tests {
     use super::*;
     use standfast_format::records::{ProcessState, ProcessSwitches, ProcessTree};
 
-    /// Pid, place of the parent, group, session, whether it takes orphans.
+    /// Returns the refusals for processes given by pid, place of the parent, group, session, and whether they adopt
+    /// orphans.
     fn refused(processes: &[(i32, Option<u32>, i32, i32, bool)]) -> Vec<String> {
         let process =
             |&(pid, parent, process_group, session, subreaper): &(i32, Option<u32>, i32, i32, bool)| ProcessState {
@@ -170,13 +171,13 @@ mod tests {
 
     #[test]
     fn who_cannot_get_its_session_or_group_is_named() {
-        // Adopted from the session of a leader that is there, by one that takes orphans no more.
+        // Adopted from the session of a living leader, by a process that no longer adopts orphans.
         let adopted = [(10, None, 10, 0, false), (11, None, 11, 11, false), (13, Some(0), 11, 11, false)];
         assert!(refused(&adopted)[0].contains("process 13"), "{:?}", refused(&adopted));
-        // The leader of the session has ended, and two have others for parents.
+        // The leader of the session has ended, and two processes have different parents.
         let scattered = [(10, None, 10, 0, false), (12, None, 12, 11, false), (13, Some(0), 13, 11, false)];
         assert!(refused(&scattered)[0].contains("process 13"), "{:?}", refused(&scattered));
-        // A group across two sessions cannot be.
+        // A group cannot span two sessions.
         let torn = [(10, None, 10, 0, false), (11, Some(0), 11, 11, false), (12, Some(0), 11, 0, false)];
         assert!(refused(&torn)[0].contains("tree of processes"), "{:?}", refused(&torn));
     }

@@ -1,5 +1,5 @@
-//! Collects what the processes of a job do not have in common though a restart would give it to all, and of what they
-//! have in common though it could not: namespaces, privileges, memory.
+//! Collects the differences between the processes of a job that a restart would remove, and the shared things that it
+//! could not make shared again: namespaces, privileges, memory.
 
 use super::process_snapshot::{NAMESPACES, NamespacesAndCredentials, ProcessSnapshot};
 use crate::files::FileId;
@@ -12,11 +12,11 @@ use standfast_linux::sys::process::{self, Common};
 use std::cmp::Ordering;
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
-/// A wait status says with this bit that a core file was left.
+/// The bit of a wait status that says that a core file was left.
 const CORE_DUMPED: i32 = 0x80;
 
-/// Finds out which of these processes, which are one job, could not be brought back together. The main process is the
-/// first; it is compared with its parent, from whom it has what it was started in. `process_snapshots` are of the living.
+/// Returns which of the processes of a job could not be restored together. The main process is the first; it is compared
+/// with its parent, from which it has its context. `process_snapshots` are those of the living processes.
 pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -> Vec<Blocker> {
     let mut blockers = Vec::new();
     let living: Vec<&Member> = members.iter().filter(|member| member.wait_status.is_none()).collect();
@@ -24,7 +24,7 @@ pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -
     let outside =
         Status::of(main.stat.parent).and_then(|status| Ok((NamespacesAndCredentials::of(main.stat.parent)?, status)));
     for (place, (member, own)) in living.iter().zip(process_snapshots).enumerate() {
-        // The parent may be one that may not be looked at.
+        // We may not be allowed to inspect the parent.
         let (norm, status) = match &outside {
             _ if place > 0 => (&main.namespaces_and_credentials, &main.status),
             Ok((namespaces_and_credentials, status)) => (namespaces_and_credentials, status),
@@ -46,7 +46,7 @@ pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -
     blockers
 }
 
-/// Who is traced already and could not be stopped by us. A checkpoint that is under way stands in nobody's way.
+/// Returns processes that another tracer traces, so that we could not stop them. A checkpoint in progress is no blocker.
 pub(super) fn traced(members: &[Member]) -> Vec<Blocker> {
     let tracer = |member: &Member| Status::of(member.pid).map(|status| status.tracer).unwrap_or_default();
     let traced = members.iter().map(|member| (member, tracer(member)));
@@ -56,10 +56,11 @@ pub(super) fn traced(members: &[Member]) -> Vec<Blocker> {
         .collect()
 }
 
-/// What a thread has of its own that a restart would make all threads of the process share. `main` is of its process.
+/// Returns what a thread has of its own that a restart would make all threads of the process share. `main` is the
+/// snapshot of its process.
 pub(super) fn of_thread(pid: i32, status: &Status, main: &ProcessSnapshot) -> Vec<Blocker> {
     let tid = status.ids.first().copied().unwrap_or_default();
-    // One that has just ended has nothing any more.
+    // A thread that has just ended has nothing any more.
     let shares = |what| process::share(pid, tid, what).unwrap_or(true);
     let mut own = Vec::new();
     if !shares(Common::Descriptors) {
@@ -74,7 +75,7 @@ pub(super) fn of_thread(pid: i32, status: &Status, main: &ProcessSnapshot) -> Ve
     } else if status.capabilities != main.status.capabilities {
         own.push("capabilities".to_owned());
     }
-    // Without privileges no thread could have left one.
+    // Without privileges, no thread can have left a namespace.
     let may_have_moved = |status: &Status| status.capabilities.permitted & CAP_SYS_ADMIN != 0;
     if may_have_moved(status) || may_have_moved(&main.status) {
         let theirs = NamespacesAndCredentials::of(tid).ok().map(|it| it.namespaces);
@@ -92,8 +93,8 @@ pub(super) fn of_thread(pid: i32, status: &Status, main: &ProcessSnapshot) -> Ve
     own.into_iter().map(blocker).collect()
 }
 
-/// Whoever asks for a signal at the end of its parent gets it at the end of the thread that has made it; a restart makes
-/// all children in main threads.
+/// Returns blockers for processes that requested a signal at the end of their parent. They get it at the end of the
+/// thread that made them, but a restart makes all children in main threads.
 pub(super) fn signalled_by_thread<'a>(
     processes: impl Iterator<Item = (i32, Option<i32>, &'a ProcessSwitches)>,
 ) -> Result<Vec<Blocker>, EngineError> {
@@ -116,7 +117,7 @@ fn of_process(pid: i32, code: RefusalCode, why: impl Into<String>) -> Blocker {
     Blocker::new(code, format!("{kind} {pid} ({})", name.trim()), why)
 }
 
-/// What these processes, of which the first is the main one, have in common beside what can be shared again.
+/// Returns what these processes, the main one first, have in common that could not be shared again.
 fn in_common(living: &[&Member]) -> Vec<Blocker> {
     let mut blockers: Vec<Blocker> = Vec::new();
     let mut name = |member: &Member, other: &Member, what: &str| {
@@ -143,16 +144,16 @@ fn in_common(living: &[&Member]) -> Vec<Blocker> {
     blockers
 }
 
-/// Who has the same of something as an earlier one of these processes, and the first of all that have it.
+/// Returns processes that share something with an earlier one, each with the first process that has it.
 fn sharers<'a>(living: &[&'a Member], what: Common) -> Vec<(&'a Member, &'a Member)> {
-    // The first of each, in the kernel's order, so that every other one is found in a few looks.
+    // The first process of each kind, in the kernel's order, so that a few comparisons find a match.
     let mut firsts: Vec<&Member> = Vec::new();
     let mut sharers = Vec::new();
     for member in living {
-        // One that has just ended has nothing any more; that it is gone shows elsewhere.
+        // A process that has just ended has nothing any more; its end is noticed elsewhere.
         let order = |first: &&Member| process::compare(first.pid, member.pid, what).unwrap_or(Ordering::Less);
         match firsts.binary_search_by(order) {
-            // Those that have ended have nothing in common but that.
+            // Processes that have ended have only that in common.
             Ok(_) if !has_memory(member.pid) => {}
             Ok(place) => sharers.push((*member, firsts[place])),
             Err(place) => firsts.insert(place, member),
@@ -161,17 +162,17 @@ fn sharers<'a>(living: &[&'a Member], what: Common) -> Vec<(&'a Member, &'a Memb
     sharers
 }
 
-/// Whether a process has memory: one that was killed meanwhile has none.
+/// Reports whether a process has memory. A process that was killed meanwhile has none.
 fn has_memory(pid: i32) -> bool {
     proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 "))
 }
 
-/// What a process executes, by device and inode.
+/// Returns what a process executes, by device and inode.
 fn program(pid: i32) -> Option<FileId> {
     std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| FileId::of(&file))
 }
 
-/// What differs from `norm`, which a restart would give a process.
+/// Returns what differs from `norm`, which a restart would give the process.
 fn differences(
     own: &ProcessSnapshot,
     norm: &NamespacesAndCredentials,

@@ -1,12 +1,14 @@
-//! Whether what was said about memory was the same at the stop as at the look before it.
+//! Whether what programs had told the kernel about their memory was the same at the stop as at the look before it.
 //!
-//! Between that look and the stop a program may have mapped something else at an address, or said something else about it: the
-//! record would then hold memory for droppable that is not, and save nothing of it, or leave out that a child must not see it.
-//! So the kernel is asked once more when the program runs again. What both looks say was so at the stop. Where they differ, or
-//! only the first one knows a mapping about which something was said, the checkpoint is not to be committed.
+//! Between that look and the stop a program may have mapped something else at an address, or told the kernel something
+//! else about it. The record could then treat memory as droppable that is not, and save nothing of it; or it could miss
+//! that a child must not see it. So the kernel is asked once more when the program runs again. If both looks agree, it
+//! was so at the stop. The checkpoint must not be committed if they differ, or if only the first one knows a mapping
+//! with such attributes.
 //!
-//! Not noticed is what came and went between the two looks without a trace: advice that was given and taken back, a mapping that was made after the first, about
-//! which something was said, and that was gone by the second. That is assumed of programs only that say such things at all.
+//! Changes that came and went between the two looks without a trace are not noticed: advice that was given and
+//! withdrawn, or a mapping with attributes that was made after the first look and gone by the second. We assume such
+//! changes only of programs that use such attributes at all.
 
 use crate::ProcessIdentity;
 use crate::attributes::{Counting, Used};
@@ -14,7 +16,7 @@ use crate::shared::Shared;
 use standfast_linux::proc::MapAttributes;
 use std::sync::Arc;
 
-/// What a capture has used of looks at the job before it was stopped.
+/// What a capture has used from looks at the job before the stop.
 #[derive(Debug)]
 pub struct Unconfirmed {
     shared: Arc<Shared>,
@@ -26,16 +28,16 @@ impl Unconfirmed {
         Self { shared: Arc::clone(shared), processes }
     }
 
-    /// Looks once more at the job, which runs again. Where this says `false`, the capture must not be committed; the next one
-    /// knows what this look has found, and with [`crate::Asking::Stopped`] another is not needed.
+    /// Looks at the running job once more. If this returns `false`, the capture must not be committed. The next capture
+    /// knows what this look has found; with [`crate::Asking::Stopped`] it needs no further look.
     pub fn confirm(self) -> bool {
         let Self { shared, processes } = self;
         let mut confirmed = true;
-        // All of them are looked at, for the next checkpoint.
+        // All of them are inspected, for the benefit of the next checkpoint.
         for (process, used) in processes {
             confirmed &= match shared.scans.scan(process.pid) {
                 Some((now, attributes)) if now == process => is_confirmed(&used, attributes.mappings()),
-                // It has ended, and nobody can tell any more.
+                // It has ended, so nothing can be compared any more.
                 _ => true,
             };
         }
@@ -43,12 +45,12 @@ impl Unconfirmed {
     }
 }
 
-/// Whether mappings have the attributes that were used for them. Both are ascending.
+/// Reports whether mappings have the attributes that were used for them. Both lists are ascending.
 fn is_confirmed(used: &[Used], now: &[MapAttributes]) -> bool {
     let has_executed =
         !used.iter().any(|used| used.inode != 0 && now.iter().any(|it| it.is_at(used.start, used.inode)));
     if has_executed {
-        // Of the program that it was, nobody can tell any more.
+        // The earlier program is gone, so nothing can be compared any more.
         return true;
     }
     let says_often = now.iter().any(|mapping| Counting::of(mapping).is_said_often());
@@ -68,7 +70,7 @@ fn is_confirmed(used: &[Used], now: &[MapAttributes]) -> bool {
 mod tests {
     use super::*;
 
-    /// The executable, of which something is always there, and other mappings.
+    /// Returns the mappings of the executable, which always has some, and others.
     fn mappings(lines: &[(&str, &str)]) -> Vec<MapAttributes> {
         let text = |(range, flags): &(&str, &str)| format!("{range} rw-p 00000000 00:00 0 \nVmFlags: mr mw {flags}\n");
         let program = "400-500 r-xp 00000000 08:01 77 /bin/program\nVmFlags: mr mw\n";

@@ -1,4 +1,4 @@
-//! The files of a job: found by path, read ahead while the program runs, and noted with what they hold.
+//! The files of a job: found by path, read ahead while the program runs, and recorded with their contents.
 
 use crate::files::{FileId, Haste, Scan, reference};
 use crate::listing::Outline;
@@ -8,8 +8,8 @@ use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, O
 use standfast_linux::proc::{self, DescriptorInformation, Map, ShownLockKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Reads the files of a running job, and looks who else writes to them, what was said about memory and who sleeps, so that
-/// the stop need not.
+/// Reads the files of a running job, so that the stop need not. Also determines who else writes to them, what the
+/// programs told the kernel about their memory, and which threads sleep.
 pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
     let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
     let mut paths = BTreeSet::new();
@@ -33,7 +33,8 @@ pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
             if information.flags & libc::O_ACCMODE as u32 != 0 {
                 outputs.extend(reference(&path).ok().map(|file| (FileId::of_reference(&file), path.clone())));
             }
-            // To open such a file would tell its holder to give the lease up, by a signal that ends programs.
+            // Opening such a file would make the kernel ask its holder to give up the lease, by a signal that ends
+            // programs.
             if information.locks.iter().any(|lock| lock.kind == ShownLockKind::Other) {
                 leased.insert(path.clone());
             }
@@ -48,17 +49,17 @@ pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
         let (is_mapped, is_written) = (mapped.contains(&key), written.contains(&key));
         shared.digests.fill(&mut file, Scan { haste: Haste::Running, is_mapped, is_written });
     }
-    // To the reaper come those of the job that lose their parents, also such as are younger than the list.
+    // Processes of the job that lose their parent become children of the reaper, even processes younger than the list.
     let job: Vec<i32> = pids.iter().copied().chain(roots.reaper).collect();
     shared.writers.scan(&written, &job);
     shared.scans.prefetch(&pids);
     shared.waits().prefetch(&pids);
-    // Last, since the less time passes until the stop the less has changed by then.
+    // This comes last: the less time passes until the stop, the less has changed by then.
     let folders = &shared.folders();
     shared.listing.prefetch(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
 }
 
-/// Looks at the directories in which a job works that has just begun.
+/// Scans the directories in which a job works that has just begun.
 pub(crate) fn list_ahead(roots: &Roots, shared: &Shared) {
     let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
     let job: Vec<i32> = pids.iter().copied().chain(roots.reaper).collect();
@@ -66,13 +67,13 @@ pub(crate) fn list_ahead(roots: &Roots, shared: &Shared) {
     shared.listing.prefetch(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
 }
 
-/// A file with code that has been replaced, as it was when a copy of it was made. `path` is as the kernel shows it.
+/// Returns a replaced file with code as it was when its copy was made. `path` is as the kernel shows it.
 pub(super) fn copied(path: &[u8], inode: u64, kept: &Kept) -> Option<FileReference> {
     let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
     kept.values().find(|file| file.identity.inode == inode && file.path.0 == path).cloned()
 }
 
-/// The files with code that the job runs from, as far as they are in place and were read whole.
+/// Returns the files with code that the job executes, if they are in place and could be read completely.
 pub(crate) fn code_files(roots: &Roots, shared: &Shared) -> Vec<FileReference> {
     let mut found: BTreeMap<FileId, FileReference> = BTreeMap::new();
     for member in roots.members() {
@@ -89,10 +90,10 @@ pub(crate) fn code_files(roots: &Roots, shared: &Shared) -> Vec<FileReference> {
     found.into_values().collect()
 }
 
-/// Notes what the files hold, and who else writes to those that the job writes.
+/// Records what the files hold, and who else writes to those that the job writes.
 pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
     let mapped = mapped_files(state);
-    // Each is looked at once, however often the job has it.
+    // Each file is inspected once, however often the job has it.
     let mut seen: HashMap<FileId, FileReference> = HashMap::new();
     for file in state.files_mut() {
         let key = FileId::of_reference(file);
@@ -118,7 +119,7 @@ pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
     }
 }
 
-/// The files that the job has mapped and may write through the mappings, of which not all is in the image.
+/// Returns the mapped files that the job may write through the mappings and that are not completely in the image.
 fn mapped_files(state: &JobState) -> BTreeSet<FileId> {
     let mapped = state.objects.iter().filter_map(|object| match &object.kind {
         ObjectKind::MappedFile { file, saved: SavedPart::Mapped, .. } => Some(FileId::of_reference(file)),

@@ -1,4 +1,4 @@
-//! What has been found at a frozen job, process by process, until it becomes records.
+//! What has been found in a frozen job, process by process, until it becomes records.
 
 use super::process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBaseline};
 use super::{Subject, apart, files, memory, named, process_tree, refuse, restrictions, surroundings, threads};
@@ -16,7 +16,7 @@ use crate::{Blocker, EngineError, RefusalCode, pool};
 use standfast_format::records::{FileReference, JobState, MemoryObject, ProcessState, ProcessTree, SavedFolder};
 use std::os::unix::fs::MetadataExt;
 
-/// What `/proc` tells of a job.
+/// What `/proc` reports about a job.
 #[derive(Debug)]
 pub(super) struct Findings {
     pub(super) blockers: Vec<Blocker>,
@@ -25,7 +25,7 @@ pub(super) struct Findings {
     pub(super) processes: Vec<OfProcess>,
 }
 
-/// What `/proc` tells of one process.
+/// What `/proc` reports about one process.
 #[derive(Debug)]
 pub(super) struct OfProcess {
     pub(super) mappings: memory::Mappings,
@@ -33,7 +33,7 @@ pub(super) struct OfProcess {
 }
 
 impl Findings {
-    /// Of a job that stands still; refused where something is in the way.
+    /// Collects the findings of a frozen job; fails if there is a blocker.
     pub(super) fn of_stopped(
         frozen: &Frozen,
         subjects: &[Subject<'_>],
@@ -94,7 +94,7 @@ impl Findings {
         Ok(found)
     }
 
-    /// Takes up the files that the job was seen to write.
+    /// Saves the files that the job was seen to write.
     pub(super) fn save_written(&mut self, frozen: &Frozen, listed: &[Listed]) -> Vec<SavedFolder> {
         let open_files = &self.descriptors.open_files;
         let at_ends = written_at_ends(open_files);
@@ -175,7 +175,7 @@ impl OfProcess {
         Ok(Self { mappings, executable })
     }
 
-    /// All but descriptors and process tree.
+    /// Returns everything except descriptors and process tree.
     pub(super) fn into_state(
         self,
         inner: threads::Inner,
@@ -205,11 +205,11 @@ impl OfProcess {
     }
 }
 
-/// The executable of a process as it was when a copy of it was made.
+/// Returns the executable of a process as it was when its copy was made.
 pub(super) fn replaced(pid: i32, path: &[u8], kept: &Kept) -> Option<FileReference> {
     let file = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
-    // Another file may have been given the inode of one that was copied and is gone. That a name was removed changes the time of
-    // change, not that of modification.
+    // Another file may have got the inode of a copied file that is gone. Removing a name updates the time of change, but
+    // not the time of modification.
     let was = (file.len(), crate::files::identity(&file).modified_nanoseconds);
     files::copied(path, file.ino(), kept).filter(|copy| (copy.length, copy.identity.modified_nanoseconds) == was)
 }

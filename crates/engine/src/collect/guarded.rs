@@ -1,6 +1,7 @@
-//! Files that a program may write through shared mappings which are not writable at the stop: programs guard data so, and make
-//! a mapping writable only while they write to it. Whether they do is seen by tracking these mappings; until then such a file
-//! is not saved because of them, since others map whole databases so and never write there.
+//! Files that a program may write through shared mappings that are not writable at the stop. Some programs guard data
+//! this way, and make a mapping writable only while they write to it. Tracking these mappings reveals whether they do.
+//! Until then, such a file is not saved because of them, since other programs map whole databases this way and never
+//! write to them.
 
 use super::Subject;
 use crate::error::kernel;
@@ -13,12 +14,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// How much of such mappings is tracked in a process: to begin takes 5 ms and 2 MiB of page tables for each GiB, and the kernel
-/// maps the pages of a tracked file one by one.
+/// How many bytes of such mappings are tracked in a process. To begin takes 5 ms and 2 MiB of page tables for each GiB,
+/// and the kernel maps the pages of a tracked file one by one.
 const TRACKED_BYTES_MAX: u64 = 256 << 20;
 
-/// Adds to `written` the files that the job has written through such mappings since the last look, and tracks those that were
-/// not tracked.
+/// Adds to `written` the files that the job has written through such mappings since the last scan, and tracks the
+/// mappings that were not tracked.
 pub(super) fn scan(
     subjects: &[Subject<'_>],
     tracks: &mut Tracks,
@@ -34,7 +35,7 @@ pub(super) fn scan(
     Ok(())
 }
 
-/// The mappings of a process that could be written and have not been seen to be, as far as they are to be tracked.
+/// Returns the mappings of a process that could be written, have not been seen to be, and fit into the tracking limit.
 fn guarded(subject: &Subject<'_>, written: &BTreeSet<FileId>) -> Vec<(FileId, PageRange)> {
     let mut room = TRACKED_BYTES_MAX;
     let fits = |map: &&Map| {
@@ -49,7 +50,7 @@ fn guarded(subject: &Subject<'_>, written: &BTreeSet<FileId>) -> Vec<(FileId, Pa
             && !written.contains(&FileId { device: map.device, inode: map.inode })
             && subject.attributes.may_be_written(subject.pid, map) == Some(true)
     };
-    // What a device shows is no memory that anything may be done to.
+    // The memory that a device shows must be left alone.
     let is_regular = |map: &&Map| std::fs::metadata(OsStr::from_bytes(&map.path)).is_ok_and(|file| file.is_file());
     let maps = subject.maps.iter().filter(is_guarded).filter(is_regular).filter(fits);
     maps.map(|map| (FileId { device: map.device, inode: map.inode }, map.range())).collect()

@@ -1,4 +1,4 @@
-//! Collects an address space: which mappings there are, what lies beneath them, which of their pages hold something.
+//! Collects an address space: its mappings, what is beneath them, and which of their pages are populated.
 
 use super::Subject;
 use super::files::copied;
@@ -25,13 +25,13 @@ pub(super) struct Mappings {
     pub(super) special: Vec<SpecialMapping>,
 }
 
-/// What a mapping is, or why it cannot be carried over.
+/// The kind of a mapping, or why it cannot be carried over.
 enum Kind {
-    /// Fixed by the kernel at one address in every process: nothing to do.
+    /// The kernel fixes it at one address in every process; nothing to do.
     Fixed,
     Special,
     Ordinary(Backing),
-    /// Memory that others may map as well.
+    /// Memory that other processes may map as well.
     Object,
     /// A file that is written through mappings.
     MappedFile(FileReference),
@@ -41,8 +41,8 @@ enum Kind {
 }
 
 impl Mappings {
-    /// The mappings of the process at `place` in the job. What of them are memory objects goes into `objects`, after those
-    /// that descriptors lead to.
+    /// Returns the mappings of the process at `place` in the job. Memory objects among them go into `objects`, after
+    /// those that descriptors lead to.
     pub(super) fn of(
         subject: &Subject<'_>,
         place: usize,
@@ -98,14 +98,14 @@ impl Mappings {
         Ok(found)
     }
 
-    /// Notes which pages must not be touched, where the kernel tells (Linux 6.15): those that a look has found already, and
-    /// those where it has not been.
+    /// Notes which pages must not be touched, if the kernel reports it (Linux 6.15): those that a scan has already
+    /// found, and those in areas that it has not covered.
     fn note_guards(&mut self, scan: &PageScan, pages: &mut Pages) -> io::Result<()> {
         let (Some(first), Some(last)) = (self.ordinary.first(), self.ordinary.last()) else { return Ok(()) };
         let all = PageSet::of([PageRange::between(Address::new(first.start), Address::new(last.end))]);
         let mut guards = std::mem::take(&mut pages.guarded);
         let scanned = PageSet::of(pages.scanned.drain(..));
-        // To walk little memory twice takes less time than a call for each stretch between.
+        // Walking little memory twice takes less time than one call for each gap.
         let rest = if scanned.pages() <= WALKED_TWICE_MAX { all } else { all.difference(&scanned) };
         for range in rest.ranges() {
             scan.guarded(*range, &mut guards)?;
@@ -182,22 +182,22 @@ fn kind(map: &Map, kept: &Kept, files: &mut References, objects: &MemoryObjects)
     }
 }
 
-/// Pages that may be walked twice: that takes 3 us, and a call for each stretch between mappings one.
+/// Number of pages that may be walked twice: that takes 3 us, and a call for each gap between mappings takes 1 us.
 const WALKED_TWICE_MAX: u64 = (4 << 20) / PAGE_BYTES as u64;
 
-/// The address space of a process that stands still.
+/// The address space of a frozen process.
 pub(super) struct Space<'a> {
     pub(super) pid: i32,
     pub(super) mappings: &'a mut Mappings,
-    /// Of the kernel's stack only the pages from here on count.
+    /// Address in the kernel's stack from which on its pages count.
     pub(super) live_stack: u64,
-    /// Without one all pages may have been written.
+    /// Without a track, all pages may have been written.
     pub(super) track: Option<(&'a mut Track, Scan)>,
 }
 
 impl Space<'_> {
-    /// The pages that hold something of its own: a reservation costs what is populated in it. Notes which of them must not be
-    /// touched.
+    /// Returns the pages with contents of their own, so that a reservation costs only what is populated in it. Notes
+    /// which of the pages must not be touched.
     pub(super) fn scan(&mut self) -> Result<Pages, EngineError> {
         let scanning = |source| kernel("scanning the program's pages", source);
         let scan = PageScan::open(self.pid).map_err(scanning)?;
@@ -225,12 +225,12 @@ impl Space<'_> {
     }
 }
 
-/// What is asked of a program from within may make its stack grow, after its mappings have been listed. Were only the
-/// part that was listed tracked, the kernel would make two mappings of it, and the lower one would pass for memory that
-/// does not grow. Nothing else lies so near below a stack: the kernel keeps 1 MiB free there.
+/// Injected calls may make the stack of a program grow after its mappings have been listed. If only the listed part were
+/// tracked, the kernel would split it into two mappings, and the lower one would look like memory that does not grow.
+/// Nothing else is so close below a stack: the kernel keeps 1 MiB free there.
 const STACK_GROWTH_BYTES: u64 = 64 << 10;
 
-/// Where pages of a mapping's own are looked for; `None` where there are none.
+/// Returns where to look for a mapping's own pages; `None` if it has none.
 fn place(mapping: &Mapping, live_stack: u64) -> Option<Place> {
     let backing_page = match mapping.backing {
         // What the kernel may drop at any time is dropped.

@@ -1,7 +1,7 @@
-//! The collection: everything that a frozen job holds, as records, or by name what of it could not be brought back.
+//! The collection: everything that a frozen job holds, as records, or a list by name of what could not be restored.
 //!
-//! What `/proc` tells is asked first, and the blockers found there end the collection before anything is injected. Nothing
-//! is written anywhere until the whole collection stands.
+//! The collection reads `/proc` first, and blockers found there end it before anything is injected. Nothing is written
+//! anywhere until the whole collection is complete.
 
 mod apart;
 mod confirmation;
@@ -43,24 +43,24 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use threads::Also;
 
-/// A job's records and where its memory is to be read.
+/// A job's records, and where to read its memory.
 #[derive(Debug)]
 pub(crate) struct Collection {
     pub(crate) state: JobState,
-    /// For each process: which it is.
+    /// The identity of each process.
     pub(crate) identities: Vec<ProcessIdentity>,
-    /// For each process: which pages hold something.
+    /// The populated pages of each process.
     pub(crate) pages: Vec<Pages>,
-    /// For each memory object: which of its pages hold something, and where they are read.
+    /// The populated pages of each memory object, and where to read them.
     pub(crate) objects: Vec<ObjectContents>,
-    /// Files that the job has open for writing: what it wrote must be as durable as the checkpoint that counts on it.
+    /// Files that the job has open for writing. What it wrote must be as durable as the checkpoint that relies on it.
     pub(crate) outputs: Vec<Output>,
-    /// What was found out about its memory before it was stopped.
+    /// What was found out about its memory before the stop.
     pub(crate) unconfirmed: Unconfirmed,
 }
 
 impl Collection {
-    /// One that `is_second` follows another for the same checkpoint.
+    /// Takes the collection. `is_second` says that another one for the same checkpoint came before.
     pub(crate) fn take(frozen: &Frozen, options: CaptureOptions, is_second: bool) -> Result<Self, EngineError> {
         let supervisor_baseline = SupervisorBaseline::scan()?;
         let subjects = Subject::all_known(frozen, options.asking)?;
@@ -97,7 +97,7 @@ impl Collection {
             by_pagemap,
         };
         let answers = stop.ask(&mut found, &mut tracks, &system_v.semaphores)?;
-        // Of processes that are tracked from now on.
+        // For processes that are tracked from now on.
         guarded::scan(&subjects, &mut tracks, &mut frozen.shared.written())?;
         let pages = stop.scan(&mut found, &mut tracks, &answers, is_second)?;
         let identities = stop.identities;
@@ -124,25 +124,25 @@ impl Collection {
         state.surroundings = Some(surroundings::of(&state, &pids));
         files::note_contents(&mut state, &frozen.shared);
         frozen.shared.listing.note_unsaved(&state);
-        // Nothing stands in the way of the checkpoint any more. Where it cannot be set, a restart may have to wait.
+        // Nothing prevents the checkpoint any more. If this option cannot be set, a restart may have to wait.
         with_ports.iter().for_each(|socket| drop(frozen.shared.reused_ports.set(socket.as_fd())));
         Ok(Self { state, identities, pages, objects, outputs, unconfirmed })
     }
 }
 
-/// A job that stands still to be looked at, and how.
+/// A frozen job, and how to collect it.
 struct Stop<'a> {
     frozen: &'a Frozen,
     options: CaptureOptions,
     supervisor_baseline: &'a SupervisorBaseline,
     process_snapshots: &'a [&'a ProcessSnapshot],
     identities: Vec<ProcessIdentity>,
-    /// Whether the kernel notes for us what is written.
+    /// Whether the kernel tracks writes for us.
     by_pagemap: bool,
 }
 
 impl Stop<'_> {
-    /// Asks each process what only it can ask the kernel for.
+    /// Asks each process for what the kernel tells only the process itself.
     fn ask(
         &self,
         found: &mut Findings,
@@ -195,7 +195,7 @@ impl Stop<'_> {
         Ok(answers)
     }
 
-    /// For each process: which pages hold something, and which of them have changed.
+    /// Returns for each process which pages are populated, and which of them have changed.
     fn scan(
         &self,
         found: &mut Findings,
@@ -226,20 +226,20 @@ impl Stop<'_> {
     }
 }
 
-/// The places of processes in an order in which those come together that ran on the same processor: to ask them we go
-/// there ourselves.
+/// Returns the places of the processes, grouped by the processor on which they ran, since we move to that processor to
+/// ask them.
 fn by_processor(process_snapshots: &[&ProcessSnapshot]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..process_snapshots.len()).collect();
     places.sort_by_key(|place| process_snapshots[*place].stat.cpu);
     places
 }
 
-/// Ends the collection where something stands in the way.
+/// Ends the collection if there is a blocker.
 fn refuse(blockers: &mut Vec<Blocker>) -> Result<(), EngineError> {
     if blockers.is_empty() { Ok(()) } else { Err(EngineError::Refused(std::mem::take(blockers))) }
 }
 
-/// Says whose blockers they are, where there is more than one process.
+/// Names the process in its blockers if the job has more than one.
 fn named(mut blockers: Vec<Blocker>, pid: i32, processes: usize) -> Vec<Blocker> {
     if processes > 1 && !blockers.is_empty() {
         let name = proc::read(pid, "comm").unwrap_or_default();
@@ -249,7 +249,7 @@ fn named(mut blockers: Vec<Blocker>, pid: i32, processes: usize) -> Vec<Blocker>
     blockers
 }
 
-/// Asks every process of a job what only it can ask the kernel for, and forgets the answers.
+/// Asks every process of a job for what the kernel tells only the process itself, and forgets the answers.
 pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
     let doubts = threads::Doubts::default();
     let also = Also {
@@ -267,7 +267,7 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
     })
 }
 
-/// A process to be looked at.
+/// A process to inspect.
 struct Subject<'a> {
     pid: i32,
     maps: Cow<'a, [Map]>,
@@ -276,7 +276,7 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// Those that stand still, with what has been found out about them before.
+    /// Returns the frozen processes, with what was found out about them before.
     fn all_known(frozen: &'a Frozen, when: Asking) -> Result<Vec<Self>, EngineError> {
         let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
         let process_snapshots = pool::each(&pids, |pid| ProcessSnapshot::of(*pid));
@@ -290,7 +290,7 @@ impl<'a> Subject<'a> {
         known.collect()
     }
 
-    /// What of that has to be confirmed when they run again.
+    /// Returns which of that must be confirmed when they run again.
     fn unconfirmed(subjects: &[Self], frozen: &Frozen) -> Unconfirmed {
         let used = |subject: &Self| {
             let used = subject.attributes.unconfirmed(subject.pid, &subject.maps)?;
@@ -299,7 +299,7 @@ impl<'a> Subject<'a> {
         Unconfirmed::new(&frozen.shared, subjects.iter().filter_map(used).collect())
     }
 
-    /// One that runs.
+    /// Returns a running process.
     fn at(pid: i32) -> std::io::Result<Self> {
         let (maps, attributes) = (Cow::Owned(Map::of(pid)?), Attributes::at(pid)?);
         Ok(Self { pid, maps, attributes, process_snapshot: ProcessSnapshot::of(pid)? })

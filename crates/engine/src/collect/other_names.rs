@@ -1,5 +1,6 @@
-//! Files with several names (link(2)), as sem_open(3), lock files and mail have them for a moment: made under one name,
-//! linked to another, and then the first is removed. A restart that makes such a file again gives it all of its names.
+//! Files with several names (link(2)), which sem_open(3), lock files and mail have for a moment: such a file is made
+//! under one name and linked to another, and then the first name is removed. A restart that recreates such a file gives
+//! it all its names.
 
 use crate::files::{FileId, names_in};
 use crate::folders::in_folders;
@@ -12,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 
-/// Notes the other names of files that the job may write, as far as they are in the same directories.
+/// Records the other names of files that the job may write, if they are in the same directories.
 pub(super) fn note(state: &mut JobState) {
-    // Those in folders that are saved have one name each.
+    // Files in saved folders have one name each.
     let saved: BTreeSet<FileId> = in_folders(state);
     let mut directories = HashMap::new();
     let is_written = |open: &&mut OpenFile| open.flags & O_ACCMODE != 0;

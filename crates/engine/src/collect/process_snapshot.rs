@@ -1,5 +1,5 @@
-//! What `/proc` tells of a process as a whole, read once for all parts of a collection; and of ourselves, from whom the job has
-//! what it was started with.
+//! What `/proc` reports about a process as a whole, read once for all parts of a collection; and about ourselves, from
+//! whom the job has what it was started with.
 
 use crate::error::kernel;
 use crate::{EngineError, ProcessIdentity};
@@ -9,7 +9,7 @@ use standfast_linux::sys::process;
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
 use std::io;
 
-/// What names a process's namespaces in `/proc/PID/ns`.
+/// The names of the namespaces of a process in `/proc/PID/ns`.
 pub(super) const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
 const USER: usize = 6;
 /// Number of resource limits that Linux has.
@@ -20,7 +20,7 @@ const LIMITS: u32 = 16;
 pub(super) struct ProcessSnapshot {
     pub(super) stat: Stat,
     pub(super) status: Status,
-    /// The path of what it executes, as the kernel shows it.
+    /// The path of its executable, as the kernel shows it.
     pub(super) executable: Vec<u8>,
     pub(super) namespaces_and_credentials: NamespacesAndCredentials,
 }
@@ -40,10 +40,10 @@ impl ProcessSnapshot {
     }
 }
 
-/// In what a process lives.
+/// The context in which a process lives.
 #[derive(Debug)]
 pub(super) struct NamespacesAndCredentials {
-    /// In the order of [`NAMESPACES`]; `None` where the kernel has none of a kind.
+    /// In the order of [`NAMESPACES`]; `None` if the kernel lacks a kind.
     pub(super) namespaces: [Option<Vec<u8>>; NAMESPACES.len()],
     /// The time namespace of its children.
     pub(super) time_of_children: Option<Vec<u8>>,
@@ -52,7 +52,7 @@ pub(super) struct NamespacesAndCredentials {
 
 impl NamespacesAndCredentials {
     /// # Errors
-    /// Where it may not be looked at.
+    /// If the process may not be inspected.
     pub(super) fn of(pid: i32) -> io::Result<Self> {
         let namespace = |name: &str| proc::link(pid, &format!("ns/{name}"));
         let user = namespace(NAMESPACES[USER])?;
@@ -70,7 +70,7 @@ impl NamespacesAndCredentials {
     }
 }
 
-/// What else of a process goes into its record, and stands in nobody's way.
+/// Other attributes of a process that go into its record and are never blockers.
 #[derive(Debug)]
 pub(super) struct ProcessAttributes {
     pub(super) arguments: Vec<Bytes>,
@@ -122,7 +122,7 @@ pub(super) struct SupervisorBaseline {
     pub(super) status: Status,
     pub(super) user_namespace: Option<Vec<u8>>,
     pub(super) scheduling: SchedulingAttributes,
-    /// Of our main thread: others move to where they have work.
+    /// The affinity of our main thread, since other threads move to where they have work.
     pub(super) affinity: Vec<u8>,
     pub(super) secure_bits: i64,
     oom_score_adjustment: Vec<u8>,
@@ -146,18 +146,18 @@ impl SupervisorBaseline {
         })
     }
 
-    /// The out-of-memory score of a process, where it is not the one that it got from us.
+    /// Returns the out-of-memory score of a process, unless it is the one that it got from us.
     pub(super) fn other_oom_score(&self, pid: i32) -> Option<i32> {
         different(pid, "oom_score_adj", &self.oom_score_adjustment)?.parse().ok()
     }
 
-    /// The same of what goes into its core files.
+    /// Returns its core dump filter, unless it is the one that it got from us.
     pub(super) fn other_core_dump_filter(&self, pid: i32) -> Option<u32> {
         u32::from_str_radix(&different(pid, "coredump_filter", &self.core_dump_filter)?, 16).ok()
     }
 }
 
-/// What a file of `/proc` says of a process, if it is not what it says of us.
+/// Returns the contents of a file in `/proc` for a process, unless they equal ours.
 fn different(pid: i32, file: &str, own: &[u8]) -> Option<String> {
     let theirs = proc::read(pid, file).ok().filter(|theirs| theirs != own)?;
     Some(String::from_utf8_lossy(&theirs).trim().to_owned())

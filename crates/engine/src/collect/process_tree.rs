@@ -1,5 +1,5 @@
-//! Collects what the processes of a job are to each other: parents, groups, sessions, what they share; and of
-//! children that have ended and not been asked for.
+//! Collects the relations between the processes of a job: parents, groups, sessions and what they share. Also collects
+//! children that have ended but have not been reaped.
 
 use super::process_snapshot::ProcessSnapshot;
 use crate::EngineError;
@@ -13,25 +13,25 @@ use standfast_linux::sys::process::{self, Common};
 use std::collections::BTreeSet;
 use std::io;
 
-/// What was found.
+/// The relations that were found.
 #[derive(Debug)]
 pub(super) struct Relations {
-    /// Of each living process, in their order.
+    /// The relations of each living process, in their order.
     pub(super) living: Vec<ProcessTree>,
-    /// The zombies, as far as they are recorded.
+    /// The zombies, with as much as is recorded of them.
     pub(super) zombies: Vec<ProcessState>,
 }
 
-/// The job's own process and what it was started in.
+/// The job's own processes, and the group and session in which it was started.
 struct Home {
-    /// Every process of the job, as we see it.
+    /// Every process of the job, with the pids that this process sees.
     pids: Vec<i32>,
     process_group: i32,
     session: i32,
 }
 
 impl Relations {
-    /// `process_snapshots` are of its processes.
+    /// Collects the relations; `process_snapshots` are those of its living processes.
     pub(super) fn of(frozen: &Frozen, process_snapshots: &[&ProcessSnapshot]) -> Result<Self, EngineError> {
         let home = Home::of(frozen.processes.iter().map(|it| it.pid), &frozen.zombies, process_snapshots);
         let mut living = Vec::new();
@@ -52,7 +52,7 @@ impl Relations {
         Ok(this)
     }
 
-    /// In which order each parent has its children, the living and the dead: wait(2) finds them so.
+    /// Notes the order in which each parent has its children, living and dead, since wait(2) finds them in that order.
     fn note_births(&mut self, pids: &[i32]) -> io::Result<()> {
         let zombies = self.zombies.iter_mut().map(|zombie| &mut zombie.process_tree);
         let mut process_trees: Vec<&mut ProcessTree> = self.living.iter_mut().chain(zombies).collect();
@@ -68,8 +68,8 @@ impl Relations {
     }
 }
 
-/// As much of a job that runs as tells whether its tree could be made again: ids, parents, sessions and groups. Whether
-/// somebody takes orphans only he can tell, so that all are taken to do so.
+/// Returns enough of a running job to tell whether its tree could be rebuilt: ids, parents, sessions and groups. Only a
+/// process itself can tell whether it adopts orphans, so all are assumed to do so.
 pub(super) fn outline(
     living: &[Member],
     zombies: &[Member],
@@ -100,7 +100,7 @@ impl Home {
 
     fn place(&self, parent: Option<i32>, stat: &Stat, status: &Status) -> ProcessTree {
         let parent = parent.and_then(|parent| self.pids.iter().position(|pid| *pid == parent));
-        // What the main process was started in and does not lead lies outside.
+        // The group and session in which the main process was started, and which it does not lead, lie outside the job.
         let inside = |outer: i32, home: i32, inner: &[i32]| match outer == home && !self.pids.contains(&home) {
             true => 0,
             false => inner.last().copied().unwrap_or(outer),
@@ -132,14 +132,15 @@ impl Home {
     }
 }
 
-/// What wait(2) would tell a process of children that live, by their ids as the process sees them. The news stay.
+/// Returns what wait(2) would report to a process about living children, by their ids as the process sees them. The
+/// reports remain available to the process.
 pub(super) fn unreported(remote_caller: &RemoteCaller<'_>, pid: i32) -> Result<Vec<(i32, Unreported)>, EngineError> {
     const SCAN: i32 = libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let children = proc::children(pid).map_err(|_| EngineError::Ended)?;
     let news = |whose: libc::idtype_t, id: i32| {
         let arguments = |output| [whose.into(), id as u64, output, SCAN as u64];
-        // siginfo_t: signal, error; code; process, user. There is no signal where there are no news, and an error where
-        // all that there are have ended.
+        // siginfo_t: signal, error; code; process, user. The signal is 0 if there is nothing to report. The call fails
+        // if all children that could be reported have ended.
         match remote_caller.ask::<3>(libc::SYS_waitid, arguments) {
             Ok([0, ..]) | Err(EngineError::Kernel { .. }) => Ok(None),
             Ok([_, code, _]) if code as i32 == libc::CLD_CONTINUED => Ok(Some(Unreported::Continued)),

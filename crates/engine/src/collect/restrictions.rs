@@ -9,7 +9,7 @@ use std::io;
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-/// What stands in the way in the threads of a process but the main one, as far as `/proc` tells.
+/// Returns blockers in the threads of a process other than the main one, as far as `/proc` shows them.
 pub(super) fn of_other_threads(pid: i32, main: &ProcessSnapshot, own: &Status) -> io::Result<Vec<Blocker>> {
     let others = proc::numbers(pid, "task")?.into_iter().filter(|tid| *tid != pid);
     // A thread may have ended since the look.
@@ -17,8 +17,8 @@ pub(super) fn of_other_threads(pid: i32, main: &ProcessSnapshot, own: &Status) -
     Ok(statuses.flat_map(|it| [of_thread(&it, own), apart::of_thread(pid, &it, main)].concat()).collect())
 }
 
-/// What stands in the way in a process. What a device or io_uring is about to write to pinned pages would be lost by a restart,
-/// and is not seen when it is written. Rings whose descriptor is closed, but that are registered with a thread, show here alone.
+/// Returns a blocker in a process. A restart would lose what a device or io_uring is about to write to pinned pages, and
+/// such writes cannot be seen. Rings that are registered with a thread, and whose descriptor is closed, show only here.
 pub(super) fn of_process(status: &Status) -> Option<Blocker> {
     let pinned = status.pinned_kib;
     (pinned > 0).then(|| {
@@ -31,7 +31,7 @@ pub(super) fn of_process(status: &Status) -> Option<Blocker> {
     })
 }
 
-/// What stands in the way in one thread, `own` being ourselves.
+/// Returns blockers in one thread; `own` is our own status.
 pub(super) fn of_thread(status: &Status, own: &Status) -> Vec<Blocker> {
     let thread = status.ids.first().copied().unwrap_or_default();
     let mut blockers = Vec::new();
@@ -54,13 +54,13 @@ pub(super) fn of_thread(status: &Status, own: &Status) -> Vec<Blocker> {
     blockers
 }
 
-/// Whether a thread is under Landlock, which the kernel tells nobody: it may not look at a process outside of its sandbox
-/// that a process like it may look at, namely at us. Asked of those alone that may have put themselves under Landlock, and
-/// where nothing else could be the reason; elsewhere nobody knows.
+/// Whether a thread is under Landlock, which the kernel does not report. Such a thread may not inspect a process outside
+/// its sandbox, namely us, although a process like it may. Only threads that may have put themselves under Landlock are
+/// asked, and only if nothing else could be the reason; otherwise this stays unknown.
 pub(super) struct Landlock(Option<Number>);
 
 impl Landlock {
-    /// Whether a thread that lives in this user namespace is to be asked, and if so the question.
+    /// Asks a thread in this user namespace, if it must be asked.
     pub(super) fn of(
         batch: &mut RemoteCallBatch,
         status: &Status,
@@ -72,11 +72,12 @@ impl Landlock {
         let may_be = status.no_new_privileges || status.capabilities.effective & CAP_SYS_ADMIN != 0;
         let is_like_us = (&status.users, &status.groups) == (&own.users, &own.groups)
             && own.capabilities.permitted & !status.capabilities.permitted == 0;
-        // In another one our side, and the init of the job's namespaces, have privileges that the program has not.
+        // In another user namespace, our side and the init of the job's namespaces have privileges that the program
+        // lacks.
         let is_with_us = user_namespace.is_some() && user_namespace == supervisor_baseline.user_namespace.as_deref();
         let ids = own.ids.last().zip(status.process_ids.last());
         let question = ids.filter(|_| may_be && is_like_us && is_with_us).map(|(own_id, id)| {
-            // In a pid namespace of its own the job sees of us its init only.
+            // A job in a pid namespace of its own sees none of our processes except its init.
             let us = if status.ids.len() > own.ids.len() { 1 } else { *own_id };
             batch.call(libc::SYS_kcmp, [*id as u64, us as u64, KCMP_FILE, 0, 0, 0])
         });
@@ -97,7 +98,7 @@ impl Landlock {
     }
 }
 
-/// Switches that only privileged programs have, and that a restart would not give them.
+/// Returns a blocker for switches that only privileged programs have, and that a restart would not give them.
 pub(super) fn secure_bits(theirs: i64, ours: i64) -> Option<Blocker> {
     (theirs != ours).then(|| {
         lasting(
@@ -117,7 +118,7 @@ fn lasting(code: RefusalCode, what: String, why: &str, hint: &str) -> Blocker {
 mod tests {
     use super::*;
 
-    /// Neither needs hardware or a kernel that has it.
+    /// Needs neither the hardware nor a kernel that supports it.
     #[test]
     fn pinned_memory_stands_in_the_way() {
         assert!(of_process(&Status::default()).is_none());

@@ -1,4 +1,4 @@
-//! The part of the collection that needs no freeze: what stands in the way of a checkpoint of a job that runs meanwhile.
+//! The part of the collection that needs no freeze: what would prevent a checkpoint of a job that runs meanwhile.
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::{Findings, Subject, apart, named, process_tree, restrictions};
@@ -15,21 +15,22 @@ use standfast_linux::proc::{self, Stat};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How often a job is looked at whose descriptors come and go, before what the last look told is believed.
+/// How often we look at a job whose descriptors come and go, before we believe the last look.
 const SCANS_MAX: usize = 10;
-/// Between two looks: enough for a task to go on with what it was about, such as to close a descriptor that a supervisor
-/// which died a moment ago has left in it.
+/// The pause between two looks. It is long enough for a task to complete its current action, such as closing a
+/// descriptor left in it by a supervisor that died a moment ago.
 const SCANS_PAUSE: Duration = Duration::from_millis(100);
 
-/// What in this process and its descendants could not be carried over: the part of the collection that needs no freeze.
+/// Returns what in this process and its descendants could not be carried over. This is the part of the collection that
+/// needs no freeze.
 ///
 /// # Errors
-/// When the process is gone or may not be looked at.
+/// If the process is gone or may not be inspected.
 pub fn examine(pid: i32, external_sockets: ExternalSockets) -> Result<Vec<Blocker>, EngineError> {
     examine_with(pid, external_sockets, &Kept::default(), None)
 }
 
-/// The same of a job that has copies of files with code, and perhaps a terminal that is held for it.
+/// Does the same for a job that has copies of files with code, and perhaps a terminal that is held for it.
 pub(crate) fn examine_with(
     pid: i32,
     external_sockets: ExternalSockets,
@@ -38,22 +39,22 @@ pub(crate) fn examine_with(
 ) -> Result<Vec<Blocker>, EngineError> {
     let main = ProcessIdentity::of(pid)?;
     let parent = Stat::of(pid).map_err(|_| EngineError::Ended)?.parent;
-    // To a supervisor of ours, or the init that one has made, come those that lose their parent.
+    // Processes that lose their parent become children of our supervisor, or of the init that a supervisor made.
     let executable = |pid| proc::link(pid, "exe").ok();
     let reaper =
         Some(parent).filter(|it| executable(*it).is_some_and(|own| executable(std::process::id() as i32) == Some(own)));
     let roots = Roots { main, reaper };
     let mut members = roots.members();
-    // What lives in its parent's memory has come from vfork and will soon execute a program.
+    // A process that lives in its parent's memory comes from vfork and will soon execute a program.
     members.retain(|member| !borrows_memory(member));
     let written = BTreeSet::new();
     let terms =
         Terms { motion: Motion::Running, external_sockets, kept, terminal, reused_ports: None, written: &written };
     seen_twice(SCANS_MAX, || {
         let examined = examine_these(&members, terms);
-        // Others come and go: those that are still there are looked at again.
+        // Processes come and go, so the next look covers those that are still there.
         members.retain(|member| match member.wait_status {
-            // Somebody may have waited for it by now.
+            // Its parent may have reaped it by now.
             Some(_) => Stat::of(member.pid).is_ok(),
             None => has_memory(member.pid),
         });
@@ -61,7 +62,8 @@ pub(crate) fn examine_with(
     })
 }
 
-/// What in the folders of a job could not be saved, so that it is said at once. What is in them may change meanwhile.
+/// Returns what in the folders of a job could not be saved, so that it is reported early. The contents may change
+/// meanwhile.
 pub(crate) fn examine_folders(folders: &Folders) -> Result<Vec<Blocker>, EngineError> {
     let own = SupervisorBaseline::scan()?.status;
     match MemoryObjects::default().save_folders(folders, &own) {
@@ -70,8 +72,8 @@ pub(crate) fn examine_folders(folders: &Folders) -> Result<Vec<Blocker>, EngineE
     }
 }
 
-/// What two looks in a row tell. A pipe with one end, or a descriptor without a file, may only have been closed between
-/// two questions of one look; a process that is gone has ended between them.
+/// Returns what two consecutive looks agree on. A pipe with one end, or a descriptor without a file, may just have been
+/// closed between two questions of one look. A process that is gone may have ended between them.
 fn seen_twice(
     scans_max: usize,
     mut scan: impl FnMut() -> Result<Vec<Blocker>, EngineError>,
@@ -93,11 +95,11 @@ fn seen_twice(
     scan()
 }
 
-/// The same of these processes, which are one job.
+/// Does the same for these processes, which are one job.
 fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Blocker>, EngineError> {
     let (living, zombies): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|it| it.wait_status.is_none());
     let at = |pid| {
-        // Of one whose main thread has ended plain users are told nothing.
+        // If the main thread of a process has ended, the kernel tells unprivileged users nothing about the process.
         let looked = if is_headless(pid) { Err(std::io::ErrorKind::PermissionDenied.into()) } else { Subject::at(pid) };
         looked.map_err(|source| crate::forbidden::forbidden(pid, source))
     };
@@ -116,18 +118,18 @@ fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Blocker>, E
     let process_snapshots: Vec<&ProcessSnapshot> = subjects.iter().map(|subject| &subject.process_snapshot).collect();
     blockers.append(&mut apart::find(members, &process_snapshots));
     blockers.append(&mut apart::traced(members));
-    // One that has ended meanwhile shows in the next look.
+    // If one of them has ended meanwhile, the next look notices it.
     let tree = process_tree::outline(&living, &zombies, &process_snapshots);
     blockers.append(&mut tree.map(|tree| rehearse_births(&tree)).unwrap_or_default());
     Ok(blockers)
 }
 
-/// Whether a process is not on its way out.
+/// Reports whether a process is not ending.
 fn has_memory(pid: i32) -> bool {
     proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 ")) || is_headless(pid)
 }
 
-/// Whether its main thread has ended while others go on.
+/// Reports whether its main thread has ended while others continue.
 fn is_headless(pid: i32) -> bool {
     Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') && has_other_threads(pid)
 }
@@ -141,7 +143,7 @@ mod tests {
         Blocker::new(RefusalCode::PinnedMemory, what, String::new())
     }
 
-    /// What comes of looks that tell this, one after the other.
+    /// Returns the outcome of looks that find this, one after another.
     fn seen(scans: Vec<Result<Vec<&str>, EngineError>>) -> (Result<Vec<String>, EngineError>, usize) {
         let (count, mut scans) = (scans.len(), scans.into_iter());
         let scan = || scans.next().expect("a look too many").map(|it| it.into_iter().map(blocker).collect());

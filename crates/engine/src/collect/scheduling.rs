@@ -1,4 +1,4 @@
-//! Collects what the scheduler and a few switches of the kernel hold for each thread.
+//! Collects the state that the scheduler and a few switches of the kernel hold for each thread.
 
 use crate::EngineError;
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, Words};
@@ -13,11 +13,11 @@ const PR_TSC_SIGSEGV: u64 = libc::PR_TSC_SIGSEGV as u64;
 const PR_MCE_KILL_GET: u64 = libc::PR_MCE_KILL_GET as u64;
 const PR_MCE_KILL_DEFAULT: u32 = libc::PR_MCE_KILL_DEFAULT as u32;
 const PR_GET_IO_FLUSHER: u64 = 58;
-/// `arch_prctl(2)`: whether the processor may be asked for its features.
+/// `arch_prctl(2)`: whether the program may use the CPUID instruction.
 const ARCH_GET_CPUID: u64 = 0x1011;
 
-/// Policy and priorities of a task. The slice of an ordinary task is told only where it is not the one that the system
-/// gives by itself, which depends on the number of processors.
+/// Returns policy and priorities of a task. The slice of an ordinary task is reported only if it differs from the
+/// system's default, which depends on the number of processors.
 pub(super) fn scheduling(tid: i32, own: &SchedulingAttributes) -> io::Result<Scheduling> {
     let theirs = schedule::attributes(tid)?;
     let is_ordinary = matches!(theirs.policy as i32, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE);
@@ -35,23 +35,23 @@ pub(super) fn scheduling(tid: i32, own: &SchedulingAttributes) -> io::Result<Sch
     })
 }
 
-/// Processors of a task, where it has others than we have ourselves, from whom it got them.
+/// Returns the processors of a task, if they differ from ours, which it inherited.
 pub(super) fn affinity(tid: i32, own: &[u8]) -> io::Result<Option<Bytes>> {
     let theirs = schedule::affinity(tid)?;
     Ok((theirs != own).then_some(Bytes(theirs)))
 }
 
-/// Priority for disks; none where the kernel has none.
+/// Returns the I/O priority; zero if the kernel has none.
 pub(super) fn io_priority(tid: i32) -> u32 {
     schedule::io_priority(tid).unwrap_or_default()
 }
 
-/// More NUMA nodes than any kernel has, which else says that there is no room for its answer.
+/// More NUMA nodes than any kernel has. With fewer, the kernel would say that its answer does not fit.
 const NODES_MAX: u64 = 1024;
 /// A mode, and a bit for each node.
 const NUMA_WORDS: usize = 1 + (NODES_MAX / 64) as usize;
 
-/// What only a thread itself can ask for.
+/// What only a thread itself can ask.
 pub(super) struct Asked {
     timer_slack: Number,
     time_stamps: Words<1>,
@@ -77,18 +77,18 @@ impl Asked {
         answers.number(self.timer_slack).max(0) as u64
     }
 
-    /// From which NUMA nodes the thread takes memory, where it has said so.
+    /// Returns from which NUMA nodes the thread takes memory, if it has said so.
     pub(super) fn numa_policy(&self, answers: &Answers) -> Option<NumaPolicy> {
-        // A kernel without nodes knows no such call.
+        // A kernel without nodes does not know this call.
         let [mode, nodes @ ..] = answers.words(self.numa).ok()?;
-        // An int, of which the upper half of the word is whatever was there.
+        // An int: the upper half of the word holds old contents.
         let mode = mode as u32;
         let used = nodes.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
         (mode != 0).then(|| NumaPolicy { mode, nodes: nodes[..used].to_vec() })
     }
 
     pub(super) fn restrictions(&self, answers: &Answers, status: &Status) -> Result<ThreadRestrictions, EngineError> {
-        // An int, of which the upper half of the word is whatever was there.
+        // An int: the upper half of the word holds old contents.
         let [stamps] = answers.words(self.time_stamps)?;
         Ok(ThreadRestrictions {
             no_new_privileges: status.no_new_privileges,
@@ -99,7 +99,7 @@ impl Asked {
             memory_failure: u32::try_from(answers.number(self.memory_failure))
                 .ok()
                 .filter(|it| *it < PR_MCE_KILL_DEFAULT),
-            // Only the privileged may ask, and be one.
+            // Only a privileged process may ask, and be one.
             io_flusher: (answers.number(self.io_flusher) == 1).then_some(true),
         })
     }

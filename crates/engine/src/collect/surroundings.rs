@@ -1,5 +1,5 @@
-//! Collects what a job counts on in the file system by name: directories on the way to its files, sockets and pipes,
-//! working directories. A restart makes again what of these is gone; what it could not enter or find is refused here.
+//! Collects what a job relies on in the file system by name: directories on the way to its files, sockets and pipes, and
+//! working directories. A restart recreates what is missing. What it could not enter or find is refused here.
 
 use crate::files::FileId;
 use crate::remake::is_plain;
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const DELETED: &[u8] = b" (deleted)";
-/// A larger directory holds something, and is not listed while the program stands still.
+/// A larger directory is not empty, and is not listed while the program is frozen.
 const SMALL_DIRECTORY_BYTES: u64 = 4096;
 
-/// What stands in the way of entering the working directory of a process again.
+/// Returns what would prevent a restart from entering the working directory of a process.
 pub(super) fn judge_working_directory(pid: i32) -> io::Result<Option<Blocker>> {
     let shown = proc::link(pid, "cwd")?;
     let Some(why) = why_not_entered(pid, &shown)? else { return Ok(None) };
@@ -49,13 +49,15 @@ fn why_not_entered(pid: i32, shown: &[u8]) -> io::Result<Option<String>> {
     })
 }
 
-/// Whether a working directory has been removed: nothing is made in it any more, and its path leads elsewhere or nowhere.
+/// Reports whether a working directory has been removed: nothing can be created in it, and its path leads elsewhere or
+/// nowhere.
 fn is_removed(shown: &[u8], own: &Metadata) -> bool {
     let there = || std::fs::symlink_metadata(OsStr::from_bytes(shown));
     shown.ends_with(DELETED) && !there().is_ok_and(|there| FileId::of(&there) == FileId::of(own))
 }
 
-/// Notes what `state` counts on. `pids` are its living processes, in their order, as we see them.
+/// Returns what `state` relies on. `pids` are its living processes, in their order, with the pids that this process
+/// sees.
 pub(super) fn of(state: &JobState, pids: &[i32]) -> Vec<Surrounding> {
     let remade: BTreeSet<PathBuf> = remade_paths(state).collect();
     let entered: BTreeSet<PathBuf> = entered_paths(state).collect();
@@ -85,7 +87,7 @@ fn surrounding(path: &[u8], there: &Metadata, empty: bool, removed: bool) -> Sur
     Surrounding { path: path.into(), mode, user, group, device, empty, removed }
 }
 
-/// What a restart makes again where it is gone.
+/// Returns what a restart recreates if it is missing.
 fn remade_paths(state: &JobState) -> impl Iterator<Item = PathBuf> {
     let sockets = state.sockets.iter().filter_map(|socket| socket_path(state, socket));
     let pipes = state.pipes.iter().filter_map(|pipe| Some(as_path(pipe.path.as_ref()?).to_owned()));
@@ -95,7 +97,7 @@ fn remade_paths(state: &JobState) -> impl Iterator<Item = PathBuf> {
     sockets.chain(pipes).chain(files.map(|file| as_path(&file.path).to_owned()))
 }
 
-/// Directories in which the job is, or that it has open or watches.
+/// Returns directories in which the job is, or that it has open or watches.
 fn entered_paths(state: &JobState) -> impl Iterator<Item = PathBuf> {
     let working = state.processes.iter().map(|process| &process.working_directory);
     let open = state.open_files.iter().filter_map(|open| match &open.kind {

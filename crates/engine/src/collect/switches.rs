@@ -17,20 +17,20 @@ const PR_GET_MEMORY_MERGE: u64 = 68;
 /// `membarrier(2)`: asks for the registrations (Linux 6.3).
 const GET_REGISTRATIONS: u64 = 1 << 9;
 const REGISTER_GLOBAL: u32 = 1 << 2;
-/// Commands that need a registration, and the command that registers: expedited, with synchronized cores, with restarted
-/// sequences.
+/// Commands that need a registration, each with the command that registers: expedited, with synchronized cores, with
+/// restarted sequences.
 const PRIVATE_BARRIERS: [(u64, u32); 3] = [(1 << 3, 1 << 4), (1 << 5, 1 << 6), (1 << 7, 1 << 8)];
 /// The XSAVE feature of protection keys.
 const PROTECTION_KEYS: u64 = 1 << 9;
 /// Keys that x86-64 has.
 const KEYS: u32 = 16;
-/// `PKEY_DISABLE_ACCESS`: what free keys are set to.
+/// `PKEY_DISABLE_ACCESS`: the access rights that free keys get.
 const NO_ACCESS: u64 = 1;
-/// What an ordinary process answers to `PR_GET_DUMPABLE`.
+/// The answer of an ordinary process to `PR_GET_DUMPABLE`.
 const DUMPABLE: i64 = 1;
 const PAGE: u64 = standfast_core::PAGE_BYTES as u64;
 
-/// What the main thread is asked for them.
+/// What the main thread is asked about the switches.
 pub(super) struct Asked {
     subreaper: Words<1>,
     parent_death_signal: Words<1>,
@@ -54,7 +54,7 @@ impl Asked {
         }
     }
 
-    /// What it has answered, and what it takes more than one question to find out.
+    /// Returns its answers, and finds out what takes more than one question.
     pub(super) fn switches(
         &self,
         answers: &Answers,
@@ -65,7 +65,7 @@ impl Asked {
     ) -> Result<ProcessSwitches, EngineError> {
         let pid = status.process_ids.first().copied().ok_or(EngineError::Ended)?;
         let int = |question| answers.words(question).map(|[word]| word & u64::from(u32::MAX));
-        // Older kernels do not know these, and answer with an error.
+        // Older kernels do not know these calls, and answer with an error.
         let number = |question| answers.number(question).max(0) as u64;
         Ok(ProcessSwitches {
             protection_keys: if xsave_features & PROTECTION_KEYS == 0 { 0 } else { protection_keys(remote_caller)? },
@@ -80,7 +80,7 @@ impl Asked {
             oom_score_adjustment: supervisor_baseline.other_oom_score(pid),
             core_dump_filter: supervisor_baseline.other_core_dump_filter(pid),
             parent_death_signal: int(self.parent_death_signal)? as u32,
-            // Without privileges an undumpable process could not have been stopped.
+            // Without privileges, an undumpable process could not have been stopped.
             undumpable: Some(answers.number(self.dumpable))
                 .filter(|answer| process::effective_user() == 0 && *answer != DUMPABLE)
                 .map(|answer| answer as u32),
@@ -90,8 +90,9 @@ impl Asked {
     }
 }
 
-/// For which memory barriers it has registered; `told` is what the kernel says. Before Linux 6.3 it does not, and each
-/// command that needs a registration is tried out: it does nothing but order the memory accesses of threads that stand still.
+/// Returns for which memory barriers the process has registered; `answer` is what the kernel says. Before Linux 6.3 the
+/// kernel does not say it, so each command that needs a registration is tried. It only orders the memory accesses of
+/// frozen threads.
 fn registered_barriers(remote_caller: &RemoteCaller<'_>, answer: i64) -> Result<Option<u32>, EngineError> {
     if answer >= 0 {
         return Ok(Some(answer as u32).filter(|registered| *registered != 0));
@@ -99,7 +100,7 @@ fn registered_barriers(remote_caller: &RemoteCaller<'_>, answer: i64) -> Result<
     if answer != -i64::from(libc::EINVAL) {
         return Ok(None);
     }
-    // Whether it takes part in the barriers of others cannot be tried out; to take part for nothing does no harm.
+    // Whether it takes part in the barriers of others cannot be tried; taking part needlessly is harmless.
     let mut registered = REGISTER_GLOBAL;
     for (command, registration) in PRIVATE_BARRIERS {
         if remote_caller.call(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0])? == 0 {
@@ -109,8 +110,9 @@ fn registered_barriers(remote_caller: &RemoteCaller<'_>, answer: i64) -> Result<
     Ok(Some(registered))
 }
 
-/// The allocated keys, found by allocating all that are free and giving them back. Only where the first free one is not
-/// the first of all: a program that has allocated keys and given the first one back is not seen to have them.
+/// Returns the allocated keys, found by allocating all free ones and releasing them again. This is done only if the
+/// first free key is not the first of all. So keys go unnoticed if a program has allocated several and released the
+/// first one.
 fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError> {
     let allocate = || remote_caller.call(libc::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0]);
     let mut free = 0u32;
@@ -130,14 +132,14 @@ fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError>
     Ok(if free & 1 << 1 == 0 { u32::from(u16::MAX) & !free } else { 1 })
 }
 
-/// What becomes of memory that is mapped from now on: a page is mapped, looked at and unmapped again. `locked_kib` is what
-/// is locked without it.
+/// Determines whether memory mapped from now on is locked: maps a page, inspects it and unmaps it again. `locked_kib` is
+/// what is locked without it.
 fn lock_future(remote_caller: &RemoteCaller<'_>, pid: i32, locked_kib: u64) -> Result<MemoryLock, EngineError> {
     const FLAGS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     const ACCESS: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
     let at = remote_caller.call(libc::SYS_mmap, [0, PAGE, ACCESS, FLAGS, u64::MAX, 0])?;
     if (-4095..0).contains(&at) {
-        // No more memory may be locked, so that none can be mapped; or there is no room for anything.
+        // No more memory may be locked, so that none can be mapped; or there is no room at all.
         return Ok(if at == -i64::from(libc::EAGAIN) { MemoryLock::Locked } else { MemoryLock::Unlocked });
     }
     let page = PageRange::new(Address::new(at as u64), 1);

@@ -1,4 +1,5 @@
-//! The collection from within: what only the program itself can ask the kernel for, by injected system calls, and the threads.
+//! The collection from within: what the kernel tells only the program itself, asked by injected system calls, and the
+//! threads.
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::restrictions::Landlock;
@@ -27,33 +28,33 @@ const PR_GET_TID_ADDRESS: u64 = libc::PR_GET_TID_ADDRESS as u64;
 const PR_GET_SECUREBITS: u64 = libc::PR_GET_SECUREBITS as u64;
 const SIGCHLD: u8 = libc::SIGCHLD as u8;
 
-/// What the program itself had to be asked for.
+/// What only the program itself could answer.
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     pub(super) blockers: Vec<Blocker>,
     pub(super) heap_end: u64,
     pub(super) dispositions: Vec<Disposition>,
-    /// Timers, and signals that wait.
+    /// Timers and pending signals.
     pub(super) found: FoundTimers,
     pub(super) threads: Vec<ThreadState>,
     pub(super) xsave_features: u64,
-    /// Of the pages that were asked about, those that are in memory.
+    /// The pages in memory, among those that were asked about.
     pub(super) resident: Vec<PageRange>,
-    /// Of the units that huge pages were to be made of, for each whether it is one.
+    /// For each unit that the kernel was asked to make a huge page, whether it is one.
     pub(super) collapsed: Vec<bool>,
-    /// Of the descriptors that were asked about, those that survive an exec.
+    /// The descriptors that survive an exec, among those that were asked about.
     pub(super) inherited: Vec<i32>,
-    /// A userfaultfd of its address space, where one was asked for, or why there is none.
+    /// A userfaultfd of its address space, if one was requested, or why there is none.
     pub(super) userfault: Option<io::Result<OwnedFd>>,
     pub(super) permitted_features: u64,
     pub(super) switches: ProcessSwitches,
-    /// Children of whom wait(2) would tell it something.
+    /// Children about which wait(2) would report something to it.
     pub(super) unreported: Vec<(i32, Unreported)>,
     /// What its end would do to semaphores.
     pub(super) undo: FoundUndo,
 }
 
-/// What can be told about a process from outside only in part.
+/// What cannot be determined completely from outside a process.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     /// Pages of shared memory that page tables do not show: which of them are in memory?
@@ -62,24 +63,24 @@ pub(super) struct Doubts {
     pub(super) descriptors: Vec<i32>,
 }
 
-/// What a process is asked beside what every process is.
+/// What one process is asked in addition to the usual questions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Also<'a> {
     pub(super) supervisor_baseline: &'a SupervisorBaseline,
-    /// What is to be cleared up.
+    /// What its answers must clarify.
     pub(super) doubts: &'a Doubts,
-    /// Units that it is to have huge pages made of.
+    /// Units that the process must ask the kernel to make huge pages.
     pub(super) idle: &'a [PageRange],
-    /// It makes a userfaultfd of its address space, for us to keep.
+    /// Whether it makes a userfaultfd of its address space for us to keep.
     pub(super) track: bool,
-    /// It is asked for news of its children.
+    /// Whether it is asked about state changes of its children.
     pub(super) has_children: bool,
-    /// What does its end do to semaphores?
+    /// The question what its end does to semaphores.
     pub(super) undo: Option<Probe<'a>>,
 }
 
 impl Inner {
-    /// Asks a process of which `process_snapshot` is one.
+    /// Asks a process; `process_snapshot` is its own.
     pub(super) fn ask(
         process: &FrozenProcess,
         process_snapshot: &ProcessSnapshot,
@@ -89,7 +90,7 @@ impl Inner {
         let (pid, main) = (process.pid, &process.tasks[0]);
         let ended = |error| refine(error, pid, shared);
         refuse_foreign_code(process)?;
-        // Held while injecting: each stop is a switch on one processor instead of an interrupt across.
+        // Held while injecting, so that each stop is a switch on one processor instead of an interrupt between two.
         let pinned = PinnedToCpu::new(process_snapshot.stat.cpu);
         let extended = process.tasks.iter().map(|task| task.task.extended_registers()).collect::<Result<Vec<_>, _>>();
         let extended = extended.map_err(ended)?;
@@ -111,12 +112,12 @@ impl Inner {
             inner.ask_task(&remote_caller, process, place, process_snapshot, &status, also)?;
             remote_caller.remote_task.release().map_err(ended)?;
             if place == 0 && inner.switches.protection_keys != 0 {
-                // Asking for the keys has changed the rights of those that are free.
+                // Asking for the keys has changed the access rights of the free ones.
                 task.task.set_extended_registers(extended).map_err(ended)?;
             }
             Ok(())
         });
-        // The memory goes back whatever happened; if the program is gone there is none.
+        // The memory is returned in any case; if the program is gone, there is none.
         let given_back = parasite_area.give_back(&process.memory, &main.task);
         drop(pinned);
         asked?;
@@ -135,7 +136,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Asks the task at `place`, the main thread for its process as well: nearly everything at once.
+    /// Asks the task at `place`, and the main thread also for its process, almost everything in one batch.
     fn ask_task(
         &mut self,
         remote_caller: &RemoteCaller<'_>,
@@ -196,7 +197,7 @@ impl Inner {
             self.take_dispositions(&asked, &remote_caller.put(&batch)?)?;
         }
         self.heap_end = answers.number(asked.heap_end) as u64;
-        // Kernels before 5.16 have no state that must be asked for.
+        // Kernels before 5.16 have no processor state that needs a request.
         self.permitted_features = answers.words(asked.permitted).map_or(0, |[features]| features);
         let theirs = answers.number(asked.secure_bits);
         self.blockers.extend(restrictions::secure_bits(theirs, supervisor_baseline.secure_bits));
@@ -215,7 +216,7 @@ impl Inner {
         Ok(())
     }
 
-    /// mincore(2), a byte for each page.
+    /// Calls mincore(2), which answers with a byte for each page.
     fn ask_residence(&mut self, remote_caller: &RemoteCaller<'_>, doubtful: &[PageRange]) -> Result<(), EngineError> {
         let mut answer = [0u8; ParasiteArea::OUTPUT_BYTES];
         for range in doubtful {
@@ -241,8 +242,9 @@ impl Inner {
         Ok(())
     }
 
-    /// The lowest address of the kernel's stack that is in use: below the lowest stack pointer on it there is nothing
-    /// that a signal handler might not overwrite (M2). If no thread runs on it at the moment, all of it is in use.
+    /// Returns the lowest address of the kernel's stack that is in use. Below the lowest stack pointer there is nothing
+    /// that a signal handler might not overwrite (M2). If no thread runs on that stack at the moment, all of it is in
+    /// use.
     pub(super) fn live_stack(&self, process: &FrozenProcess, part: StackPart) -> u64 {
         let Some(stack) = process.maps.iter().find(|map| map.is_stack()).filter(|_| part == StackPart::Live) else {
             return 0;
@@ -254,7 +256,7 @@ impl Inner {
     }
 }
 
-/// Has huge pages made of small ones, which the kernel may refuse: for each whether it has done it.
+/// Asks the kernel to make huge pages of small ones, which it may refuse; returns for each whether it did.
 fn collapse(remote_caller: &RemoteCaller<'_>, units: &[PageRange]) -> Result<Vec<bool>, EngineError> {
     let mut batch = remote_caller.batch();
     let ask = |unit: &PageRange| {
@@ -266,7 +268,8 @@ fn collapse(remote_caller: &RemoteCaller<'_>, units: &[PageRange]) -> Result<Vec
     Ok(asked.into_iter().map(|question| answers.number(question) == 0).collect())
 }
 
-/// A thread that executes 32-bit code can be given no other registers, so that nothing can be asked of it.
+/// Refuses a thread that executes 32-bit code, since its registers cannot be replaced, so that it cannot be asked
+/// anything.
 fn refuse_foreign_code(process: &FrozenProcess) -> Result<(), EngineError> {
     if process.tasks.iter().all(|task| task.registers.is_64_bit()) {
         return Ok(());
@@ -278,10 +281,10 @@ fn refuse_foreign_code(process: &FrozenProcess) -> Result<(), EngineError> {
     )]))
 }
 
-/// What a thread is asked for its process.
+/// What the main thread is asked for its process.
 struct OfProcess {
     dispositions: Vec<AskedDisposition>,
-    /// Signals for whose dispositions there was no room.
+    /// Signals for whose dispositions the batch had no room.
     more_signals: Vec<u8>,
     heap_end: Number,
     permitted: Words<1>,
@@ -290,8 +293,8 @@ struct OfProcess {
 }
 
 impl OfProcess {
-    /// Only signals that are caught or ignored, and SIGCHLD, whose flags also matter by default, can differ from what a
-    /// new process has.
+    /// Asks only about signals that are caught or ignored, and about SIGCHLD, whose flags matter even with the default
+    /// action. Only these can differ from those of a new process.
     fn of(batch: &mut RemoteCallBatch, status: &Status) -> Self {
         let changed = status.caught | status.ignored | 1 << (SIGCHLD - 1);
         let mut signals: Vec<u8> = (1..=64).filter(|signal| changed & 1 << (signal - 1) != 0).collect();
@@ -307,9 +310,9 @@ impl OfProcess {
     }
 }
 
-/// A signal, and what is asked of it.
+/// A signal, and the question about it.
 type AskedDisposition = (u8, Words<4>);
-/// So many that there is room for all other questions beside them.
+/// A number that leaves room for all other questions in the batch.
 const DISPOSITIONS_AT_ONCE: usize = 16;
 
 fn ask_dispositions(batch: &mut RemoteCallBatch, signals: &[u8]) -> Vec<AskedDisposition> {
@@ -333,7 +336,7 @@ impl OfThread {
         }
     }
 
-    /// The record of a thread, without the signals that wait for it.
+    /// Returns the record of a thread, without its pending signals.
     fn thread(
         &self,
         remote_caller: &RemoteCaller<'_>,
@@ -376,7 +379,7 @@ impl OfThread {
     }
 }
 
-/// Registers for the image: of an interrupted call only what a new process can make again.
+/// Returns the registers for the image. Of an interrupted call, they keep only what a new process can repeat.
 fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
     match (task.registers.pending_restart(), task.interrupted.call) {
         (Abort::None, _) => Ok(task.registers),

@@ -1,5 +1,5 @@
-//! The name that the linker has given to what it built (ELF note `NT_GNU_BUILD_ID`), by which people and distributions know a
-//! version of a library. It says which file something is, not that the file is whole: that is what digests are for.
+//! The name that the linker has given to its output (ELF note `NT_GNU_BUILD_ID`), by which people and distributions
+//! identify a version of a library. It says which file something is, not that the file is intact; digests are for that.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,14 +9,14 @@ const HEADER_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
 const NOTE_SEGMENT: u64 = 4;
 const BUILD_ID_NOTE: u64 = 3;
-/// Executables have some ten segments.
+/// Executables have about ten segments.
 const SEGMENTS_MAX: u64 = 128;
 /// Notes take some hundred bytes.
 const NOTES_BYTES_MAX: u64 = 64 << 10;
 /// Identifiers have 8, 16 or 20 bytes.
 const BYTES_MAX: usize = 64;
 
-/// The build-id of an executable or a library; none of another file, or one that was built without.
+/// Returns the build-id of an executable or a library; `None` for another file, or if it was built without one.
 pub(crate) fn build_id(file: &File) -> Option<Vec<u8>> {
     let read = |offset: u64, bytes: usize| {
         let mut buffer = vec![0u8; bytes];
@@ -41,7 +41,8 @@ pub(crate) fn build_id(file: &File) -> Option<Vec<u8>> {
     None
 }
 
-/// Looks through notes: lengths of name and contents, kind; name and contents, each filled up to four bytes.
+/// Searches notes. A note has the lengths of name and contents, a kind, and name and contents, each padded to four
+/// bytes.
 fn in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
     while let (Some(name), Some(contents), Some(kind)) = (number(notes, 0, 4), number(notes, 4, 4), number(notes, 8, 4))
     {

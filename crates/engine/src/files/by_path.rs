@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
-/// A regular file as a restart must find it again, or why it could not. `path` is as the kernel shows it.
+/// Returns a regular file as a restart must find it again, or why it could not. `path` is as the kernel shows it.
 pub(crate) fn reference(path: &[u8]) -> Result<FileReference, String> {
     let file = std::fs::metadata(Path::new(OsStr::from_bytes(path))).map_err(|_| {
         if path.ends_with(b" (deleted)") {
@@ -24,7 +24,7 @@ pub(crate) fn reference(path: &[u8]) -> Result<FileReference, String> {
     Ok(FileReference { path: path.into(), length: file.len(), identity: identity(&file), ..FileReference::default() })
 }
 
-/// The files of a collection, each looked at once: the processes of a job mostly run from the same ones.
+/// The files of a collection, each inspected once, since the processes of a job mostly run from the same ones.
 #[derive(Debug, Default)]
 pub(crate) struct References {
     known: HashMap<Vec<u8>, Result<FileReference, String>>,
@@ -32,10 +32,10 @@ pub(crate) struct References {
     names: HashMap<PathBuf, HashMap<u64, Vec<OsString>>>,
 }
 
-/// How many names of a directory are looked at for a file that has another one.
+/// How many names in a directory we check for a file that has another name.
 const NAMES_MAX: usize = 1000;
 
-/// The names in a directory, by inode.
+/// Returns the names in a directory, by inode.
 pub(crate) fn names_in(directory: &Path) -> HashMap<u64, Vec<OsString>> {
     let mut names: HashMap<u64, Vec<OsString>> = HashMap::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten().take(NAMES_MAX) {
@@ -44,8 +44,8 @@ pub(crate) fn names_in(directory: &Path) -> HashMap<u64, Vec<OsString>> {
     names
 }
 
-/// A file with this key that `path` does not lead to any more, as the kernel shows it, and that has another name in the same
-/// directory. `names` are those of directories that have been looked at.
+/// Returns the file with this key if `path`, as the kernel shows it, no longer leads to it, but another name in the same
+/// directory does. `names` caches the directories that have been read.
 fn linked_elsewhere(
     path: &[u8],
     key: FileId,
@@ -59,7 +59,7 @@ fn linked_elsewhere(
 }
 
 impl References {
-    /// As [`reference`].
+    /// Like [`reference`].
     pub(crate) fn reference(&mut self, path: &[u8]) -> Result<FileReference, String> {
         if let Some(known) = self.known.get(path) {
             return known.clone();
@@ -69,7 +69,7 @@ impl References {
         found
     }
 
-    /// The file that a mapping shows, where it has a name.
+    /// Returns the file that a mapping shows, if it has a name.
     pub(crate) fn of_mapping(&mut self, map: &Map) -> Result<FileReference, String> {
         let found = self.reference(&map.path).and_then(|file| match file.identity.inode == map.inode {
             true => Ok(file),
@@ -78,15 +78,16 @@ impl References {
         found.or_else(|why| self.linked_elsewhere(map).ok_or(why))
     }
 
-    /// A file that is mapped under a name which it has no more, and has another one in the same directory: sem_open(3) maps
-    /// a semaphore under one for the time being. Others find it by the other.
+    /// Returns a file whose mapped name is gone, but that has another name in the same directory. sem_open(3) maps a
+    /// semaphore under a temporary name; other processes find it by the other name.
     fn linked_elsewhere(&mut self, map: &Map) -> Option<FileReference> {
         let path = Some(&map.path).filter(|_| map.shared)?;
         linked_elsewhere(path, FileId { device: map.device, inode: map.inode }, &mut self.names)
     }
 }
 
-/// A regular file that a process has open, under the name by which a restart must find it again. `path` is as the kernel shows it.
+/// Returns a regular file that a process has open, under the name by which a restart must find it again. `path` is as
+/// the kernel shows it.
 pub(crate) fn opened(path: &[u8], key: FileId) -> Result<FileReference, String> {
     reference(path).or_else(|why| linked_elsewhere(path, key, &mut HashMap::new()).ok_or(why))
 }

@@ -1,13 +1,14 @@
-//! Which files belong to an SQLite database. Its programs overwrite them in place, and each file is wrong without the others.
+//! Which files belong to an SQLite database. Programs overwrite these files in place, and each is wrong without the
+//! others.
 
 use super::open;
 use std::os::unix::fs::FileExt;
 
-/// How these files begin: the database itself, its write-ahead log in either order of bytes, its rollback journal.
+/// The first bytes of these files: the database itself, its write-ahead log in either byte order, its rollback journal.
 const BEGINNINGS: [&[u8]; 4] =
     [b"SQLite format 3\0", b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"];
 
-/// Whether a file is one of an SQLite database.
+/// Reports whether a file belongs to an SQLite database.
 pub(crate) fn is_database(path: &[u8]) -> bool {
     let mut beginning = [0u8; 16];
     let read = open(path).and_then(|file| file.read_at(&mut beginning, 0)).unwrap_or(0);

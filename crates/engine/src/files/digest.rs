@@ -1,7 +1,8 @@
-//! What files hold, in 16 bytes: taken at the checkpoint, compared at the restart.
+//! The contents of files in 16 bytes: taken at the checkpoint, compared at the restart.
 //!
-//! Reading a file costs time that a program should not stand still for. So the files of a job are read while it runs, and
-//! remembered with what the kernel says of their last change; inside the stop only those are read that have changed since.
+//! Reading a file takes time during which a program should not be frozen. So the files of a job are read while it runs,
+//! and remembered with what the kernel says about their last change. During the stop, only files that have changed since
+//! then are read.
 
 use super::{FileId, Proof, build_id};
 use standfast_core::Checksum;
@@ -14,41 +15,42 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
 
-/// Longest file that is read whole while the program runs: 64 MiB take some 10 ms, once.
+/// Largest file that is read completely while the program runs: 64 MiB take about 10 ms, once.
 const WHOLE_BYTES_MAX: u64 = 64 << 20;
-/// Longest file that is read whole while the program stands still: 8 MiB take about a millisecond.
+/// Largest file that is read completely while the program is frozen: 8 MiB take about a millisecond.
 const WHOLE_BYTES_MAX_STOPPED: u64 = 8 << 20;
-/// Longest file that is read whole while the program runs where its times prove nothing and nobody is seen to write to it:
-/// 1 GiB takes some 150 ms, once.
+/// Largest file that is read completely while the program runs if its times prove nothing and no process is seen to
+/// write to it: 1 GiB takes about 150 ms, once.
 const WHOLE_BYTES_MAX_UNPROVED: u64 = 1 << 30;
 
-/// Whether the program stands still meanwhile.
+/// Whether the program is frozen meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
     Running,
     Stopped,
-    /// Of many files a little each will do.
+    /// A small part of each of many files is enough.
     Samples,
 }
 
-/// How a file is looked at.
+/// How to inspect a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scan {
     pub(crate) haste: Haste,
-    /// Whether the job has it mapped and may write through the mapping, so that it may change at any moment without a sign.
+    /// Whether the job has it mapped and may write through the mapping, so that it may change at any moment without a
+    /// trace.
     pub(crate) is_mapped: bool,
-    /// Whether the job may write to it otherwise.
+    /// Whether the job may write to it by other means.
     pub(crate) is_written: bool,
 }
 
 impl Scan {
-    /// At a file that the job only reads.
+    /// Inspects a file that the job only reads.
     pub(crate) fn reading(haste: Haste) -> Self {
         Self { haste, is_mapped: false, is_written: false }
     }
 }
 
-/// Digests that have been taken, so that no file is read twice unless it has changed.
+/// Digests that have been taken, so that a file is read again only if it has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
     known: Mutex<HashMap<FileId, Known>>,
@@ -60,11 +62,11 @@ struct Known {
     identity: FileIdentity,
     length: u64,
     content: Content,
-    /// Whether its times will tell of any change; else what was read counts for the checkpoint that is under way.
+    /// Whether its times reveal every later change; otherwise the digest counts only for the checkpoint in progress.
     lasts: bool,
 }
 
-/// What it held.
+/// What a file held.
 #[derive(Debug, Clone)]
 struct Content {
     digest: FileDigest,
@@ -78,12 +80,12 @@ impl Content {
 }
 
 impl Digests {
-    /// Another checkpoint begins: what was read for the one before counts no longer where nothing proves that it is still there.
+    /// Begins another checkpoint: forgets digests of the previous one that nothing proves to be still correct.
     pub(crate) fn begin(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.lasts);
     }
 
-    /// Fills in what a file holds. One that cannot be read, or has become another one, stays without.
+    /// Fills in what a file holds. A file that cannot be read, or has been replaced, gets no digest.
     pub(crate) fn fill(&self, reference: &mut FileReference, scan: Scan) {
         if !scan.is_mapped && self.fill_known(reference) {
             return;
@@ -93,7 +95,7 @@ impl Digests {
         content.clone().note(reference);
         let counts = proof == Proof::Whole || proof == Proof::OfWrites && scan.haste != Haste::Stopped;
         if counts && !scan.is_mapped {
-            // To read a large one again and again costs more than a restart that refuses one which was changed unseen.
+            // Reading a large file repeatedly costs more than a restart that accepts one whose change left no trace.
             let lasts = proof == Proof::Whole || !scan.is_written && reference.length > WHOLE_BYTES_MAX;
             let entry = Known { identity: reference.identity, length: reference.length, content, lasts };
             self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, entry);
@@ -105,7 +107,7 @@ impl Digests {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| files.contains(key));
     }
 
-    /// Fills in what a file holds, if it has been read before and not changed since; says whether it has.
+    /// Fills in what a file holds, if it has been read before and has not changed since; reports whether it did.
     pub(crate) fn fill_known(&self, reference: &mut FileReference) -> bool {
         let key = FileId::of_reference(reference);
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -116,12 +118,12 @@ impl Digests {
     }
 }
 
-/// The content of a file that is, before and after it was read, the one that the reference names; and what its
-/// identity proves from then on.
+/// Returns the content of a file, and what its identity proves from now on. Fails unless the file is the one that the
+/// reference names, both before and after reading.
 fn read_unchanged(reference: &FileReference, scan: Scan) -> io::Result<(Content, Proof)> {
     let changed = || io::Error::other("the file changes while it is read");
     let file = open(&reference.path.0)?;
-    // To read what the kernel makes up may wait for something, or change it.
+    // Reading files that the kernel generates may block, or change them.
     if FileSystem::of(file.as_fd())? != FileSystem::Ordinary {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -145,7 +147,7 @@ fn read_unchanged(reference: &FileReference, scan: Scan) -> io::Result<(Content,
     if is_same()? { Ok((Content { digest, build_id }, proof)) } else { Err(changed()) }
 }
 
-/// What a file holds below `length`.
+/// Returns the digest of what a file holds below `length`.
 pub(crate) fn digest_of(file: &File, length: u64, coverage: Coverage) -> io::Result<FileDigest> {
     let mut sums = Vec::new();
     let mut buffer = Vec::new();
@@ -157,7 +159,7 @@ pub(crate) fn digest_of(file: &File, length: u64, coverage: Coverage) -> io::Res
     Ok(FileDigest { coverage, checksum: Checksum::of(&sums) })
 }
 
-/// Opens a file for looking at, which must neither wait nor become anybody's terminal.
+/// Opens a file for inspection, without blocking and without making it a controlling terminal.
 pub(crate) fn open(path: &[u8]) -> io::Result<File> {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::OpenOptionsExt;
@@ -165,7 +167,7 @@ pub(crate) fn open(path: &[u8]) -> io::Result<File> {
     std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
-/// Which file this is.
+/// Returns the identity of a file.
 pub(crate) fn identity(file: &Metadata) -> FileIdentity {
     let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
     FileIdentity {
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(meant.digest, None);
     }
 
-    /// Writes to a file through a mapping that lasts no longer than that.
+    /// Writes to a file through a mapping that ends right afterwards.
     fn write_mapped(path: &Path, byte: u8) {
         // A page that has been read is written without a fault.
         let script = "import mmap, sys\nfile = open(sys.argv[1], 'r+b')\nmemory = mmap.mmap(file.fileno(), 0)\n\
@@ -245,7 +247,7 @@ mod tests {
         let digests = Digests::default();
         let scan = |scan: Scan| {
             let mut meant = reference(&path);
-            // Long ago, as the clock of files has it.
+            // Long ago, by the clock of files.
             while is_fresh(&meant.identity, SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64) {
                 std::thread::yield_now();
             }

@@ -1,10 +1,10 @@
-//! Which file something is, as the kernel tells files apart.
+//! The identity of a file, as the kernel distinguishes files.
 
 use standfast_format::records::{FileIdentity, FileReference};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// A file, by its device and its number there. The number of one that is gone is given to the next that is made.
+/// A file, by its device and its inode number. The number of a deleted file is given to the next new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FileId {
     pub(crate) device: u64,
@@ -16,7 +16,7 @@ impl FileId {
         Self { device: file.dev(), inode: file.ino() }
     }
 
-    /// As a record names it.
+    /// Returns the file that a record names.
     pub(crate) fn of_reference(file: &FileReference) -> Self {
         Self::of_identity(&file.identity)
     }

@@ -1,5 +1,5 @@
-//! Files as others see them: what they hold, who else writes to them. Serves the collection and the restart alike; what a
-//! job does with its files is the business of these two.
+//! Files as others see them: their contents, and who else writes to them. Both the collection and the restart use this
+//! module. How to treat the files of a job is up to these two.
 
 mod build_id;
 mod by_path;

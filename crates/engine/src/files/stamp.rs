@@ -1,15 +1,15 @@
-//! Whether inode, times and length prove that a file holds what it held.
+//! Whether inode, times and length prove that the contents of a file are unchanged.
 //!
 //! ```text
 //! write(2), truncate(2)          set the times, to the tick of the clock
-//! a write through a mapping      sets them where it is the first to a page that is clean: on ext4, XFS, Btrfs and their like;
-//!                                a second one to a page that is dirty already, and mapped already, sets nothing (measured)
+//! a write through a mapping      sets them if it is the first to a clean page: on ext4, XFS, Btrfs and the like;
+//!                                a second write to a dirty page that is still mapped sets nothing (measured)
 //! the same in a memory file      sets nothing, ever (measured on tmpfs): its pages are never clean
 //! system
 //! ```
 //!
-//! So times prove nothing of a file that the job has mapped and may write through the mapping, nor of one in a file system
-//! that is not known to note such writes, nor of one that was changed a moment ago.
+//! So times prove nothing about a file that the job has mapped and may write through the mapping. Nor do they for a file
+//! that was changed a moment ago, or whose file system is not known to note such writes.
 
 use standfast_format::records::FileIdentity;
 use standfast_linux::sys::file;
@@ -19,22 +19,22 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Two changes of a file within this time may look like one: file systems tell time by the tick, 10 ms at most.
+/// Two changes of a file within this time may look like one: file systems record time in ticks of at most 10 ms.
 pub(crate) const TICK_NANOSECONDS: i64 = 20_000_000;
 
-/// Which later changes of a file its identity tells of. That the job has not mapped it for writing is for others to know.
+/// Which later changes of a file its identity reveals. The caller must know whether the job has mapped it for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// Of any.
+    /// Any change.
     Whole,
-    /// Of those by write(2), not of those through mappings.
+    /// Changes by write(2), but not through mappings.
     OfWrites,
-    /// Of none: it was changed a moment ago.
+    /// No change: the file was changed a moment ago.
     None,
 }
 
 impl Proof {
-    /// What the identity of an open file proves that was seen now.
+    /// Returns what the identity of an open file proves, if it was read now.
     pub(crate) fn by(identity: &FileIdentity, file: BorrowedFd<'_>) -> Self {
         match (is_fresh(identity, now_nanoseconds()), notes_mapped_writes(file)) {
             (true, _) => Self::None,
@@ -44,19 +44,20 @@ impl Proof {
     }
 }
 
-/// Whether the times of a file tell of writes through mappings that are made later. Where that cannot be asked they do not.
+/// Reports whether the times of a file reveal later writes through mappings. Returns `false` if this cannot be
+/// determined.
 fn notes_mapped_writes(file: BorrowedFd<'_>) -> bool {
     file::notes_mapped_writes(file).unwrap_or(false)
 }
 
-/// The same of the file that a path leads to, which need not be readable.
+/// Does the same for the file at a path, which need not be readable.
 pub(crate) fn times_tell_at(path: &Path) -> bool {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path);
     file.is_ok_and(|file| notes_mapped_writes(file.as_fd()))
 }
 
-/// Whether a later change of a file might bear the same time as the last one before `moment`: it was a tick ago or less, or
-/// is yet to come, since a clock was set back or belongs to another machine.
+/// Reports whether a later change of a file might have the same time as the last one before `moment`: that was a tick
+/// ago or less, or is in the future, since a clock was set back or belongs to another machine.
 pub(crate) fn is_fresh(identity: &FileIdentity, moment: i64) -> bool {
     moment.saturating_sub(identity.changed_nanoseconds) < TICK_NANOSECONDS
 }

@@ -1,8 +1,8 @@
-//! Who else has a file open for writing: what such a process writes to its end is not the job's to cut off.
+//! Which other processes have a file open for writing. The job must not cut off what such a process appends to the file.
 //!
-//! Only processes that this user may look at are seen. The job itself does not count, nor do our ancestors: the shell that
-//! redirected our output has the file open as well, and waits for us. Nor do processes that execute what we execute:
-//! whoever asks for a checkpoint may be about to say so in the same log.
+//! Only processes that this user may inspect are seen. The job itself does not count, nor do our ancestors: the shell
+//! that redirected our output has the file open as well, and waits for us. Processes with our executable do not count
+//! either: the process that asks for a checkpoint may be about to report it in the same log.
 
 use super::FileId;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
@@ -11,12 +11,12 @@ use std::fs::Metadata;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a look at all processes of the system is good for: with thousands of them it costs 100 ms.
+/// How long a look at all processes of the system stays valid: with thousands of processes it costs 100 ms.
 const SCAN_LASTS: Duration = Duration::from_secs(60);
-/// Most ancestors that a process has; a guard against a circle that changes while we look.
+/// Maximum number of ancestors of a process; a guard against a cycle that changes while we look.
 const ANCESTORS_MAX: usize = 1000;
 
-/// What was found the last time.
+/// The findings of the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
     last: Mutex<Option<Scan>>,
@@ -30,7 +30,7 @@ struct Scan {
 }
 
 impl Writers {
-    /// Looks for others that write to `files`, unless that was done not long ago.
+    /// Looks for other processes that write to `files`, unless that was done recently.
     pub(crate) fn scan(&self, files: &BTreeSet<FileId>, job: &[i32]) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref().is_some_and(|last| last.at.elapsed() < SCAN_LASTS && last.files.is_superset(files)) {
@@ -39,14 +39,14 @@ impl Writers {
         *last = Some(Scan { at: Instant::now(), files: files.clone(), found: other_writers(files, job) });
     }
 
-    /// The process that was seen to write to this file.
+    /// Returns a description of the process that was seen to write to this file.
     pub(crate) fn known(&self, file: FileId) -> Option<String> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref()?.found.get(&file).cloned()
     }
 }
 
-/// For each of `files` that a process outside the job has open for writing: that process, in words.
+/// Returns for each of `files` that a process outside the job has open for writing a description of that process.
 pub(crate) fn other_writers(files: &BTreeSet<FileId>, job: &[i32]) -> HashMap<FileId, String> {
     let mut found = HashMap::new();
     if files.is_empty() {
@@ -71,7 +71,7 @@ pub(crate) fn other_writers(files: &BTreeSet<FileId>, job: &[i32]) -> HashMap<Fi
     found
 }
 
-/// Those of `directories` that are the working directory of a process outside the job, as seen by `other_writers`.
+/// Returns those of `directories` that are the working directory of another process, by the rules of `other_writers`.
 pub(crate) fn residents(directories: &BTreeSet<FileId>, job: &[i32]) -> BTreeSet<FileId> {
     let own: BTreeSet<i32> = job.iter().copied().chain(ancestors(std::process::id() as i32)).collect();
     let program = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| FileId::of(&file));
@@ -80,7 +80,8 @@ pub(crate) fn residents(directories: &BTreeSet<FileId>, job: &[i32]) -> BTreeSet
         let place = std::fs::metadata(format!("/proc/{pid}/cwd")).ok()?;
         let key = Some(FileId::of(&place)).filter(|key| directories.contains(key))?;
         let is_other = program(pid) != ours && !ancestors(pid).any(|it| job.contains(&it));
-        // Of one that has ended meanwhile the ancestors were not found: the job's own children come and go all the time.
+        // If a process has ended meanwhile, its ancestors were not found; the job's own children come and go all the
+        // time.
         let is_there = std::fs::metadata(format!("/proc/{pid}/cwd")).is_ok();
         (is_other && is_there).then_some(key)
     };
@@ -88,7 +89,7 @@ pub(crate) fn residents(directories: &BTreeSet<FileId>, job: &[i32]) -> BTreeSet
     pids.into_iter().filter(|pid| !own.contains(pid)).filter_map(lives_there).collect()
 }
 
-/// A process outside the job that has something open, in words: `is_it` judges by process, number and file.
+/// Describes a process outside the job that has something open. `is_it` judges by pid, descriptor number and file.
 pub(crate) fn other_holder(job: &[i32], is_it: impl Fn(i32, i32, &Metadata) -> bool) -> Option<String> {
     let processes = std::fs::read_dir("/proc").ok()?;
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -102,7 +103,7 @@ pub(crate) fn other_holder(job: &[i32], is_it: impl Fn(i32, i32, &Metadata) -> b
     pids.filter(|pid| !job.contains(pid)).find(holds).map(describe)
 }
 
-/// A process and those from which it descends.
+/// Returns a process and its ancestors.
 fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
     let parent = |pid: &i32| Stat::of(*pid).ok().map(|stat| stat.parent).filter(|parent| *parent > 0);
     std::iter::successors(Some(pid), parent).take(ANCESTORS_MAX)
@@ -113,7 +114,7 @@ fn writes(pid: i32, number: i32) -> bool {
     access.is_ok_and(|access| access != libc::O_RDONLY as u32)
 }
 
-/// A process, for people.
+/// Describes a process for people.
 pub(crate) fn describe(pid: i32) -> String {
     let name = proc::read(pid, "comm").unwrap_or_default();
     format!("process {pid} ({})", String::from_utf8_lossy(&name).trim())

@@ -1,19 +1,22 @@
-//! Tasks that would not stop if they were asked to: the kernel has put them to sleep for a disk, or until a child of vfork has
-//! executed a program. They are waited for while the job runs, and not while it stands still.
-//! Those that were asleep at the look before a freeze are likely to be so again, at the same place: a database that syncs to a
-//! slow disk all the time would make each freeze fail. They are stopped first, as they wake, while the others still run.
+//! Tasks that would not stop on request, since the kernel has put them to sleep for a disk, or until a child of vfork
+//! has executed a program. We wait for them while the job runs, not while it is frozen.
 //!
-//! A task that falls asleep for a moment again and again (a database that syncs) is not meant: each sleep must be a new one.
+//! A task that slept at the look before a freeze probably sleeps again, at the same place. A database that constantly
+//! syncs to a slow disk would make each freeze fail. Such tasks are stopped first, as they wake, while the others still
+//! run.
+//!
+//! A task that falls asleep for a moment again and again, like a database that syncs, does not count: the wait is only
+//! for a single long sleep.
 
 use crate::EngineError;
 use standfast_linux::proc::{self, Stat, Status};
 use std::time::{Duration, Instant};
 
-/// Between two looks: at first soon, then less often.
+/// Limits of the pause between two looks, which grows from the first to the second.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
-/// A task in an uninterruptible sleep, and which of its sleeps that is.
+/// A task in an uninterruptible sleep, and the number of that sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sleeper {
     pid: i32,
@@ -22,7 +25,7 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    /// Of a task, if it sleeps so.
+    /// Returns the sleep of a task if it is uninterruptible.
     fn of(pid: i32, tid: i32) -> Option<Self> {
         let sleeps = || Stat::of_task(pid, tid).is_ok_and(|stat| stat.state == b'D');
         if !sleeps() {
@@ -37,17 +40,17 @@ impl Sleeper {
     }
 }
 
-/// The threads of a process that are in an uninterruptible sleep.
+/// Returns the threads of a process that are in an uninterruptible sleep.
 pub(super) fn asleep(pid: i32) -> Vec<i32> {
     let sleeps = |tid: &i32| Stat::of_task(pid, *tid).is_ok_and(|stat| stat.state == b'D');
     proc::numbers(pid, "task").unwrap_or_default().into_iter().filter(sleeps).collect()
 }
 
-/// Waits until each task of these processes has been seen outside an uninterruptible sleep, or in another one. They run
-/// meanwhile. `note` hears whether there were such tasks at first.
+/// Waits until each task of these processes has been seen outside an uninterruptible sleep, or in another one. The
+/// processes run meanwhile. Calls `note` with whether there were such tasks at first.
 ///
 /// # Errors
-/// [`EngineError::Unstoppable`] when one sleeps on for longer than `limit`.
+/// [`EngineError::Unstoppable`] if a task stays asleep for longer than `limit`.
 pub(crate) fn await_sleepers(pids: &[i32], limit: Duration, note: impl FnOnce(bool)) -> Result<(), EngineError> {
     let deadline = Instant::now() + limit;
     let tasks = |pid: &i32| {

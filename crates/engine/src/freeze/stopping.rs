@@ -1,11 +1,11 @@
 //! The chase: stops a tree of processes that fork, execute programs and end while they are being stopped.
 //!
-//! Whoever has been seized and forks has its child attached to us by the kernel, so nobody gets away by forking. The walk
-//! is repeated until it finds nobody new and everybody found stands still or has ended.
+//! If a seized task forks, the kernel attaches its child to us, so no process escapes by forking. We repeat the walk
+//! until it finds no new process and every known one has stopped or ended.
 //!
-//! The parent of a vfork(2) does not stop before its child has executed a program or ended, and cannot be let go
-//! meanwhile: such a child is left running until then. Nor does a task stop that the kernel has put to sleep for a disk. Where
-//! nobody comes to a stop any more the freeze fails, and the end of this thread lets go of the parent.
+//! The parent of a vfork(2) does not stop before its child has executed a program or ended, and we cannot detach it
+//! meanwhile. So we let such a child run until then. A task that the kernel has put to sleep for a disk does not stop
+//! either. If no further task stops, the freeze fails, and the end of this thread releases the parent.
 
 use super::sleepers::asleep;
 use super::{FrozenProcess, FrozenTask, refine};
@@ -20,28 +20,28 @@ use standfast_linux::{ProcessMemory, Standstill, Task, TaskError};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What is attached to us by the kernel. Not the children of vfork, see above.
+/// What the kernel attaches to us. Children of vfork are excluded, see above.
 const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACECLONE;
-/// How often is looked again without sleeping: a stop takes 11 to 140 us, a sleep at least 50.
+/// How often we look again without sleeping: a stop takes 11 to 140 us, a sleep at least 50.
 const SCANS_BEFORE_SLEEP: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(100);
 
-/// How long the others stand still for those that are asleep in the kernel, when nobody comes to a stop any more. However many
-/// there are, one stops after the other, and each begins this time again.
+/// How long the other tasks stay stopped for tasks that sleep in the kernel, when no further task stops. With many
+/// sleepers, one stops after the other, and each restarts this limit.
 const ASLEEP_MAX: Duration = Duration::from_millis(200);
-/// The same for those that want a processor: on a busy machine, or below a limit of processor time, they get one late.
+/// The same for tasks that need a processor: on a busy machine, or under a limit of processor time, they get one late.
 const READY_MAX: Duration = Duration::from_secs(2);
-/// How long those are waited for that were asleep before the others are stopped, when none of them wakes.
+/// How long we wait for tasks that slept before the others are stopped, when none of them wakes.
 const WAKING_MAX: Duration = Duration::from_secs(1);
-/// Between two looks at them: the job runs.
+/// The pause between two looks at them; the job runs meanwhile.
 const WAKING_PAUSE: Duration = Duration::from_millis(1);
-/// How often nobody must have been found to come to a stop. A look at hundreds of processes takes its time on a busy machine.
+/// How many looks must find no progress. A look at hundreds of processes takes some time on a busy machine.
 const SCANS_MIN: u32 = 5;
 
-/// Those who stand still, in the order of [`Roots::members`], and zombies.
+/// Stopped processes, in the order of [`Roots::members`], and zombies.
 pub(super) type Stopped = (Vec<FrozenProcess>, Vec<Member>);
 
-/// How it is found out whether a task has stopped.
+/// A way to find out whether a task has stopped.
 type Scan = fn(&Task) -> Result<Option<Standstill>, TaskError>;
 
 /// A freeze under way.
@@ -50,11 +50,11 @@ pub(super) struct Stopping<'a> {
     begun: Instant,
     deadline: Instant,
     progress: Progress,
-    /// Those that are being stopped, or have been.
+    /// Processes that are being stopped, or are stopped.
     chased: Vec<Chased>,
 }
 
-/// How many tasks stand still, how many do not yet, since when that has been so, and how often that was found.
+/// How many tasks are stopped, how many are not yet, since when that has been so, and how many looks found it.
 struct Progress {
     still: usize,
     stopping: usize,
@@ -62,34 +62,34 @@ struct Progress {
     scans: u32,
 }
 
-/// One process on its way to standing still.
+/// One process that is being stopped.
 struct Chased {
     frozen: FrozenProcess,
     /// Tasks that have been asked to stop.
     stopping: Vec<Task>,
-    /// Whether threads have been let join a stop by job control.
+    /// Whether threads were allowed to join a stop by job control.
     has_joined_stop: bool,
 }
 
 impl<'a> Stopping<'a> {
-    /// The job is brought to a stop from `begun` on, which is given up after `limit`.
+    /// Begins to stop the job at `begun`, and abandons the attempt after `limit`.
     pub(super) fn new(shared: &'a Shared, begun: Instant, limit: Duration) -> Self {
         Self::resumed(shared, begun, begun + limit)
     }
 
-    /// Another attempt since `begun`, up to the same deadline.
+    /// Makes another attempt that counts from `begun`, with the same deadline.
     pub(super) fn resumed(shared: &'a Shared, begun: Instant, deadline: Instant) -> Self {
         let progress = Progress { still: 0, stopping: 0, since: begun, scans: 0 };
         Self { shared, begun, deadline, progress, chased: Vec::new() }
     }
 
-    /// Since when the job has been brought to a stop, and when that is given up.
+    /// Returns when the stop began and when it will be abandoned.
     pub(super) fn times(&self) -> (Instant, Instant) {
         (self.begun, self.deadline)
     }
 
-    /// Stops those that are in an uninterruptible sleep, as each wakes. The others run until then, so the job's standstill begins
-    /// with the first that has stopped.
+    /// Stops tasks that are in an uninterruptible sleep, each as it wakes. The others run until then, so the pause of
+    /// the job begins when the first of them stops.
     pub(super) fn stop_sleepers(&mut self, roots: &Roots) -> Result<(), EngineError> {
         let limit = self.deadline - self.begun;
         for member in roots.members().iter().filter(|member| member.wait_status.is_none() && !borrows_memory(member)) {
@@ -127,7 +127,7 @@ impl<'a> Stopping<'a> {
         Ok(())
     }
 
-    /// Looks once who has stopped.
+    /// Checks once which tasks have stopped.
     fn scan(&mut self, main: i32) -> Result<(), EngineError> {
         self.chased.iter().flat_map(|chased| &chased.stopping).for_each(|task| _ = task.reap_dead_siblings());
         for scan in [Task::poll_stop, Task::poll_silent_stop] {
@@ -136,8 +136,8 @@ impl<'a> Stopping<'a> {
         Ok(())
     }
 
-    /// Returns when everybody stands still; `None` if it has to be begun again, since somebody has executed a program behind
-    /// our back.
+    /// Returns when every process has stopped. Returns `None` if the stop must begin again, since a process has executed
+    /// a program unnoticed.
     pub(super) fn stop(mut self, roots: &Roots) -> Result<Option<Stopped>, EngineError> {
         loop {
             let members = roots.members();
@@ -161,7 +161,7 @@ impl<'a> Stopping<'a> {
         }
     }
 
-    /// Waits a while for those that have been asked to stop.
+    /// Waits a while for tasks that have been asked to stop.
     fn wait(&mut self, main: i32) -> Result<(), EngineError> {
         for _ in 0..SCANS_BEFORE_SLEEP {
             self.chased.iter_mut().try_for_each(|chased| chased.poll(Task::poll_stop, main, self.shared))?;
@@ -175,8 +175,8 @@ impl<'a> Stopping<'a> {
         Ok(())
     }
 
-    /// Takes the news of those of ours that were killed when they stood still already, so that their parents get it.
-    /// Whether there were any.
+    /// Reaps processes that were killed after they had stopped, so that their parents learn of it. Reports whether there
+    /// were any.
     fn bury(&mut self, members: &[Member]) -> bool {
         let before = self.chased.len();
         let is_zombie = |pid| members.iter().any(|member| member.pid == pid && member.wait_status.is_some());
@@ -190,7 +190,8 @@ impl<'a> Stopping<'a> {
         chased.is_some_and(|chased| chased.stopping.is_empty() && !chased.frozen.tasks.is_empty())
     }
 
-    /// Whether the processes that do not stand still yet, children of vfork among them, are not to be waited for any longer.
+    /// Reports whether it is useless to wait longer for processes that have not stopped yet, including children of
+    /// vfork.
     fn is_hopeless(&mut self, running: &[i32], now: Instant) -> bool {
         let still = self.chased.iter().map(|chased| chased.frozen.tasks.len()).sum();
         let stopping = self.chased.iter().map(|chased| chased.stopping.len()).sum();
@@ -199,7 +200,7 @@ impl<'a> Stopping<'a> {
         }
         self.progress.scans += 1;
         let waited = now.saturating_duration_since(self.progress.since);
-        // The kernel may be freeing the memory of one that exits.
+        // The kernel may be freeing the memory of a task that exits.
         let is_busy = |stat: Stat| stat.state == b'R' || stat.is_exiting();
         let mut stopping = self.chased.iter().flat_map(|chased| &chased.stopping);
         let wants_processor = |task: &Task| Stat::of_task(task.process(), task.tid()).is_ok_and(is_busy);
@@ -211,19 +212,19 @@ impl<'a> Stopping<'a> {
                 && !running.iter().any(|pid| Stat::of(*pid).is_ok_and(is_busy))
     }
 
-    /// A task that has been asked to stop and does not.
+    /// Returns a task that has been asked to stop and has not stopped.
     fn stuck(&self) -> Option<i32> {
         self.chased.iter().flat_map(|chased| &chased.stopping).map(Task::tid).next()
     }
 
-    /// Seizes whatever is not ours yet; whether there was anything.
+    /// Seizes everything that we have not seized yet; reports whether there was anything.
     fn seize_new(&mut self, members: &[Member], main: i32) -> Result<bool, EngineError> {
         let mut news = false;
         for member in members.iter().filter(|member| member.wait_status.is_none()) {
             let known = self.chased.iter().position(|chased| chased.frozen.pid == member.pid);
             let place = match known {
                 Some(place) => place,
-                // A parent that stands still is not in vfork: such a child shares its memory for good.
+                // A stopped parent is not in vfork, so such a child shares its memory permanently.
                 None if borrows_memory(member) && !member.parent.is_some_and(|it| self.stands_still(it)) => continue,
                 None => {
                     let memory = match open_memory(member.pid) {
@@ -250,7 +251,7 @@ impl<'a> Stopping<'a> {
         let mut zombies = Vec::new();
         for member in members {
             if member.wait_status.is_some() {
-                // A thread that nobody had met yet may have asked for it, and have ended, since it was listed.
+                // A thread that we had not met yet may have reaped it, and ended, since it was listed.
                 if Stat::of(member.pid).is_ok() {
                     zombies.push(member);
                 }
@@ -273,8 +274,8 @@ impl<'a> Stopping<'a> {
     }
 }
 
-/// Pages that processes share since one of them was forked are to stay shared when they are read. Such processes have stack
-/// and vdso at the same places, which are chosen at random for each program that is executed.
+/// Makes reads keep the pages shared that processes share since a fork. Such processes have stack and vdso at the same
+/// addresses, which the kernel chooses at random for each executed program.
 fn leave_shared(processes: &mut [FrozenProcess]) {
     let places = |process: &FrozenProcess| {
         let place = |name: &[u8]| process.maps.iter().find(|map| map.path == name).map(|map| map.end);
@@ -293,12 +294,12 @@ impl Chased {
         Self { frozen, stopping: Vec::new(), has_joined_stop: false }
     }
 
-    /// Whether all its threads, which are so many, stand still: then there can be no others.
+    /// Reports whether all its threads, `threads` in number, have stopped; then there can be no others.
     fn knows(&self, threads: usize) -> bool {
         self.stopping.is_empty() && !self.frozen.tasks.is_empty() && self.frozen.tasks.len() == threads
     }
 
-    /// Seizes its threads that are not ours yet; whether there were any.
+    /// Seizes its threads that we have not seized yet; reports whether there were any.
     fn seize_new(&mut self, main: i32, shared: &Shared) -> Result<bool, EngineError> {
         let pid = self.frozen.pid;
         match proc::numbers(pid, "task") {
@@ -308,7 +309,7 @@ impl Chased {
         }
     }
 
-    /// Seizes those of these threads that are not ours yet; whether there were any.
+    /// Seizes those of `tids` that we have not seized yet; reports whether there were any.
     fn seize_each(&mut self, tids: Vec<i32>, main: i32, shared: &Shared) -> Result<bool, EngineError> {
         let pid = self.frozen.pid;
         let mut news = false;
@@ -322,7 +323,7 @@ impl Chased {
                     self.stopping.push(task);
                     news = true;
                 }
-                // It may end between the look and the seize; the job's main process may not.
+                // It may end between the look and the seize; the main process of the job may not.
                 Err(TaskError::Ended { .. }) if tid != main => {}
                 Err(error) => match refine(error, pid, shared) {
                     EngineError::Ended if pid != main => {}
@@ -333,13 +334,13 @@ impl Chased {
         Ok(news)
     }
 
-    /// Looks which of its tasks have stopped, or ended.
+    /// Checks which of its tasks have stopped or ended.
     fn poll(&mut self, scan: Scan, main: i32, shared: &Shared) -> Result<(), EngineError> {
         for task in std::mem::take(&mut self.stopping) {
             let tid = task.tid();
             let is_first = self.frozen.tasks.is_empty();
             let polled = scan(&task).and_then(|stop| match stop {
-                // Put right at once: should we die before that, a call that waits returns EINTR, as after a SIGSTOP.
+                // Correct it at once: if we die before that, a waiting call returns EINTR, as after a SIGSTOP.
                 Some(stop) => {
                     if is_first {
                         self.frozen.renew_memory();
@@ -364,8 +365,9 @@ impl Chased {
         joined.or_else(|error| if self.frozen.pid == main { Err(refine(error, main, shared)) } else { Ok(()) })
     }
 
-    /// Completes a stop by job control that had begun and not reached those threads that we had stopped already: they join
-    /// in, and the parent is told as it would have been. Once: should it have been continued meanwhile, it is not stopped.
+    /// Completes a stop by job control that had begun before it reached the threads that we had already stopped. They
+    /// join in, and the parent learns of it as usual. This happens once: if the process was continued meanwhile, it is
+    /// not stopped.
     fn join_stop(&mut self) -> Result<(), TaskError> {
         let outside = |it: &FrozenTask| !it.is_in_stop;
         if self.frozen.stopped_by.is_none() || self.has_joined_stop || !self.frozen.tasks.iter().any(outside) {
@@ -376,7 +378,7 @@ impl Chased {
         let (inside, outside) = std::mem::take(&mut self.frozen.tasks).into_iter().partition(|it| it.is_in_stop);
         self.frozen.tasks = inside;
         outside.into_iter().try_for_each(|it: FrozenTask| {
-            // The interrupt sees to it that it stops again at once, whatever has become of the stop.
+            // The interrupt makes it stop again at once, whether or not the stop by job control still lasts.
             it.task.interrupt()?;
             it.task.resume(0)?;
             self.stopping.push(it.task);
@@ -384,14 +386,14 @@ impl Chased {
         })
     }
 
-    /// Whether everybody is where he was left: an exec by one thread ends all others, also those that stand still.
+    /// Reports whether every task is where we left it. An exec by one thread ends all others, even stopped ones.
     fn is_settled(&self) -> bool {
         let is_unmoved = |it: &FrozenTask| it.task.registers().is_ok_and(|registers| registers == it.registers);
         self.frozen.tasks.iter().all(is_unmoved)
     }
 }
 
-/// Seizes a task and asks it to stop; one that the kernel has attached to us by itself stops without being asked.
+/// Seizes a task and asks it to stop. A task that the kernel has attached to us stops without being asked.
 fn seize(process: i32, tid: i32) -> Result<Task, TaskError> {
     let task = match Task::seize(process, tid, OPTIONS) {
         Ok(task) => task,
@@ -404,13 +406,13 @@ fn seize(process: i32, tid: i32) -> Result<Task, TaskError> {
     Ok(task)
 }
 
-/// Whether a tracer, as /proc names it, is this thread.
+/// Reports whether a tracer, as named in /proc, is this thread.
 fn is_ours(tracer: i32) -> bool {
     tracer == standfast_linux::sys::process::own_thread()
 }
 
-/// A process's memory. One that is just changing its parent may be out of reach for a moment: what stands in the way after
-/// the time that a dying one is given is there to stay.
+/// Opens the memory of a process. A process that is changing its parent may be out of reach for a moment. An obstacle
+/// that outlasts the time granted to a dying process is permanent.
 fn open_memory(pid: i32) -> Result<ProcessMemory, EngineError> {
     ProcessMemory::open(pid).or_else(|source| match forbidden(pid, source) {
         EngineError::Ended => Err(EngineError::Ended),

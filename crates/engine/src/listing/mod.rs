@@ -1,10 +1,10 @@
-//! Directories in which the job works, listed with each checkpoint. A file that a program appends to by opening, writing and
-//! closing it is open at hardly any checkpoint, and nobody unprivileged can tell who has appended to it; a restart knows by
-//! the list how long each file was. What the restart does about it is its own business.
+//! Directories in which the job works, listed with each checkpoint. Some programs append to a file by opening, writing
+//! and closing it. Such a file is open at hardly any checkpoint, and no unprivileged process can tell who appended to
+//! it. From the list, a restart knows how long each file was. What it does about that is not decided here.
 //!
 //! ```text
 //! look ahead   which directories, whether they can be listed within the limits; samples of the files: while the job runs
-//! record       all of them once more, while the job stands still; samples of those that have changed since
+//! record       all of them once more, while the job is frozen; samples of those that have changed since
 //! ```
 
 mod directory;
@@ -30,30 +30,31 @@ use unsaved::{Cover, Unsaved};
 pub use written::NotSaved;
 pub(crate) use written::{FILE_BYTES_MAX, WrittenFolder};
 
-/// Names in all directories together. To look at one costs about a microsecond, while the program stands still as well.
+/// Number of names in all directories together. Inspecting one costs about a microsecond, also while the program is
+/// frozen.
 const NAMES_MAX: usize = 2000;
-/// How much of a processor listing may take where it is tried first, while the program runs.
+/// How much processor time listing may take when it is first tried, while the program runs.
 const LISTING_MAX: Duration = Duration::from_millis(5);
-/// A restart is in less of a hurry.
+/// The limit at a restart, which is in less of a hurry.
 const LISTING_AT_RESTART_MAX: Duration = Duration::from_secs(10);
-/// Directories below the working directories are listed as well, so many in all.
+/// Total number of directories, including those below the working directories.
 const DIRECTORIES_MAX: usize = 100;
-/// How long files are read for samples ahead of one checkpoint; what is left over has its turn at the next.
+/// How long files are sampled ahead of one checkpoint; the rest is sampled before the next one.
 const SAMPLING_MAX: Duration = Duration::from_millis(50);
-/// How much is read for samples while the program stands still: 2 MiB take about half a millisecond.
+/// How many bytes are sampled while the program is frozen: 2 MiB take about half a millisecond.
 const SAMPLED_BYTES_MAX: u64 = 2 << 20;
 /// A longer file is sampled, which costs no more than this.
 const SAMPLE_BYTES: u64 = 384 << 10;
-/// How long a look for other processes that work in the same directories is good for.
+/// How long a look for other processes that work in the same directories stays valid.
 const RESIDENTS_LAST: Duration = Duration::from_secs(60);
-/// Files that the job was seen to have open for writing, at most.
+/// Maximum number of files that the job was seen to have open for writing.
 const WRITTEN_MAX: usize = 10_000;
-/// Files that are made durable with one checkpoint, at most.
+/// Maximum number of files that are made durable with one checkpoint.
 const SYNCED_MAX: usize = 64;
-/// At how many checkpoints a file from before the job must have grown to be named.
+/// Number of checkpoints at which a file older than the job must have grown before it is reported.
 const GROWTHS: u32 = 2;
 
-/// The directories of a job, as last looked at.
+/// The directories of a job, as of the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     state: Mutex<State>,
@@ -62,26 +63,26 @@ pub(crate) struct Listing {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the job began, in nanoseconds since 1970; nothing is listed where that is not known.
+    /// When the job began, in nanoseconds since 1970. If this is unknown, nothing is listed.
     started: Option<i64>,
     chosen: Vec<Chosen>,
-    /// Files that processes of the job were seen to have open for writing, and when they were created: the number of one that
-    /// is gone is given to the next.
+    /// Files that processes of the job were seen to have open for writing, with their creation times, since the number
+    /// of a deleted file is given to the next one.
     written: BTreeMap<FileId, Option<i64>>,
     residents: Option<(Instant, BTreeSet<FileId>, BTreeSet<FileId>)>,
     growing: HashMap<FileId, Growing>,
-    /// What was recorded last, and what of it had changed by then.
+    /// What was recorded last.
     recorded: Option<HashMap<FileId, FileIdentity>>,
     changed: Vec<PathBuf>,
     unsaved: Unsaved,
     news: Vec<ListingNews>,
-    /// Whether the limits have been said.
+    /// Whether exceeding the limits has been reported.
     is_limit_told: bool,
-    /// What has been said not to be saved.
+    /// What has been reported as not saved.
     reported: BTreeSet<PathBuf>,
     /// Directories in which programs of the job have been handed files.
     handed_on_in: BTreeSet<PathBuf>,
-    /// Inodes of files with leases, as of the look ahead: the kernel takes ten milliseconds and more to tell them.
+    /// Inodes of files with leases, as of the look ahead. The kernel takes ten milliseconds or more to list them.
     leased: BTreeSet<u64>,
 }
 
@@ -91,14 +92,14 @@ struct Chosen {
     is_shared: bool,
 }
 
-/// A file from before the job.
+/// A file that is older than the job.
 #[derive(Debug)]
 struct Growing {
     last: FileReference,
     growths: u32,
 }
 
-/// What the user should know of a job's files.
+/// What the user should know about a job's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListingNews {
     /// A file that existed before the job is being appended to.
@@ -106,7 +107,7 @@ pub enum ListingNews {
         /// The file.
         path: PathBuf,
     },
-    /// Files of a database are written in place, and too large to be saved by themselves.
+    /// Files of a database are written in place, and are too large to be saved unless that is requested.
     Database {
         /// The files.
         paths: Vec<PathBuf>,
@@ -116,38 +117,38 @@ pub enum ListingNews {
         /// The file.
         path: PathBuf,
     },
-    /// A file that was open for writing at a checkpoint, and is not saved, has gone since.
+    /// A file that was open for writing at a checkpoint, and is not saved, has disappeared since.
     Gone {
         /// Where it was.
         path: PathBuf,
     },
-    /// Programs of the job hand files to each other that are nowhere saved.
+    /// Programs of the job hand files to each other that are not saved anywhere.
     HandedOn {
         /// One of them.
         path: PathBuf,
     },
-    /// Files that the job writes are not saved, though that was asked for.
+    /// Files that the job writes are not saved, although that was requested.
     NotSaved {
         /// A file or a directory.
         path: PathBuf,
         /// Why they are not.
         why: NotSaved,
     },
-    /// There is more in a directory than can be listed with each checkpoint.
+    /// A directory holds more than can be listed with each checkpoint.
     TooMuch {
         /// The directory.
         path: PathBuf,
     },
 }
 
-/// A directory as it is while the job stands still.
+/// A directory as it is while the job is frozen.
 pub(crate) struct Listed {
     chosen: Chosen,
     status: Metadata,
     contents: Contents,
 }
 
-/// A look at directories.
+/// A walk through directories.
 struct Walk<'a> {
     job: &'a Outline<'a>,
     home: Option<PathBuf>,
@@ -156,15 +157,15 @@ struct Walk<'a> {
     found: Vec<(Chosen, FileId, Contents)>,
 }
 
-/// What a look ahead knows of the job.
+/// What a look ahead knows about the job.
 pub(crate) struct Outline<'a> {
     /// Its processes, the main process first.
     pub(crate) pids: &'a [i32],
-    /// Those whose children are the job's.
+    /// Processes whose children belong to the job.
     pub(crate) job: &'a [i32],
     /// Files that it has open for writing.
     pub(crate) outputs: &'a BTreeMap<FileId, Vec<u8>>,
-    /// What is saved as a whole, and the job's own directory.
+    /// Folders that are saved completely, and the job's own directory.
     pub(crate) folders: &'a Folders,
 }
 
@@ -173,12 +174,12 @@ impl Listing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has directories listed from now on, of a job that began then.
+    /// Makes later checkpoints list directories, for a job that began at `started_nanoseconds`.
     pub(crate) fn begin(&self, started_nanoseconds: i64) {
         self.state().started = Some(started_nanoseconds);
     }
 
-    /// What has come to light since this was asked last.
+    /// Returns the findings since the last call.
     pub(crate) fn take_news(&self) -> Vec<ListingNews> {
         std::mem::take(&mut self.state().news)
     }
@@ -200,7 +201,7 @@ impl Listing {
         unsaved.find_gone(news);
         unsaved.find_handed_on(job, cover, started, news);
         let mut references: Vec<_> = found.iter().flat_map(|(chosen, contents)| referred(chosen, contents)).collect();
-        // What has changed in the life of the job comes first, the newest of it before the others.
+        // What has changed during the life of the job comes first, the newest files before the others.
         references.sort_by_key(|(_, _, reference)| std::cmp::Reverse(reference.identity.changed_nanoseconds));
         let keys: BTreeSet<FileId> = references.iter().map(|(_, entry, _)| entry.key()).collect();
         self.samples.begin();
@@ -220,7 +221,7 @@ impl Listing {
             if Instant::now() < deadline && !state.leased.contains(&reference.identity.inode) {
                 self.samples.fill(reference, Scan::reading(Haste::Samples));
             }
-            // What is saved is put back, whoever has written it.
+            // Saved files are put back, whoever has written them.
             let is_asked_for = !chosen.is_shared && !job.folders.saves_written;
             if is_asked_for && is_older(entry.born_nanoseconds, started) {
                 state.follow_growth(reference, job.outputs);
@@ -228,8 +229,8 @@ impl Listing {
         }
     }
 
-    /// All that is in these directories while the job stands still. Where what the job writes is saved, directories that have
-    /// come since the look ahead are among them.
+    /// Lists everything in these directories while the job is frozen. If files that the job writes are saved, this
+    /// includes directories that have appeared since the look ahead.
     pub(crate) fn list(&self, folders: &Folders) -> Option<Vec<Listed>> {
         let state = self.state();
         state.started?;
@@ -254,7 +255,7 @@ impl Listing {
         Some(found)
     }
 
-    /// The same as records.
+    /// Turns the lists into records.
     pub(crate) fn record(&self, listed: Option<Vec<Listed>>) -> Option<Vec<ListedDirectory>> {
         let listed = listed?;
         let mut state = self.state();
@@ -297,19 +298,19 @@ impl Listing {
         Some(recorded)
     }
 
-    /// Takes note of what a checkpoint with these records does not save.
+    /// Notes what a checkpoint with these records does not save.
     pub(crate) fn note_unsaved(&self, state: &JobState) {
         self.state().unsaved.note(state);
     }
 
-    /// Looks at what the last checkpoint did not save, while the program runs.
+    /// Inspects what the last checkpoint did not save, while the program runs.
     pub(crate) fn judge_unsaved(&self) {
         let State { unsaved, news, .. } = &mut *self.state();
         unsaved.judge_open(news);
     }
 
-    /// Files that have changed between the last two records, opened for reading: what the program has appended to them must
-    /// be as durable as the checkpoint that counts on it.
+    /// Returns files that have changed between the last two records, opened for reading. What the program has appended
+    /// to them must be as durable as the checkpoint that relies on it.
     pub(crate) fn changed(&self) -> Vec<Output> {
         let opened = |path: PathBuf| File::open(&path).ok().map(|file| Output { path, file });
         std::mem::take(&mut self.state().changed).into_iter().filter_map(opened).collect()
@@ -327,14 +328,14 @@ impl State {
         }
     }
 
-    /// Whether a process of the job was seen to have a file open for writing.
+    /// Reports whether a process of the job was seen to have a file open for writing.
     fn has_written(&self, entry: &Entry) -> bool {
         self.written.get(&entry.key()).is_some_and(|born| *born == entry.born_nanoseconds)
     }
 
-    /// The directories that can be listed within the limits, with what is in them now: working directories and those of
-    /// files that are open for writing, then what lies below them. Where what the job writes is saved, all that lies below,
-    /// and directories for temporary files.
+    /// Returns the directories that can be listed within the limits, with their present contents. These are working
+    /// directories, directories of files that are open for writing, and then what is directly below them. If files that
+    /// the job writes are saved, they include everything below, and directories for temporary files.
     fn choose(&mut self, job: &Outline<'_>) -> Vec<(Chosen, Contents)> {
         let mut walk = Walk {
             job,
@@ -362,7 +363,7 @@ impl State {
         settled
     }
 
-    /// Lists these directories and what lies below them, hidden ones last: they may hold much that is nobody's concern.
+    /// Lists these directories and what is below them, hidden ones last, since those may hold much that does not matter.
     fn walk(&mut self, walk: &mut Walk<'_>, first: Vec<PathBuf>) {
         let job = walk.job;
         let saves_written = job.folders.saves_written;
@@ -381,7 +382,7 @@ impl State {
                 self.note_unlisted(job, &path, NotSaved::TooMuch);
                 break;
             }
-            // Where the job merely has a log open, the others there are hardly its own.
+            // If the job merely has a log open there, the other files are hardly its own.
             let is_common = is_common(&path, &status, walk.home.as_deref());
             let is_shared = is_common || depth == 0 && !walk.working.contains(&path);
             match Contents::within(&path, &mut budget) {
@@ -415,7 +416,7 @@ impl State {
         let before = self.recorded.replace(now.iter().map(|(key, (_, identity))| (*key, *identity)).collect());
         let has_changed = |key: &FileId, identity: &FileIdentity| match &before {
             Some(before) => before.get(key) != Some(identity),
-            // What is older has been there before the job, and is as durable as anything.
+            // Older files existed before the job, and are as durable as anything.
             None => self.started.is_some_and(|started| identity.changed_nanoseconds >= started),
         };
         let changed = now.into_iter().filter(|(key, (_, identity))| has_changed(key, identity));
@@ -430,7 +431,7 @@ impl State {
         found.clone()
     }
 
-    /// Notes whether a file from before the job has been appended to since it was looked at last.
+    /// Notes whether a file older than the job has been appended to since the last look.
     fn follow_growth(&mut self, now: &FileReference, outputs: &BTreeMap<FileId, Vec<u8>>) {
         let key = FileId::of_reference(now);
         let growing = self.growing.entry(key).or_insert_with(|| Growing { last: now.clone(), growths: 0 });
@@ -456,7 +457,7 @@ fn working_directories(job: &Outline<'_>) -> Vec<PathBuf> {
     job.pids.iter().filter_map(|pid| proc::link(*pid, "cwd").ok()).map(path).collect()
 }
 
-/// Working directories, and those of the files that the job has open for writing.
+/// Returns the working directories, and those of the files that the job has open for writing.
 fn first_directories(job: &Outline<'_>) -> Vec<PathBuf> {
     let working = working_directories(job);
     let of_outputs = job.outputs.values().filter_map(|output| Path::new(OsStr::from_bytes(output)).parent());
@@ -466,18 +467,19 @@ fn first_directories(job: &Outline<'_>) -> Vec<PathBuf> {
     all
 }
 
-/// Whether a directory goes with the job as a whole, or holds its checkpoints.
+/// Reports whether a directory is saved with the job completely, or holds its checkpoints.
 fn is_apart(path: &Path, folders: &Folders) -> bool {
     folders.paths.iter().chain(&folders.except).any(|folder| path.starts_with(folder))
 }
 
-/// Hidden directories hold what programs keep for themselves; those of jobs are the supervisors'.
+/// Reports whether a name is neither hidden nor a job's directory. Hidden directories hold what programs keep for
+/// themselves, and the directories of jobs belong to the supervisors.
 pub(crate) fn is_plain(name: &OsStr) -> bool {
     let name = name.as_bytes();
     !name.starts_with(b".") && !name.ends_with(b".standfast")
 }
 
-/// Whether a file was there before the job began. One of which that is not known counts as old.
+/// Reports whether a file existed before the job began. A file of unknown age counts as old.
 pub(crate) fn is_older(born_nanoseconds: Option<i64>, started_nanoseconds: i64) -> bool {
     born_nanoseconds.is_none_or(|born| born < started_nanoseconds.saturating_sub(TICK_NANOSECONDS))
 }

@@ -1,6 +1,6 @@
-//! Files that a restart will miss, seen while there is time to do something about it: databases that are too large to be
-//! saved by themselves, files that are replaced when they are complete, and files that the programs of a job hand to each
-//! other by name.
+//! Files that a restart will miss, found while there is time to do something about it: databases that are too large to
+//! be saved by default, files that are replaced when they are complete, and files that the programs of a job hand to
+//! each other by name.
 
 use super::directory::born;
 use super::{ListingNews, NAMES_MAX, Outline, is_older};
@@ -17,21 +17,21 @@ use std::path::{Path, PathBuf};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_APPEND: u32 = libc::O_APPEND as u32;
-/// At how many checkpoints something must be seen to be named.
+/// Number of checkpoints at which something must be seen before it is reported.
 const SIGHTINGS: u32 = 2;
-/// What open(2) is mostly asked for, and what of it mkstemp(3) is.
+/// The mode usually passed to open(2), and the part of it that mkstemp(3) uses.
 const USUAL_MODE: u32 = 0o666;
 const OWNER_ONLY: u32 = 0o600;
 const PERMISSIONS: u32 = 0o7777;
-/// Directories with files that programs hand to each other, at most.
+/// Maximum number of directories with files that programs hand to each other.
 const PLACES_MAX: usize = 16;
 
-/// What checkpoints tell of the files in a directory.
+/// What checkpoints hold about the files in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cover {
-    /// What they held, or that they are the job's own.
+    /// Their contents, or that they are the job's own.
     Whole,
-    /// Which there were: others use it as well.
+    /// Only their names, since others use the directory as well.
     Listed,
     /// Nothing.
     None,
@@ -44,10 +44,10 @@ pub(super) struct Unsaved {
     open: Vec<Open>,
     /// When that was, in nanoseconds since 1970.
     taken: i64,
-    /// Directories in which such files have gone.
+    /// Directories from which such files have disappeared.
     gone_from: BTreeSet<PathBuf>,
     databases: HashMap<FileId, u32>,
-    /// Files that nobody in the job has open, with their times of modification at the last look.
+    /// Files that no process of the job has open, with their modification times at the last look.
     closed: HashMap<FileId, i64>,
     closed_databases: BTreeSet<FileId>,
     places: HashMap<PathBuf, u32>,
@@ -56,12 +56,12 @@ pub(super) struct Unsaved {
 #[derive(Debug)]
 struct Open {
     file: FileReference,
-    /// Whether it may be overwritten, and not only added to.
+    /// Whether it may be overwritten, not only appended to.
     is_in_place: bool,
 }
 
 impl Unsaved {
-    /// Takes note of what a checkpoint does not save. Looks at its records only.
+    /// Notes what a checkpoint does not save. Reads only its records.
     pub(super) fn note(&mut self, state: &JobState) {
         let key = |file: &FileReference| FileId::of_reference(file);
         let of_object = |kind: &ObjectKind| kind.file().map(key);
@@ -75,7 +75,7 @@ impl Unsaved {
         self.taken = i64::try_from(state.clocks.realtime_nanoseconds).unwrap_or(i64::MAX);
     }
 
-    /// Looks for databases among them.
+    /// Searches the open files for databases.
     pub(super) fn judge_open(&mut self, news: &mut Vec<ListingNews>) {
         let mut paths = Vec::new();
         let in_place = self.open.iter().filter(|open| open.is_in_place).map(|open| &open.file);
@@ -92,7 +92,8 @@ impl Unsaved {
         }
     }
 
-    /// Looks which of them have gone since, so that a restart would not find them: removed, or renamed and then replaced.
+    /// Checks which of them have disappeared, so that a restart would not find them: removed, or renamed and then
+    /// replaced.
     pub(super) fn find_gone(&mut self, news: &mut Vec<ListingNews>) {
         for Open { file, .. } in self.open.drain(..) {
             let key = FileId::of_reference(&file);
@@ -105,7 +106,8 @@ impl Unsaved {
         }
     }
 
-    /// Looks whether these files, which nobody in the job has open, are of databases and have been written to since the last look.
+    /// Checks whether these files, which no process of the job has open, belong to databases and were written since the
+    /// last look.
     pub(super) fn judge_closed(&mut self, files: &[&FileReference], news: &mut Vec<ListingNews>) {
         let last = std::mem::take(&mut self.closed);
         for file in files {
@@ -119,8 +121,8 @@ impl Unsaved {
         }
     }
 
-    /// Looks for files that have been created by the job and are arguments of its programs, though they are in no directory
-    /// that is listed or saved.
+    /// Looks for files that the job has created and that are arguments of its programs, although they are in no
+    /// directory that is listed or saved.
     pub(super) fn find_handed_on(
         &mut self,
         job: &Outline<'_>,
@@ -132,7 +134,8 @@ impl Unsaved {
         for pid in job.pids {
             for argument in created_arguments(*pid, started) {
                 let Some(place) = argument.path.parent() else { continue };
-                // What the job has open is brought back. A temporary file is one that somebody else will want next.
+                // A restart restores what the job has open. A temporary file will probably be used by another program
+                // next.
                 let is_open = job.outputs.contains_key(&argument.key);
                 let is_missed = match cover(place) {
                     Cover::None if !is_open => true,
@@ -162,7 +165,8 @@ impl Unsaved {
     }
 }
 
-/// Whether a file that was there at some time is in a directory, under whatever name. Its number may be another's by now.
+/// Reports whether a file that existed at `then` is in a directory, under any name. Its inode may be another file's by
+/// now.
 fn is_in(directory: &Path, FileId { device, inode }: FileId, then: i64) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().take(NAMES_MAX);
     let named = entries.filter(|entry| entry.ino() == inode).filter_map(|entry| entry.metadata().ok());
@@ -174,12 +178,12 @@ fn is_in(directory: &Path, FileId { device, inode }: FileId, then: i64) -> bool 
 pub(super) struct Argument {
     pub(super) path: PathBuf,
     key: FileId,
-    /// Whether it was made for temporary use: mkstemp(3) and its like make files for their owner only, whatever others the
-    /// process makes.
+    /// Whether it was made for temporary use: mkstemp(3) and similar functions make files for their owner only, even if
+    /// the process makes other files for others.
     is_temporary: bool,
 }
 
-/// The files of this user among the arguments of a process that have come into being since then.
+/// Returns the files of this user among the arguments of a process that were created since `started`.
 pub(super) fn created_arguments(pid: i32, started: i64) -> Vec<Argument> {
     let line = proc::read(pid, "cmdline").unwrap_or_default();
     let created = |path: &[u8]| {
@@ -194,7 +198,7 @@ pub(super) fn created_arguments(pid: i32, started: i64) -> Vec<Argument> {
     line.split(|byte| *byte == 0).filter_map(path_in).filter_map(created).collect()
 }
 
-/// The absolute path that an argument is, or that follows an option in it.
+/// Returns the absolute path that an argument is, or that follows an option in it.
 fn path_in(argument: &[u8]) -> Option<&[u8]> {
     let (option, path) = argument.split_at(argument.iter().position(|byte| *byte == b'/')?);
     let is_option = matches!(option, [] | [b'-', _]) || option.ends_with(b"=") || option.ends_with(b"@");

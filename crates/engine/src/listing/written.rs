@@ -1,6 +1,6 @@
-//! Files that the job was seen to write, of which checkpoints save what they hold where that was asked for: those in the
-//! listed directories that have changed since the job began. In a directory that others write to as well these are
-//! candidates: a restart puts back those of which the job knows the name.
+//! Files that the job was seen to write. Checkpoints save their contents if that was requested: those in the listed
+//! directories that have changed since the job began. In a directory that others write to as well, these files are
+//! candidates: a restart puts back those whose names the job knows.
 
 use super::unsaved::created_arguments;
 use super::{Listed, Listing, ListingNews, Outline, State, is_older};
@@ -13,26 +13,26 @@ use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Longer files are not saved: all of a file is read again when it has changed, while the job stands still.
+/// Longer files are not saved, since a changed file is read again completely while the job is frozen.
 pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Candidates in directories that others write to as well, the newest.
+/// Maximum number of candidates in directories that others write to as well; the newest are taken.
 const CANDIDATES_MAX: usize = 64;
-/// Where programs put temporary files if they are not told otherwise, and by what they are told.
+/// The default directory for temporary files, and the variable that overrides it.
 const TEMPORARY: &[u8] = b"/tmp";
 const VARIABLE: &[u8] = b"TMPDIR=";
-/// Directories for temporary files, at most.
+/// Maximum number of directories for temporary files.
 const TEMPORARY_MAX: usize = 16;
-/// How much is said not to be saved, at most.
+/// Maximum number of paths that are reported as not saved.
 const REPORTED_MAX: usize = 20;
 
-/// Why something is not saved that the job writes, or may write.
+/// Why something that the job writes, or may write, is not saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotSaved {
-    /// There is too much in the directory.
+    /// The directory holds too much.
     TooMuch,
-    /// It lies on another machine.
+    /// It is on another machine.
     Elsewhere,
-    /// Others use the directory as well: only files of which the job knows the names are put back.
+    /// Others use the directory as well: only files whose names the job knows are put back.
     Shared,
     /// The file is too long.
     TooLong,
@@ -42,17 +42,17 @@ pub enum NotSaved {
     Unreadable,
 }
 
-/// What of a directory is saved.
+/// What to save of a directory.
 pub(crate) struct WrittenFolder<'a> {
     pub(crate) path: &'a Path,
-    /// The directory itself, where it is the job's own.
+    /// The directory itself, if it is the job's own.
     pub(crate) own: Option<&'a Metadata>,
     pub(crate) names: Vec<&'a OsStr>,
 }
 
 impl Listing {
-    /// What is to be saved of these directories, but for files in `others`: of those something else takes care. `held` are
-    /// files that the job has open, for whatever.
+    /// Returns what to save of these directories, except files in `others`, which are handled elsewhere. `held` are
+    /// files that the job has open for any purpose.
     pub(crate) fn written<'a>(
         &self,
         listed: &'a [Listed],
@@ -99,7 +99,7 @@ impl Listing {
         folders
     }
 
-    /// Says that files are not saved, each of them once.
+    /// Reports that files are not saved, each of them once.
     pub(crate) fn tell_not_saved(&self, paths: &[PathBuf], why: NotSaved) {
         let mut state = self.state();
         paths.iter().for_each(|path| state.tell(path, why));
@@ -113,14 +113,14 @@ impl State {
         }
     }
 
-    /// Says that a directory is not saved as was asked for.
+    /// Reports that a directory is not saved as requested.
     pub(super) fn note_unlisted(&mut self, job: &Outline<'_>, path: &Path, why: NotSaved) {
         if job.folders.saves_written && path.is_dir() {
             self.tell(path, why);
         }
     }
 
-    /// Directories in which the job's programs put temporary files, or were seen to be handed files.
+    /// Returns directories in which the job's programs put temporary files, or were seen to be handed files.
     pub(super) fn temporary_directories(&mut self, job: &Outline<'_>) -> Vec<PathBuf> {
         let started = self.started.unwrap_or(i64::MAX);
         let mut named = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What becomes of pages of which programs direct something.
+//! What happens to pages that programs have directives about.
 
 use super::*;
 use standfast_core::Address;
@@ -31,7 +31,7 @@ fn ranges(pages: &Pages) -> Vec<PageRange> {
 #[test]
 fn dead_pages_are_not_saved_and_count_as_written_once_they_are_alive() {
     let mut promises = Promises::default();
-    // Pages 2 and 3, and a part of 4.
+    // Pages 2 and 3, and part of page 4.
     let mut dead = directions(0, &[(0x2000, 0x2800, 1, 0)]);
     let mut pages = changed(&[run(0, 10)]);
     let stale = promises.keep(PROGRAM, OWNER, Some(&mut dead), &mut pages).stale;
@@ -113,7 +113,7 @@ fn pages_that_the_last_checkpoint_lacks_some_of_count_as_changed_though_nobody_h
         let honoured = promises.keep(PROGRAM, OWNER, directions.as_mut(), &mut pages);
         (ranges(&pages), honoured.masked_pages.map_or(0, |masked_pages| masked_pages.all().len()))
     };
-    // A part of page 2, all of pages 3 and 4.
+    // Part of page 2, all of pages 3 and 4.
     let said = &[(0x2800, 0x400, 1, 0), (0x3000, 0x2000, 1, 0)];
     scan(&mut promises, Some(said));
     promises.committed();

@@ -23,7 +23,7 @@ fn with(change: impl FnOnce(&mut Termios)) -> (Sides, Termios) {
     (sides, settings)
 }
 
-/// Looks, and again: what was found is still there, and so are the settings.
+/// Scans twice: what was found is still there, and so are the settings.
 fn seen(sides: &Sides, settings: &Termios) -> InFlight {
     let looked = || sides.scan().expect("it can be looked at");
     let first = looked();
@@ -32,7 +32,7 @@ fn seen(sides: &Sides, settings: &Termios) -> InFlight {
     first
 }
 
-/// What is read from a side until there is nothing more, a read at a time.
+/// Returns what is read from a side until nothing is left, one entry for each read.
 fn reads(mut from: &File) -> Vec<Vec<u8>> {
     let mut pieces = Vec::new();
     let mut buffer = [0; 8192];
@@ -59,8 +59,8 @@ fn lines_ends_of_file_and_what_is_quoted_stay_as_they_are_and_are_echoed_once() 
     assert_eq!(reads(&sides.master).concat(), echoed);
 }
 
-/// Writes into a side, in pieces of random length, until it takes no more, and has taken so much: it takes more when the
-/// kernel's worker has had a processor.
+/// Writes into a side, in pieces of random length, until it accepts no more and has accepted at least `least` bytes. It
+/// accepts more when the kernel's worker has had a processor.
 fn fill(mut side: &File, other: &File, least: usize, random: &mut Random) -> Vec<u8> {
     let (mut filled, mut failed) = (Vec::new(), 0);
     let longest = [2, 8, 130, 257, 600, 1025, 2100, 5000, 60_000][random.below(9)];

@@ -1,72 +1,74 @@
-//! What has been learnt of units of 2 MiB: which are not worth protecting. Pure; the scanning is done elsewhere.
+//! What has been learnt about units of 2 MiB: which of them are not worth protecting. Pure: the scanning is done
+//! elsewhere.
 //!
 //! ```text
-//! small pages:  all of it written twice running -> *hot*: left unprotected, counts as written, as long as one page of it,
-//!               the canary, which is protected, is written every time
-//! a huge page:  *compared* by checksum, since protecting it would split it at the next write -> as it was, three times
-//!               running -> protected; it is split should it be written after all, and is small pages then
-//! split pages:  not written for a while -> idle: made a huge page again; each time that it is split again, the while
+//! small pages:  all of it written twice in succession -> *hot*: left unprotected, counts as written, as long as one page
+//!               of it, the canary, which is protected, is written every time
+//! a huge page:  *compared* by checksum, since protecting it would split it at the next write -> unchanged three times in
+//!               succession -> protected; if it is written after all, it is split into small pages
+//! split pages:  not written for a while -> idle: made a huge page again; each time that it is split again, that while
 //!               is twice as long
 //! ```
 //!
-//! Whatever is learnt, right or wrong, costs time and no truth: what is not protected has been written, or is compared.
+//! Whatever is learnt, right or wrong, costs only time, not correctness: what is not protected counts as written or is
+//! compared.
 
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use std::collections::BTreeMap;
 
-/// What a huge page of this architecture holds.
+/// Size of a huge page on this architecture.
 const UNIT_BYTES: u64 = 2 << 20;
 const UNIT_PAGES: u64 = UNIT_BYTES / PAGE_BYTES as u64;
-/// A huge page must be found unchanged by so many scans before it is protected.
+/// Number of scans that must find a huge page unchanged before it is protected.
 const CALM_SCANS: u8 = 3;
-/// So often must a huge page that was split be found unwritten before it is made one again; after each further split twice
-/// as often.
+/// Number of scans that must find a split huge page unwritten before it is made huge again. Each further split doubles
+/// it.
 const IDLE_SCANS: u32 = 4;
-/// The while does not become longer after so many.
+/// Number of splits after which that number grows no more.
 const SPLITS_MAX: u8 = 10;
-/// So many are made huge at a time: the program stands still for it, 0.2 ms for each.
+/// Number of pages that are made huge at a time. The program is frozen meanwhile, 0.2 ms for each.
 const COLLAPSED_MAX: usize = 16;
-/// After so many looks a hot stretch has to show again that it is one.
+/// Number of scans after which a hot unit must prove again that it is hot.
 const HOT_SCANS_MAX: u8 = 64;
 
-/// What is known of the units of one address space, by number. Of units that are not listed there is nothing to know.
+/// What is known about the units of one address space, by number. Nothing is known about units that are not listed.
 #[derive(Debug, Default)]
 pub(super) struct Adaptive {
     units: BTreeMap<u64, UnitState>,
-    /// Units of which all pages were written at the last look.
+    /// Units whose pages were all written at the last scan.
     full: Vec<u64>,
     /// Scatters the canaries.
     scans: u64,
-    /// Huge pages that are small ones since they were protected.
+    /// Huge pages that have become small ones since they were protected.
     split: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnitState {
-    /// Small pages, all of which are written again and again.
+    /// Small pages, all of which are written repeatedly.
     Hot { canary: u64, scans: u8 },
-    /// A huge page, found as it was so many times running.
+    /// A huge page, and how often in succession it was found unchanged.
     Compared { calm: u8, splits: u8 },
-    /// A huge page that hardly ever is written.
+    /// A huge page that is hardly ever written.
     Protected { splits: u8 },
-    /// Small pages that were a huge one, and have not been written for so many looks.
+    /// Small pages that were a huge one, and the number of scans since they were last written.
     Split { idle: u32, splits: u8 },
 }
 
-/// How the populated pages of a mapping are to be looked at.
+/// How to scan the populated pages of a mapping.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Division {
-    /// To be protected, ascending.
+    /// Pages to protect, ascending.
     pub(super) watched: Vec<PageRange>,
     /// Hot units, each with its canary.
     pub(super) hot: Vec<Hot>,
-    /// To be compared, ascending.
+    /// Pages to compare, ascending.
     pub(super) compared: Vec<PageRange>,
-    /// Those of `compared` that are to be protected from now on.
+    /// Those of `compared` that will be protected from now on.
     pub(super) calm: Vec<PageRange>,
 }
 
-/// A unit that is written again and again.
+/// A unit that is written repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hot {
     pub(super) unit: PageRange,
@@ -74,7 +76,7 @@ pub(super) struct Hot {
 }
 
 impl Adaptive {
-    /// Divides the populated pages of `live`, of which those of `huge` stand on huge pages. Where comparing is dear, huge
+    /// Divides the populated pages of `live`; those in `huge` are on huge pages. If comparing is too expensive, huge
     /// pages are protected whether or not they are calm.
     pub(super) fn divide(
         &mut self,
@@ -108,7 +110,7 @@ impl Adaptive {
         division
     }
 
-    /// Brings what is known of the units in `live` in line with what they are now.
+    /// Updates what is known about the units in `live` to their present state.
     fn renew(&mut self, live: PageRange, populated: &PageSet, huge: &[u64]) {
         let known: Vec<(u64, UnitState)> =
             self.units.range(numbers(live)).map(|(unit, state)| (*unit, *state)).collect();
@@ -138,29 +140,29 @@ impl Adaptive {
         }
     }
 
-    /// How many huge pages have been split since they were protected, but for those that are huge again.
+    /// Returns how many huge pages have been split since they were protected, except those that are huge again.
     pub(super) fn split(&self) -> u64 {
         self.split
     }
 
-    /// Units that were huge pages and could be again, now that they are not written any more; a few of them.
+    /// Returns a few units that were huge pages and could become huge again, since they are no longer written.
     pub(super) fn idle(&self) -> Vec<PageRange> {
         let is_idle = |state: &UnitState| matches!(state, UnitState::Split { idle, splits } if *idle >= IDLE_SCANS << splits.min(&SPLITS_MAX));
         let idle = self.units.iter().filter(|(_, state)| is_idle(state));
         idle.map(|(unit, _)| pages_of(*unit)).take(COLLAPSED_MAX).collect()
     }
 
-    /// An idle unit cannot be made a huge page.
+    /// Notes that an idle unit cannot be made a huge page.
     pub(super) fn stays_split(&mut self, unit: PageRange) {
         self.units.remove(&number(unit));
     }
 
-    /// A unit that was hot is so no longer.
+    /// Notes that a hot unit is no longer hot.
     pub(super) fn cooled(&mut self, hot: Hot) {
         self.units.remove(&number(hot.unit));
     }
 
-    /// A unit that was compared has been protected.
+    /// Notes that a compared unit has been protected.
     pub(super) fn protected(&mut self, calm: PageRange) {
         for unit in units_in(calm) {
             let splits = match self.units.get(&unit) {
@@ -171,7 +173,7 @@ impl Adaptive {
         }
     }
 
-    /// What a look has found written of what is watched.
+    /// Notes which of the watched pages a scan has found written.
     pub(super) fn learn(&mut self, written: &PageSet) {
         self.scans += 1;
         let touched: Vec<u64> = written.ranges().iter().flat_map(|range| numbers(*range)).collect();
@@ -186,7 +188,7 @@ impl Adaptive {
         self.units.retain(|_, state| !matches!(state, UnitState::Hot { scans: HOT_SCANS_MAX.., .. }));
         let full: Vec<u64> = written.ranges().iter().flat_map(|range| units_in(*range)).collect();
         for unit in full.iter().filter(|unit| self.full.binary_search(unit).is_ok()) {
-            // A factor and a divisor without anything in common go through all pages.
+            // A factor and a divisor without a common divisor reach all pages.
             let canary = (self.scans * 149 + unit * 61) % UNIT_PAGES;
             if matches!(self.units.get(unit), None | Some(UnitState::Split { .. })) {
                 self.units.insert(*unit, UnitState::Hot { canary, scans: 0 });
@@ -195,7 +197,7 @@ impl Adaptive {
         self.full = full;
     }
 
-    /// What of the compared pages was not as it had been.
+    /// Notes which of the compared pages had changed.
     pub(super) fn learn_compared(&mut self, changed: &PageSet) {
         let changed: Vec<u64> = changed.ranges().iter().flat_map(|range| numbers(*range)).collect();
         for (unit, state) in &mut self.units {
@@ -214,12 +216,12 @@ fn pages_of(unit: u64) -> PageRange {
     PageRange::new(Address::new(unit * UNIT_BYTES), UNIT_PAGES)
 }
 
-/// The units of which a range has any page.
+/// Returns the units of which a range has at least one page.
 fn numbers(range: PageRange) -> std::ops::Range<u64> {
     range.start().get() / UNIT_BYTES..range.end().get().div_ceil(UNIT_BYTES)
 }
 
-/// The units of which a range has all pages.
+/// Returns the units of which a range has all pages.
 fn units_in(range: PageRange) -> std::ops::Range<u64> {
     let (first, end) = (range.start().get().div_ceil(UNIT_BYTES), range.end().get() / UNIT_BYTES);
     first..end.max(first)
@@ -297,7 +299,7 @@ mod tests {
         assert_eq!(adaptive.split(), 6, "one still is huge, and one never was protected");
     }
 
-    /// One huge page that was written behind its protection, with the looks that passed without another write.
+    /// Returns one huge page that was written despite its protection, after `idle_scans` scans without another write.
     fn split_once(idle_scans: u32) -> Adaptive {
         let (mut adaptive, unit) = (Adaptive::default(), units(3, 1));
         adaptive.divide(unit, &[unit], &[unit], true);

@@ -1,30 +1,30 @@
-//! How many pages the next checkpoint will read, from the page faults since the last one. Pure; the counting is done by the
-//! kernel.
+//! Estimates how many pages the next checkpoint will read, from the page faults since the last one. Pure: the kernel
+//! does the counting.
 //!
 //! A first write to a protected page is a page fault. So is the first touch of fresh memory, and a program may map and
-//! discard that all the time: what share of the faults has led to pages that were read is learnt from the last checkpoint.
-//! A wrong guess costs memory or time, and no truth.
+//! discard memory all the time. The last checkpoint therefore teaches which share of the faults led to pages that were
+//! read. A wrong guess costs memory or time, but does not affect correctness.
 
 /// What the last checkpoint has taught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DirtyEstimate {
     /// Page faults before it.
     faults: u64,
-    /// Pages that it read, as far as there had been faults for them.
+    /// Pages that it read, up to the number of faults.
     faulted: u64,
-    /// Pages that it read beyond that: what is compared or not tracked.
+    /// Pages that it read beyond that, which are compared or not tracked.
     unfaulted: u64,
 }
 
 impl Default for DirtyEstimate {
-    /// Nothing has been learnt: each fault is a page.
+    /// Assumes that each fault is a page, since nothing has been learnt yet.
     fn default() -> Self {
         Self { faults: 1, faulted: 1, unfaulted: 0 }
     }
 }
 
 impl DirtyEstimate {
-    /// A checkpoint that built upon another one read so many pages, after so many faults.
+    /// Learns from a checkpoint that built upon another one and read `pages` pages after `faults` faults.
     pub(super) fn learn(&mut self, pages: u64, faults: u64) {
         *self = match faults {
             0 => Self { unfaulted: pages, ..*self },
@@ -32,7 +32,7 @@ impl DirtyEstimate {
         };
     }
 
-    /// How many pages are to be expected after so many faults.
+    /// Returns how many pages to expect after `faults` faults.
     pub(super) fn pages(self, faults: u64) -> u64 {
         let faulted = u128::from(faults) * u128::from(self.faulted) / u128::from(self.faults);
         u64::try_from(faulted).unwrap_or(u64::MAX).saturating_add(self.unfaulted)

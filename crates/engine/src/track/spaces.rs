@@ -1,4 +1,4 @@
-//! All tracked address spaces of a job, and what is remembered of its memory beside them.
+//! All tracked address spaces of a job, and what else is remembered about its memory.
 
 use super::Track;
 use super::adaptive::Adaptive;
@@ -12,22 +12,22 @@ use standfast_linux::{SoftDirty, WriteProtection};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// What is remembered of the memory of a job.
+/// What is remembered about the memory of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Tracks {
     spaces: Vec<Track>,
     pub(crate) hashes: Hashes,
-    /// What programs have promised not to write to.
+    /// What programs have promised not to write.
     pub(crate) promises: Promises,
-    /// The last committed generation, upon which the next one can build.
+    /// The last committed generation, which the next one can build upon.
     generation: Option<u64>,
-    /// Why the last address space that was to be tracked is not.
+    /// Why the most recent attempt to track an address space failed.
     problem: Option<String>,
     dirty_estimate: DirtyEstimate,
 }
 
 impl Tracks {
-    /// How a job is tracked for which this was asked.
+    /// Resolves the requested way of tracking to the one that is used for the job.
     pub(crate) fn resolve(&self, tracking: Tracking) -> Tracking {
         match (tracking, &self.problem) {
             (Tracking::Auto, None) => Tracking::Pagemap,
@@ -36,24 +36,24 @@ impl Tracks {
         }
     }
 
-    /// Begins to read for a checkpoint; says how the job is tracked for which this was asked.
+    /// Begins to read for a checkpoint, and resolves the requested way of tracking to the one that is used.
     pub(crate) fn begin_reading(&mut self, tracking: Tracking) -> Tracking {
         self.hashes.begin();
         self.promises.begin();
         self.resolve(tracking)
     }
 
-    /// Why the kernel does not let writes be tracked, where it does not.
+    /// Returns why the kernel cannot track writes, if it cannot.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// The last committed generation, if the next one can build upon it.
+    /// Returns the last committed generation, if the next one can build upon it.
     pub(crate) fn generation(&self) -> Option<u64> {
         self.generation
     }
 
-    /// How many pages the next capture will have to read if it builds upon the last one, roughly. `None` where it would
+    /// Estimates how many pages the next capture must read if it builds upon the last one. Returns `None` if it would
     /// build upon nothing.
     pub(crate) fn expected_pages(&self) -> Option<u64> {
         self.generation?;
@@ -61,25 +61,25 @@ impl Tracks {
         Some(self.dirty_estimate.pages(news) + self.spaces.iter().map(|track| track.carried.pages()).sum::<u64>())
     }
 
-    /// Takes note of how many pages a capture has read.
+    /// Notes how many pages a capture has read.
     pub(crate) fn note_read(&mut self, pages: u64) {
         if self.generation.is_some() {
             self.dirty_estimate.learn(pages, self.spaces.iter().map(|track| track.news).sum());
         }
     }
 
-    /// The track of a process.
+    /// Returns the track of a process.
     pub(crate) fn of(&mut self, process: ProcessIdentity) -> Option<&mut Track> {
         self.spaces.iter_mut().find(|track| track.process == process)
     }
 
-    /// The number of a process in the last committed generation, if it was there.
+    /// Returns the number of a process in the last committed generation, if it was there.
     pub(crate) fn was(&mut self, process: ProcessIdentity) -> Option<u32> {
         let tracked = self.of(process).filter(|track| !track.saved.is_empty()).map(|track| track.was);
         tracked.or_else(|| self.hashes.was(Key::Process(process)))
     }
 
-    /// The tracks of some processes, in their order.
+    /// Returns the tracks of `processes`, in their order.
     pub(crate) fn of_each(&mut self, processes: &[ProcessIdentity]) -> Vec<Option<&mut Track>> {
         let mut tracks: Vec<_> = processes.iter().map(|_| None).collect();
         for track in &mut self.spaces {
@@ -90,20 +90,21 @@ impl Tracks {
         tracks
     }
 
-    /// Huge pages that tracking has split, in all.
+    /// Returns the total number of huge pages that tracking has split.
     pub(crate) fn huge_pages_split(&self) -> u64 {
         self.spaces.iter().map(|track| track.adaptive.split()).sum()
     }
 
-    /// First writes to tracked pages that the last look has found, or the last two where these were for one checkpoint.
+    /// Returns the first writes to tracked pages that the last scan found, or the last two scans if both served one
+    /// checkpoint.
     pub(crate) fn first_writes(&self) -> u64 {
         self.spaces.iter().map(|track| track.first_writes).sum()
     }
 
-    /// Starts to track a process with the userfaultfd that it has made, and forgets processes that are gone.
+    /// Starts to track a process with the userfaultfd that it has made, and forgets processes that have ended.
     pub(crate) fn begin(&mut self, process: ProcessIdentity, tracking: Tracking, userfault: io::Result<OwnedFd>) {
         self.spaces.retain(|track| track.process != process && track.process.is_alive());
-        // Not by itself: no such kernel has been at hand.
+        // Only on request: no such kernel was available for tests.
         let has_bits = tracking == Tracking::Pagemap && SoftDirty::is_kept();
         let protection = match userfault.and_then(WriteProtection::new) {
             Err(_) if has_bits => Ok(None),
@@ -133,7 +134,7 @@ impl Tracks {
         }
     }
 
-    /// The last checkpoint has been committed as this generation: what it saw is what the next one builds upon.
+    /// Records that the last checkpoint has been committed as `generation`. The next one builds upon what it saw.
     pub(crate) fn committed(&mut self, generation: u64) {
         for track in &mut self.spaces {
             track.saved = std::mem::take(&mut track.seen);
@@ -145,7 +146,7 @@ impl Tracks {
         self.generation = Some(generation);
     }
 
-    /// No generation is left to build upon: the next checkpoint saves everything.
+    /// Records that no generation is left to build upon, so that the next checkpoint saves everything.
     pub(crate) fn forget(&mut self) {
         self.generation = None;
         self.spaces.iter_mut().for_each(|track| track.saved = PageSet::default());

@@ -1,4 +1,4 @@
-//! Tracked shared mappings of files. What is written to the file in other ways is not seen here, nor meant.
+//! Tracked shared mappings of files. Writes to the file by other means are not seen here, and need not be.
 
 use super::Track;
 use standfast_core::PageRange;
@@ -6,11 +6,11 @@ use standfast_linux::WrittenScan;
 use std::io;
 
 impl Track {
-    /// For each of these mappings of files: whether something was written through it since the last look. One that was not
-    /// tracked is from now on, if it can be, and counts as not written.
+    /// Reports for each of these file mappings whether something was written through it since the last scan. A mapping
+    /// that was not tracked is tracked from now on, if possible, and counts as not written.
     ///
-    /// All pages of it are protected, present or not, so that one that comes to be there by being read does not look as if it
-    /// had been written. Of private mappings that could not be believed; what a shared one shows is the file's.
+    /// All pages of it are protected, present or not, so that a page that a read brings in does not look written. For
+    /// private mappings this would not be reliable; a shared mapping shows the contents of the file.
     pub(crate) fn written_through(&mut self, windows: &[PageRange]) -> io::Result<Vec<bool>> {
         if windows.is_empty() {
             return Ok(Vec::new());
@@ -21,7 +21,7 @@ impl Track {
             let mut written = Vec::new();
             let is_tracked = scan.written(&[*window], &mut written)?.is_some();
             if !is_tracked && let Some(protection) = self.protection.as_ref().filter(|_| !self.lost) {
-                // Where that cannot be had the file counts as one that is open for writing, which it does in any case.
+                // If this fails, the file counts as open for writing, as it does in any case.
                 let _ = protection.track(*window).and_then(|()| protection.protect(*window));
             }
             seen.push(!written.is_empty());
