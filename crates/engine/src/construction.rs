@@ -10,6 +10,7 @@ use crate::error::kernel;
 use crate::scratch::SCRATCH_BYTES;
 use crate::waits::Waits;
 use standfast_core::Address;
+use standfast_linux::abi;
 use standfast_linux::sys::process;
 use standfast_linux::{Answer, NamespaceInit, ProcessMemory, Registers, Stop, Task, TaskError};
 use std::ffi::OsStr;
@@ -104,7 +105,7 @@ impl Construction {
             init.choose_next_id(id).map_err(|source| kernel("choosing a process id", source))?;
         }
         let flags = flags as u64;
-        let answer = self.ask(self.main(), &self.base, "making a process", libc::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
+        let answer = self.ask(self.main(), &self.base, "making a process", abi::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
         let failed = |reason: String| kernel("making a process", std::io::Error::other(reason));
         let pid = answer.new_task.ok_or_else(|| failed("the kernel did not attach it".to_owned()))?;
         let task = Task::attached_by_clone(pid, pid);
@@ -178,7 +179,7 @@ impl Construction {
     /// Opens a file by its path, even if its owner, which is our user, has removed his own permissions since it was
     /// opened.
     pub(crate) fn open(&self, action: &str, path: &[u8], flags: u32) -> Result<u64, EngineError> {
-        let open = || self.call(action, libc::SYS_open, [self.path_argument(path)?, flags.into(), 0, 0, 0, 0]);
+        let open = || self.call(action, abi::SYS_open, [self.path_argument(path)?, flags.into(), 0, 0, 0, 0]);
         let denied = match open() {
             Err(EngineError::Kernel { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => source,
             opened => return opened,
@@ -198,8 +199,8 @@ impl Construction {
 
     /// Reaps a child that has ended.
     pub(crate) fn forget_child(&self, id: i32) -> Result<(), EngineError> {
-        let arguments = [id as u64, 0, libc::__WALL as u64, 0, 0, 0];
-        self.call("reaping a stand-in", libc::SYS_wait4, arguments)?;
+        let arguments = [id as u64, 0, abi::__WALL as u64, 0, 0, 0];
+        self.call("reaping a stand-in", abi::SYS_wait4, arguments)?;
         self.forget_signals()
     }
 
@@ -211,7 +212,7 @@ impl Construction {
         let at = self.argument(&bytes)?;
         let arguments = [at, 0, at + 8, SIGNAL_SET_BYTES, 0, 0];
         loop {
-            match self.call("taking a signal", libc::SYS_rt_sigtimedwait, arguments) {
+            match self.call("taking a signal", abi::SYS_rt_sigtimedwait, arguments) {
                 Ok(_) => {}
                 Err(EngineError::Kernel { source, .. }) if source.kind() == std::io::ErrorKind::WouldBlock => {
                     return Ok(());
@@ -225,13 +226,13 @@ impl Construction {
 /// Ends processes under construction, and their namespaces with everything in them.
 pub(crate) fn end_processes(pids: &[i32], other_threads: &[i32], init: Option<Arc<NamespaceInit>>) {
     // Errors mean that it is already gone.
-    pids.iter().for_each(|pid| drop(process::kill(*pid, libc::SIGKILL)));
+    pids.iter().for_each(|pid| drop(process::kill(*pid, abi::SIGKILL)));
     for tid in other_threads.iter().chain(pids) {
         while process::wait(*tid, 0).is_ok_and(|status| status.is_some_and(|status| status & 0xff == 0x7f)) {}
     }
     if let Some(init) = init.and_then(Arc::into_inner) {
         // The init of a namespace cannot end before every process in it has been reaped, and we are the tracer of all.
-        let _ = process::kill(init.pid(), libc::SIGKILL);
+        let _ = process::kill(init.pid(), abi::SIGKILL);
         while process::wait_for_any().is_ok_and(|pid| pid != init.pid()) {}
         init.destroy();
     }

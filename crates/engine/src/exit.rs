@@ -5,10 +5,11 @@
 
 use crate::ProcessIdentity;
 use crate::tree::has_other_threads;
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process;
 
-const KILL: u64 = 1 << (libc::SIGKILL - 1);
+const KILL: u64 = 1 << (abi::SIGKILL - 1);
 
 /// How far a process is from its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,6 +4,7 @@
 use crate::files::FileId;
 use standfast_format::records::{FolderItem, JobState};
 use standfast_linux::Folder;
+use standfast_linux::abi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -53,7 +54,7 @@ pub(crate) fn list(folder: &Folder, except: Option<&Path>) -> io::Result<BTreeMa
 /// Opens a folder by its path, which had no symbolic link in it when it was configured.
 pub(crate) fn open(folder: &Path) -> io::Result<Folder> {
     Folder::open(folder).map_err(|error| match error.raw_os_error() {
-        Some(libc::ELOOP) => io::Error::other("a symbolic link has taken the place of a directory in its path"),
+        Some(abi::ELOOP) => io::Error::other("a symbolic link has taken the place of a directory in its path"),
         _ => error,
     })
 }

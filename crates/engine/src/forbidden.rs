@@ -1,6 +1,7 @@
 //! Why a process may not be inspected, as far as `/proc` shows: it is another user's, traced, undumpable, or ending.
 
 use crate::EngineError;
+use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::process;
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
         }
     };
     // An ending process is still listed when its memory is gone; unprivileged users may then not inspect it.
-    if lives(&pid) && matches!(source.raw_os_error(), Some(libc::ESRCH | libc::ENOENT)) {
+    if lives(&pid) && matches!(source.raw_os_error(), Some(abi::ESRCH | abi::ENOENT)) {
         return EngineError::Ended;
     }
     let is_ours = std::fs::exists(format!("/proc/self/task/{}", status.tracer)).unwrap_or(false);

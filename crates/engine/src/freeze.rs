@@ -17,6 +17,7 @@ use crate::waits::Interrupted;
 use crate::{Blocker, EngineError, ProcessIdentity, RefusalCode};
 pub(crate) use sleepers::await_sleepers;
 use standfast_core::Address;
+use standfast_linux::abi;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::process;
 use standfast_linux::{ProcessMemory, Registers, Standstill, Task, TaskError};
@@ -167,8 +168,7 @@ impl Frozen {
     pub fn kill(mut self) -> Result<(), EngineError> {
         let mut outcome = Ok(());
         for (place, frozen) in self.processes.iter().enumerate() {
-            let killed =
-                process::kill(frozen.pid, libc::SIGKILL).map_err(|source| kernel("ending the program", source));
+            let killed = process::kill(frozen.pid, abi::SIGKILL).map_err(|source| kernel("ending the program", source));
             if place == 0 {
                 outcome = killed;
             }
@@ -223,7 +223,7 @@ impl Drop for FrozenProcess {
         // If a process was killed while it was frozen, we got its exit status, and reaping it here passes it on to its
         // parent. The main process is our own child, and its status is for the caller who asks how the job ended.
         if self.parent.is_some() && process::has_ended(self.pid) {
-            let _ = process::wait(self.pid, libc::WNOHANG);
+            let _ = process::wait(self.pid, abi::WNOHANG);
         }
     }
 }

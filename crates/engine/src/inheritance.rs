@@ -3,6 +3,7 @@
 use crate::ProcessIdentity;
 use crate::files::FileId;
 use crate::tree::Roots;
+use standfast_linux::abi;
 use standfast_linux::proc::{self, DescriptorInformation};
 use standfast_linux::system_v::{SystemVKind, SystemVObject};
 
@@ -81,8 +82,8 @@ struct PipeEnd {
 }
 
 fn pipe_ends(pid: i32) -> Vec<PipeEnd> {
-    const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
-    const O_WRONLY: u32 = libc::O_WRONLY as u32;
+    const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
+    const O_WRONLY: u32 = abi::O_WRONLY as u32;
     let end = |number: i32| {
         let target = proc::link(pid, &format!("fd/{number}")).ok()?;
         let inode = target.strip_prefix(b"pipe:[")?.strip_suffix(b"]")?;
@@ -95,7 +96,7 @@ fn pipe_ends(pid: i32) -> Vec<PipeEnd> {
 
 /// Reports whether a descriptor of this process survives an exec.
 pub(crate) fn is_inherited(number: i32) -> bool {
-    const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
+    const O_CLOEXEC: u32 = abi::O_CLOEXEC as u32;
     let information = DescriptorInformation::of(std::process::id() as i32, number);
     information.is_ok_and(|information| information.flags & O_CLOEXEC == 0)
 }

@@ -18,6 +18,7 @@ use crate::waits::Waits;
 use crate::{Blocker, EngineError};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::FileReference;
+use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::process;
 use standfast_linux::{HelperNews, InheritedSignals, LaunchTerminal, NamespaceInit, WaitStatus};
@@ -205,12 +206,12 @@ impl Job {
                 Ok(HelperNews::Stopped) => return Ok(News::Stopped),
                 Ok(HelperNews::Ended(status)) => Some(status),
                 // If init says nothing, it was killed, and the job was killed with it.
-                Err(_) => Some(WaitStatus(libc::SIGKILL)),
+                Err(_) => Some(WaitStatus(abi::SIGKILL)),
             },
             (End::Stranger(_), _) => {
                 // A process that has lost its parent may be our child by now. Otherwise only its parent learns how it
                 // ended.
-                process::wait(self.roots.main.pid, libc::WNOHANG).ok().flatten().map(WaitStatus)
+                process::wait(self.roots.main.pid, abi::WNOHANG).ok().flatten().map(WaitStatus)
             }
             (End::Child(_), Some(status)) => Some(status),
             (End::Child(_), None) => {

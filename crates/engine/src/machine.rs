@@ -3,6 +3,7 @@
 use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{Clocks, Machine, StateArea};
+use standfast_linux::abi;
 use standfast_linux::proc::Map;
 use standfast_linux::processor;
 use standfast_linux::sys::process;
@@ -53,7 +54,7 @@ pub(crate) fn own_vdso_code() -> Vec<u8> {
 pub(crate) fn clocks(pid: i32) -> Clocks {
     let (monotonic_nanoseconds, boottime_nanoseconds) = standfast_linux::monotonic_clocks_of(pid);
     Clocks {
-        realtime_nanoseconds: process::clock_nanoseconds(libc::CLOCK_REALTIME),
+        realtime_nanoseconds: process::clock_nanoseconds(abi::CLOCK_REALTIME),
         monotonic_nanoseconds,
         boottime_nanoseconds,
     }

@@ -9,6 +9,7 @@ use crate::inheritance::Inheritance;
 use crate::shared::Shared;
 use crate::tree::Roots;
 use crate::{EngineError, InheritedSignals, ProcessIdentity};
+use standfast_linux::abi;
 use standfast_linux::sys::process;
 use standfast_linux::{HeldChild, HeldProgram, WaitStatus, made_here_is_gone};
 use std::sync::{Mutex, PoisonError};
@@ -43,7 +44,7 @@ fn perform() -> Result<(), EngineError> {
     // Fails if the process is gone; its status then says more.
     let let_go = held.let_go();
     if asked.is_err() || let_go.is_err() {
-        let _ = process::kill(pid, libc::SIGKILL);
+        let _ = process::kill(pid, abi::SIGKILL);
     }
     let status = process::wait(pid, 0).map_err(|source| kernel("reaping a throw-away process", source))?;
     made_here_is_gone(pid);

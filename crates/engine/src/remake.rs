@@ -9,6 +9,7 @@ use crate::EngineError;
 use crate::error::kernel;
 use crate::files::FileId;
 use standfast_format::records::{JobState, Surrounding};
+use standfast_linux::abi;
 use standfast_linux::sys::process::effective_user;
 use standfast_linux::sys::tree;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +64,7 @@ impl<'a> Remaking<'a> {
     /// Ensures that the directory of `path` will exist; otherwise returns why not.
     pub(crate) fn provide_parent(&mut self, path: &Path) -> Result<(), String> {
         match path.parent() {
-            Some(parent) if path.is_absolute() => self.provide(parent, libc::S_IFDIR),
+            Some(parent) if path.is_absolute() => self.provide(parent, abi::S_IFDIR),
             _ => Err("it has no absolute path".to_owned()),
         }
     }
@@ -71,7 +72,7 @@ impl<'a> Remaking<'a> {
     /// Ensures that what was at `path` will exist, with this file type. What exists already must still be ours, and in
     /// its place.
     pub(crate) fn provide(&mut self, path: &Path, kind: u32) -> Result<(), String> {
-        let is_kind = |there: &Metadata| there.mode() & libc::S_IFMT == kind;
+        let is_kind = |there: &Metadata| there.mode() & abi::S_IFMT == kind;
         match std::fs::metadata(path) {
             Ok(there) if is_kind(&there) => return self.refuse_usurped(path),
             Ok(_) => return Err(format!("{} is something else now", path.display())),
@@ -79,7 +80,7 @@ impl<'a> Remaking<'a> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.to_string()),
             Err(_) => {}
         }
-        let recorded = self.recorded.get(path).copied().filter(|it| it.mode & libc::S_IFMT == kind);
+        let recorded = self.recorded.get(path).copied().filter(|it| it.mode & abi::S_IFMT == kind);
         let Some(recorded) = recorded.filter(|_| is_plain(path)) else {
             return Err(format!("{} is gone", path.display()));
         };
@@ -87,7 +88,7 @@ impl<'a> Remaking<'a> {
             return Err(format!("{} is gone", path.display()));
         };
         // Files may have other device numbers than their directories (overlayfs).
-        if kind == libc::S_IFDIR && recorded.device != above.device {
+        if kind == abi::S_IFDIR && recorded.device != above.device {
             return Err(format!("{} is gone, on which a file system was mounted", path.display()));
         }
         if self.user != 0 && recorded.user != self.user {
@@ -96,7 +97,7 @@ impl<'a> Remaking<'a> {
         if self.user != 0 && !self.groups.contains(&recorded.group) {
             return Err(format!("{} is gone, which belonged to group {}", path.display(), recorded.group));
         }
-        self.provide(parent, libc::S_IFDIR)?;
+        self.provide(parent, abi::S_IFDIR)?;
         if !self.plan.steps.contains_key(parent) {
             self.refuse_unsupported_parent(parent)?;
         }
@@ -108,7 +109,7 @@ impl<'a> Remaking<'a> {
     /// Does the same for a directory that was empty.
     pub(crate) fn provide_empty(&mut self, path: &Path) -> Result<(), String> {
         match self.recorded.get(path) {
-            Some(recorded) if recorded.empty => self.provide(path, libc::S_IFDIR),
+            Some(recorded) if recorded.empty => self.provide(path, abi::S_IFDIR),
             _ => Err(format!("{} is gone", path.display())),
         }
     }
@@ -116,9 +117,9 @@ impl<'a> Remaking<'a> {
     /// Checks whether a name in a directory that exists, or will exist, may be removed and made again.
     pub(crate) fn may_replace(&self, path: &Path) -> Result<(), String> {
         let Some(parent) = path.parent().filter(|parent| !self.plan.steps.contains_key(*parent)) else { return Ok(()) };
-        tree::may_access(parent, libc::W_OK | libc::X_OK).map_err(|error| format!("{}: {error}", parent.display()))?;
+        tree::may_access(parent, abi::W_OK | abi::X_OK).map_err(|error| format!("{}: {error}", parent.display()))?;
         let owner = |path: &Path| std::fs::symlink_metadata(path).map(|it| (it.uid(), it.mode())).ok();
-        let is_sticky = owner(parent).is_some_and(|(user, mode)| mode & libc::S_ISVTX != 0 && user != self.user);
+        let is_sticky = owner(parent).is_some_and(|(user, mode)| mode & abi::S_ISVTX != 0 && user != self.user);
         match owner(path) {
             Some((user, _)) if is_sticky && self.user != 0 && user != self.user => {
                 Err(format!("what is there belongs to user {user}"))
@@ -140,7 +141,7 @@ impl<'a> Remaking<'a> {
             let Some(recorded) = self.recorded.get(part) else { continue };
             let there = std::fs::symlink_metadata(part).map_err(|error| error.to_string())?;
             let is_ours = recorded.user == self.user && there.uid() != self.user;
-            let is_link = there.is_symlink() && recorded.mode & libc::S_IFMT != libc::S_IFLNK;
+            let is_link = there.is_symlink() && recorded.mode & abi::S_IFMT != abi::S_IFLNK;
             if is_ours || is_link && there.uid() != 0 {
                 return Err(format!("somebody else has taken the place of {}", part.display()));
             }
@@ -151,10 +152,10 @@ impl<'a> Remaking<'a> {
     /// Checks that something can be made in the existing directory `parent`.
     fn refuse_unsupported_parent(&self, parent: &Path) -> Result<(), String> {
         tree::open_directory(parent).map_err(|error| match error.raw_os_error() {
-            Some(libc::ELOOP) => format!("a symbolic link leads to {}", parent.display()),
+            Some(abi::ELOOP) => format!("a symbolic link leads to {}", parent.display()),
             _ => format!("{}: {error}", parent.display()),
         })?;
-        tree::may_access(parent, libc::W_OK | libc::X_OK).map_err(|error| format!("{}: {error}", parent.display()))?;
+        tree::may_access(parent, abi::W_OK | abi::X_OK).map_err(|error| format!("{}: {error}", parent.display()))?;
         // A mount point on which nothing is mounted is no longer the earlier directory.
         let device = |path: &Path| std::fs::symlink_metadata(path).map(|there| there.dev()).ok();
         let above = parent.parent();
@@ -202,18 +203,18 @@ impl Step {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let directory = tree::open_directory(parent)?;
-        let is_directory = self.mode & libc::S_IFMT == libc::S_IFDIR;
+        let is_directory = self.mode & abi::S_IFMT == abi::S_IFDIR;
         if is_directory {
             tree::make_directory(directory.as_fd(), name, OWNER_ONLY)?;
         } else {
-            tree::make_node(directory.as_fd(), name, self.mode & libc::S_IFMT | OWNER_ONLY)?;
+            tree::make_node(directory.as_fd(), name, self.mode & abi::S_IFMT | OWNER_ONLY)?;
         }
         let own = tree::open_name(directory.as_fd(), name)?;
         let made = Made { directory, name: name.into(), own, is_directory };
         // The path through /proc leads to exactly this file, whatever has its name by now.
         let itself = PathBuf::from(format!("/proc/self/fd/{}", made.own.as_raw_fd()));
         let there = std::fs::metadata(&itself)?;
-        if there.uid() != effective_user() || there.mode() & libc::S_IFMT != self.mode & libc::S_IFMT {
+        if there.uid() != effective_user() || there.mode() & abi::S_IFMT != self.mode & abi::S_IFMT {
             return Err(io::Error::other("somebody else has taken its place"));
         }
         if (there.uid(), there.gid()) != (self.user, self.group) {

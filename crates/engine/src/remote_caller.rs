@@ -3,6 +3,7 @@
 use crate::EngineError;
 use crate::error::kernel;
 use crate::freeze::FrozenTask;
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{Call, Injector, OwnState, ParasiteArea, RemoteTask, TaskError, WriteProtection};
@@ -46,7 +47,7 @@ impl<'a> RemoteCaller<'a> {
     /// Takes over a userfaultfd of the program's address space; nothing of it stays in the program.
     pub(crate) fn make_userfault(&self, pid: i32) -> Result<io::Result<OwnedFd>, EngineError> {
         let take = |made| process::pidfd_open(pid).and_then(|process| process::pidfd_getfd(process.as_fd(), made));
-        let call = Call { number: libc::SYS_userfaultfd, arguments: [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0] };
+        let call = Call { number: abi::SYS_userfaultfd, arguments: [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0] };
         // The kernel assigns the lowest free number, and every task is stopped.
         let numbers = proc::numbers(pid, "fd").map_err(|_| EngineError::Ended)?;
         let lowest = (0..).zip(&numbers).find(|(place, number)| place != *number);

@@ -3,6 +3,7 @@
 //! cannot set it any more. This module remembers, by their cookies, which sockets have the option from us and not from
 //! the program.
 
+use standfast_linux::abi;
 use standfast_linux::sys::socket;
 use std::collections::HashSet;
 use std::io;
@@ -21,9 +22,9 @@ impl ReusedPorts {
 
     /// Sets the option, unless the program has done so. A socket without a cookie (before Linux 4.12) is left alone.
     pub(crate) fn set(&self, own: BorrowedFd<'_>) -> io::Result<()> {
-        if socket::number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR)? == 0 {
+        if socket::number(own, abi::SOL_SOCKET, abi::SO_REUSEADDR)? == 0 {
             let cookie = socket::cookie(own)?;
-            socket::set_number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+            socket::set_number(own, abi::SOL_SOCKET, abi::SO_REUSEADDR, 1)?;
             self.cookies().insert(cookie);
         }
         Ok(())
@@ -50,8 +51,8 @@ mod tests {
         let reused = ReusedPorts::default();
         // The standard library sets the option on listeners.
         let listener = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
-        let value = |own: BorrowedFd<'_>| socket::number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR).unwrap();
-        let plain = socket::create(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+        let value = |own: BorrowedFd<'_>| socket::number(own, abi::SOL_SOCKET, abi::SO_REUSEADDR).unwrap();
+        let plain = socket::create(abi::AF_INET, abi::SOCK_STREAM, 0).unwrap();
         reused.set(listener.as_fd()).unwrap();
         reused.set(plain.as_fd()).unwrap();
         assert_eq!([value(listener.as_fd()), value(plain.as_fd())], [1, 1]);

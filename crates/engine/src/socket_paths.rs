@@ -1,6 +1,7 @@
 //! Paths in the addresses of Unix sockets.
 
 use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcessState, Socket, SocketState};
+use standfast_linux::abi;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -23,14 +24,14 @@ pub(crate) fn directory_of(job: &JobState, socket: &Socket) -> Bytes {
 
 /// Returns the path in an address of a Unix socket, unless it is abstract.
 pub(crate) fn path_in(address: &[u8]) -> Option<&[u8]> {
-    let path = address.get(size_of::<libc::sa_family_t>()..)?;
+    let path = address.get(size_of::<abi::sa_family_t>()..)?;
     let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
     (end > 0).then(|| &path[..end])
 }
 
 /// Returns the file that the name of a Unix socket refers to, whether or not it exists.
 pub(crate) fn socket_path(state: &JobState, socket: &Socket) -> Option<PathBuf> {
-    if socket.family != libc::AF_UNIX || socket.state == SocketState::Reset {
+    if socket.family != abi::AF_UNIX || socket.state == SocketState::Reset {
         return None;
     }
     let path = path_in(&socket.name.0)?;

@@ -10,6 +10,7 @@
 //! are off meanwhile, and characters with a meaning within a line are quoted (`VLNEXT`).
 
 use standfast_format::records::{Bytes, OutputStop};
+use standfast_linux::abi;
 use standfast_linux::sys::descriptors::{ready_events, set_waiting, unread_bytes};
 use standfast_linux::sys::terminal::{self, Termios};
 use std::collections::BTreeSet;
@@ -18,9 +19,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-const INPUT: i16 = libc::POLLIN;
-const OUTPUT: i16 = libc::POLLOUT;
-const URGENT: i16 = libc::POLLPRI;
+const INPUT: i16 = abi::POLLIN;
+const OUTPUT: i16 = abi::POLLOUT;
+const URGENT: i16 = abi::POLLPRI;
 /// What a reader can be given at a time. The kernel does not report how much is queued beyond that.
 const QUEUE_BYTES: usize = 4095;
 /// How much may be typed ahead if the line discipline may not have processed all of it, since the queue is full.
@@ -122,7 +123,7 @@ impl Sides {
         let InFlight { input, unfinished, output, stop } = in_flight;
         let quiet = Quiet::of(settings, in_flight);
         terminal::set_settings(self.slave(), &quiet.settings)?;
-        let typed: Vec<u8> = match settings.local & libc::ICANON {
+        let typed: Vec<u8> = match settings.local & abi::ICANON {
             0 => input.iter().flat_map(|piece| piece.0.iter().copied()).collect(),
             _ => input.iter().flat_map(|line| quiet.line(&line.0)).chain(quiet.quoted(&unfinished.0)).collect(),
         };
@@ -131,8 +132,8 @@ impl Sides {
         terminal::set_settings(self.slave(), settings)?;
         match stop {
             None => Ok(()),
-            Some(OutputStop::Call) => terminal::set_flow(self.slave(), libc::TCOOFF),
-            Some(OutputStop::Key) => write(&self.master, &[settings.characters[libc::VSTOP]], &self.slave),
+            Some(OutputStop::Call) => terminal::set_flow(self.slave(), abi::TCOOFF),
+            Some(OutputStop::Key) => write(&self.master, &[settings.characters[abi::VSTOP]], &self.slave),
         }
     }
 
@@ -154,7 +155,7 @@ impl Sides {
         if ready_events(self.master.as_fd(), URGENT)? & URGENT != 0 {
             return Err(Unreported::NotNow("it has unread packets about the other side (TIOCPKT)"));
         }
-        if settings.local & libc::EXTPROC != 0 {
+        if settings.local & abi::EXTPROC != 0 {
             return Err(Unreported::NotNow("its input is processed by another program (EXTPROC)"));
         }
         if shown < QUEUE_BYTES && packets && !is_writable(&self.slave)? {
@@ -171,7 +172,7 @@ impl Sides {
 
     /// Takes the typed data; reports whether the settings were changed for that.
     fn take_input(&self, settings: &Termios, found: &mut InFlight) -> Result<bool, Unreported> {
-        let has_lines = settings.local & libc::ICANON != 0;
+        let has_lines = settings.local & abi::ICANON != 0;
         if !has_lines && unread_bytes(self.slave())? == 0 {
             return Ok(false);
         }
@@ -224,12 +225,12 @@ impl Sides {
         if !is_stopped()? {
             return Ok(None);
         }
-        terminal::set_flow(self.slave(), libc::TCOON)?;
+        terminal::set_flow(self.slave(), abi::TCOON)?;
         if !is_stopped()? {
             return Ok(Some(OutputStop::Call));
         }
-        if settings.input & libc::IXON != 0 && settings.characters[libc::VSTART] != 0 {
-            write(&self.master, &[settings.characters[libc::VSTART]], &self.slave)?;
+        if settings.input & abi::IXON != 0 && settings.characters[abi::VSTART] != 0 {
+            write(&self.master, &[settings.characters[abi::VSTART]], &self.slave)?;
         }
         if is_stopped()? { Err(io::Error::other("its output is not held back")) } else { Ok(Some(OutputStop::Key)) }
     }
@@ -239,21 +240,21 @@ impl Sides {
 /// processed.
 fn passes_unchanged(settings: &Termios) -> bool {
     let Termios { input, local, .. } = settings;
-    input & (TRANSLATIONS | libc::IXON) == 0 && local & (libc::ICANON | libc::ECHO | libc::ISIG) == 0
+    input & (TRANSLATIONS | abi::IXON) == 0 && local & (abi::ICANON | abi::ECHO | abi::ISIG) == 0
 }
 
 /// Settings by which typed data changes on the way to the reader, or acquires a meaning.
-const TRANSLATIONS: u32 = libc::IGNBRK
-    | libc::BRKINT
-    | libc::PARMRK
-    | libc::INPCK
-    | libc::ISTRIP
-    | libc::INLCR
-    | libc::IGNCR
-    | libc::ICRNL
-    | libc::IUCLC
-    | libc::IXANY;
-const LOCAL_EFFECTS: u32 = libc::ISIG | libc::ECHO | libc::ECHONL | libc::IEXTEN | libc::XCASE;
+const TRANSLATIONS: u32 = abi::IGNBRK
+    | abi::BRKINT
+    | abi::PARMRK
+    | abi::INPCK
+    | abi::ISTRIP
+    | abi::INLCR
+    | abi::IGNCR
+    | abi::ICRNL
+    | abi::IUCLC
+    | abi::IXANY;
+const LOCAL_EFFECTS: u32 = abi::ISIG | abi::ECHO | abi::ECHONL | abi::IEXTEN | abi::XCASE;
 
 /// Settings under which all data passes unchanged.
 struct Quiet {
@@ -271,25 +272,25 @@ impl Quiet {
     fn of(original: &Termios, in_flight: &InFlight) -> Self {
         let mut settings = Termios {
             input: original.input & !TRANSLATIONS,
-            output: original.output & !libc::OPOST,
+            output: original.output & !abi::OPOST,
             local: original.local & !LOCAL_EFFECTS,
             ..*original
         };
         let of = |place: usize| Some(original.characters[place]).filter(|character| *character != 0);
-        let ends: BTreeSet<u8> = [Some(b'\n'), of(libc::VEOL), of(libc::VEOL2)].into_iter().flatten().collect();
-        let flow: BTreeSet<u8> = [of(libc::VSTART), of(libc::VSTOP)].into_iter().flatten().collect();
+        let ends: BTreeSet<u8> = [Some(b'\n'), of(abi::VEOL), of(abi::VEOL2)].into_iter().flatten().collect();
+        let flow: BTreeSet<u8> = [of(abi::VSTART), of(abi::VSTOP)].into_iter().flatten().collect();
         let mut free = (1..=u8::MAX).filter(|character| !ends.contains(character) && !flow.contains(character));
         let (end_of_file, quote) = (free.next().unwrap_or(1), free.next().unwrap_or(2));
-        if original.local & libc::ICANON != 0 {
-            settings.local |= libc::IEXTEN;
-            for place in [libc::VERASE, libc::VKILL, libc::VWERASE, libc::VREPRINT] {
+        if original.local & abi::ICANON != 0 {
+            settings.local |= abi::IEXTEN;
+            for place in [abi::VERASE, abi::VKILL, abi::VWERASE, abi::VREPRINT] {
                 settings.characters[place] = 0;
             }
-            settings.characters[libc::VEOF] = end_of_file;
-            settings.characters[libc::VLNEXT] = quote;
+            settings.characters[abi::VEOF] = end_of_file;
+            settings.characters[abi::VLNEXT] = quote;
         } else if in_flight.input.iter().any(|piece| piece.0.iter().any(|byte| flow.contains(byte))) {
-            settings.characters[libc::VSTART] = 0;
-            settings.characters[libc::VSTOP] = 0;
+            settings.characters[abi::VSTART] = 0;
+            settings.characters[abi::VSTOP] = 0;
         }
         let special = ends.iter().chain(&flow).copied().chain([end_of_file, quote]).collect();
         Self { settings, end_of_file, quote, special, ends }
@@ -298,10 +299,10 @@ impl Quiet {
     /// Returns the settings to read everything that is there.
     fn without_lines(original: &Termios) -> Termios {
         let mut settings = Self::of(original, &InFlight::default()).settings;
-        settings.local &= !(libc::ICANON | libc::IEXTEN);
+        settings.local &= !(abi::ICANON | abi::IEXTEN);
         settings.characters = original.characters;
-        settings.characters[libc::VMIN] = 1;
-        settings.characters[libc::VTIME] = 0;
+        settings.characters[abi::VMIN] = 1;
+        settings.characters[abi::VTIME] = 0;
         settings
     }
 

@@ -20,6 +20,7 @@ use crate::{EngineError, ProcessIdentity};
 use adaptive::{Adaptive, Division};
 use standfast_core::{PageRange, PageSet};
 use standfast_format::BackingPage;
+use standfast_linux::abi;
 use standfast_linux::proc::Stat;
 use standfast_linux::{SoftDirty, WriteProtection, WrittenScan};
 use std::io;
@@ -267,7 +268,7 @@ impl Track {
     fn start_tracking(&mut self, place: &Place, is_crowded: bool) -> bool {
         let Some(protection) = self.protection.as_ref().filter(|_| !is_crowded && !self.lost) else { return false };
         let tracked = protection.track(place.mapping);
-        let gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ESRCH));
+        let gone = |error: &io::Error| matches!(error.raw_os_error(), Some(abi::ENOMEM | abi::ESRCH));
         self.lost = tracked.as_ref().is_err_and(gone);
         tracked.is_ok()
     }

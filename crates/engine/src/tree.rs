@@ -2,6 +2,7 @@
 //! between them have ended. This module only looks; [`crate::freeze`] stops them.
 
 use crate::ProcessIdentity;
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process::{self, Common};
 use std::collections::{HashSet, VecDeque};
@@ -87,7 +88,7 @@ impl Roots {
             let is_zombie = Stat::of(pid).is_ok_and(|stat| stat.state == b'Z');
             if pid != self.main.pid && is_zombie && !standfast_linux::is_made_here(pid) {
                 // The status of a stray is not needed.
-                let _ = process::wait(pid, libc::WNOHANG);
+                let _ = process::wait(pid, abi::WNOHANG);
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::freeze::{FrozenTask, refine};
 use crate::shared::Shared;
 use crate::waits::{Met, call_of_task};
+use standfast_linux::abi;
 use standfast_linux::{ProcessMemory, Task, TaskError};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ pub(crate) fn end_those_due(shared: &Shared) {
     let due = shared.waits().take_due();
     for (tid, met) in due {
         // It may have ended, or be in another call by now.
-        if call_of_task(tid).is_some_and(|call| call == met.call || call == libc::SYS_restart_syscall) {
+        if call_of_task(tid).is_some_and(|call| call == met.call || call == abi::SYS_restart_syscall) {
             // If this fails, the thread waits for longer than it requested, or has ended.
             let _ = end_one(tid, met, shared).map_err(|error| refine(error, met.pid, shared));
         }
@@ -27,7 +28,7 @@ pub(crate) fn end_those_due(shared: &Shared) {
 fn end_one(tid: i32, met: Met, shared: &Shared) -> Result<(), TaskError> {
     let opening = |source| TaskError::Kernel { tid, action: "opening its memory", source };
     let memory = ProcessMemory::open(met.pid).map_err(opening)?;
-    let task = Task::seize(met.pid, tid, libc::PTRACE_O_TRACESYSGOOD)?;
+    let task = Task::seize(met.pid, tid, abi::PTRACE_O_TRACESYSGOOD)?;
     task.interrupt()?;
     let deadline = Instant::now() + STOP_MAX;
     while Instant::now() < deadline {

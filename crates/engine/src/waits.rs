@@ -12,6 +12,7 @@
 
 use standfast_core::Address;
 use standfast_format::records::Wait;
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Sleep};
 use standfast_linux::sys::{process, socket};
 use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION};
@@ -25,34 +26,34 @@ const CODE_BEFORE_CALL: usize = 34;
 const CLOCKS_DIFFER: u64 = 1000;
 /// Calls that sleep for a limited time on request, and whose limits a new process or a stop restarts.
 const MAY_HAVE_LIMITS: [i64; 17] = [
-    libc::SYS_epoll_wait,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_poll,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_futex,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_semtimedop,
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_recvmmsg,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_sendmsg,
+    abi::SYS_epoll_wait,
+    abi::SYS_epoll_pwait,
+    abi::SYS_epoll_pwait2,
+    abi::SYS_poll,
+    abi::SYS_nanosleep,
+    abi::SYS_clock_nanosleep,
+    abi::SYS_futex,
+    abi::SYS_rt_sigtimedwait,
+    abi::SYS_semtimedop,
+    abi::SYS_read,
+    abi::SYS_readv,
+    abi::SYS_recvfrom,
+    abi::SYS_recvmsg,
+    abi::SYS_recvmmsg,
+    abi::SYS_accept,
+    abi::SYS_accept4,
+    abi::SYS_sendmsg,
 ];
 const FUTEX_COMMAND: u64 = 0x7f;
-const TIMER_ABSTIME: u64 = libc::TIMER_ABSTIME as u64;
+const TIMER_ABSTIME: u64 = abi::TIMER_ABSTIME as u64;
 /// Clocks that continue while a thread waits, all at the same speed.
 const TIMES_OF_DAY: [i32; 6] = [
-    libc::CLOCK_REALTIME,
-    libc::CLOCK_MONOTONIC,
-    libc::CLOCK_BOOTTIME,
-    libc::CLOCK_REALTIME_ALARM,
-    libc::CLOCK_BOOTTIME_ALARM,
-    libc::CLOCK_TAI,
+    abi::CLOCK_REALTIME,
+    abi::CLOCK_MONOTONIC,
+    abi::CLOCK_BOOTTIME,
+    abi::CLOCK_REALTIME_ALARM,
+    abi::CLOCK_BOOTTIME_ALARM,
+    abi::CLOCK_TAI,
 ];
 
 /// The waits in which the job's threads have been found, by thread.
@@ -132,7 +133,7 @@ impl Waits {
             return Interrupted::default();
         };
         let tag = registers.tag();
-        let is_nameless = number == libc::SYS_restart_syscall;
+        let is_nameless = number == abi::SYS_restart_syscall;
         let known = self.met.remove(&tid).filter(|met| met.tag == tag && (tag != 0 || is_nameless));
         let call = match known {
             Some(met) => Some(met.call),
@@ -240,11 +241,11 @@ fn call_in_code(registers: &Registers, memory: &ProcessMemory) -> Option<i64> {
 /// Returns what a call returns when its limit is reached.
 fn answer_at_limit(call: i64) -> i64 {
     match call {
-        libc::SYS_nanosleep | libc::SYS_clock_nanosleep | libc::SYS_poll => 0,
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => 0,
-        libc::SYS_futex => -i64::from(libc::ETIMEDOUT),
+        abi::SYS_nanosleep | abi::SYS_clock_nanosleep | abi::SYS_poll => 0,
+        abi::SYS_epoll_wait | abi::SYS_epoll_pwait | abi::SYS_epoll_pwait2 => 0,
+        abi::SYS_futex => -i64::from(abi::ETIMEDOUT),
         // Sockets, semaphores and signals.
-        _ => -i64::from(libc::EAGAIN),
+        _ => -i64::from(abi::EAGAIN),
     }
 }
 
@@ -257,25 +258,25 @@ fn limit(pid: i32, memory: &ProcessMemory, call: i64, arguments: [u64; 6]) -> Op
     // The kernel has just stored the rest of the sleep, if the program wants to know it.
     let remaining = |address: u64| at(address).map(Limit::Remaining);
     let whole = match call {
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => milliseconds(fourth),
-        libc::SYS_poll => milliseconds(third),
-        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => at(fourth),
-        libc::SYS_rt_sigtimedwait => at(third),
-        libc::SYS_nanosleep if second != 0 => return remaining(second),
-        libc::SYS_nanosleep => at(first),
-        libc::SYS_clock_nanosleep if !TIMES_OF_DAY.contains(&(first as i32)) || second & TIMER_ABSTIME != 0 => None,
-        libc::SYS_clock_nanosleep if fourth != 0 => return remaining(fourth),
-        libc::SYS_clock_nanosleep => at(third),
-        libc::SYS_futex if second & FUTEX_COMMAND == libc::FUTEX_WAIT as u64 => at(fourth),
-        libc::SYS_read
-        | libc::SYS_readv
-        | libc::SYS_recvfrom
-        | libc::SYS_recvmsg
-        | libc::SYS_recvmmsg
-        | libc::SYS_accept
-        | libc::SYS_accept4 => limit_of_socket(pid, first, libc::SO_RCVTIMEO),
-        libc::SYS_write | libc::SYS_writev | libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => {
-            limit_of_socket(pid, first, libc::SO_SNDTIMEO)
+        abi::SYS_epoll_wait | abi::SYS_epoll_pwait => milliseconds(fourth),
+        abi::SYS_poll => milliseconds(third),
+        abi::SYS_epoll_pwait2 | abi::SYS_semtimedop => at(fourth),
+        abi::SYS_rt_sigtimedwait => at(third),
+        abi::SYS_nanosleep if second != 0 => return remaining(second),
+        abi::SYS_nanosleep => at(first),
+        abi::SYS_clock_nanosleep if !TIMES_OF_DAY.contains(&(first as i32)) || second & TIMER_ABSTIME != 0 => None,
+        abi::SYS_clock_nanosleep if fourth != 0 => return remaining(fourth),
+        abi::SYS_clock_nanosleep => at(third),
+        abi::SYS_futex if second & FUTEX_COMMAND == abi::FUTEX_WAIT as u64 => at(fourth),
+        abi::SYS_read
+        | abi::SYS_readv
+        | abi::SYS_recvfrom
+        | abi::SYS_recvmsg
+        | abi::SYS_recvmmsg
+        | abi::SYS_accept
+        | abi::SYS_accept4 => limit_of_socket(pid, first, abi::SO_RCVTIMEO),
+        abi::SYS_write | abi::SYS_writev | abi::SYS_sendto | abi::SYS_sendmsg | abi::SYS_sendmmsg => {
+            limit_of_socket(pid, first, abi::SO_SNDTIMEO)
         }
         _ => None,
     };
@@ -297,7 +298,7 @@ fn timespec(memory: &ProcessMemory, address: u64) -> Option<Duration> {
 fn limit_of_socket(pid: i32, descriptor: u64, option: i32) -> Option<Duration> {
     let process = process::pidfd_open(pid).ok()?;
     let socket = process::pidfd_getfd(process.as_fd(), descriptor as i32).ok()?;
-    let value = socket::option(socket.as_fd(), libc::SOL_SOCKET, option, 16).ok()?;
+    let value = socket::option(socket.as_fd(), abi::SOL_SOCKET, option, 16).ok()?;
     let word = |place: usize| Some(u64::from_le_bytes(value.get(place..place + 8)?.try_into().ok()?));
     let limit = Duration::from_secs(word(0)?).checked_add(Duration::from_micros(word(8)?))?;
     (!limit.is_zero()).then_some(limit)
@@ -313,7 +314,7 @@ mod tests {
     /// Returns a thread of this process that waits in a call with a limit of one minute, in milliseconds.
     fn waiting() -> Registers {
         let mut words = [60_000u64; 27];
-        words[ORIG_RAX] = libc::SYS_epoll_wait as u64;
+        words[ORIG_RAX] = abi::SYS_epoll_wait as u64;
         words[RAX] = -514i64 as u64;
         Registers(words)
     }
@@ -345,7 +346,7 @@ mod tests {
                 own,
                 own,
                 &mut registers,
-                &Wait { call: libc::SYS_epoll_wait, remaining_nanoseconds: remaining },
+                &Wait { call: abi::SYS_epoll_wait, remaining_nanoseconds: remaining },
             );
             assert_eq!(waits.take_due().len(), usize::from(ended));
             waits.meet(own, own, &mut registers, &memory, false);

@@ -7,6 +7,7 @@ use standfast_core::{PAGE_BYTES, PageSet};
 use standfast_engine::{Assistance, CaptureOptions, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Tracking};
 use standfast_format::records::JobState;
 use standfast_format::{BatchRange, BoxError, ImageSink, PageBatch};
+use standfast_linux::abi;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -82,7 +83,7 @@ struct Program(Job);
 impl Drop for Program {
     fn drop(&mut self) {
         // Had it ended already, it would be as dead as it is to be.
-        let _ = self.0.signal(libc::SIGKILL);
+        let _ = self.0.signal(abi::SIGKILL);
         let _ = self.0.reap();
     }
 }
@@ -98,7 +99,7 @@ fn huge(pid: i32) -> u64 {
 fn waits(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("it has a mask");
-    u64::from_str_radix(blocked.trim(), 16).expect("a mask") >> (libc::SIGUSR1 - 1) & 1 == 0
+    u64::from_str_radix(blocked.trim(), 16).expect("a mask") >> (abi::SIGUSR1 - 1) & 1 == 0
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -129,7 +130,7 @@ fn huge_pages_that_were_split_and_are_left_alone_are_huge_again() {
         assert_eq!(checkpoint(&freezer, &mut memory).0, 0, "look {scan}");
     }
     assert_eq!(huge(pid), ALL, "tracking alone splits nothing");
-    job.0.signal(libc::SIGUSR1).expect("it lives");
+    job.0.signal(abi::SIGUSR1).expect("it lives");
     until("the split by a write", || huge(pid) == 0);
     let expected = freezer.expected_bytes().expect("there is something to build upon");
     assert!(expected < ALL << 10, "{expected} bytes, though little has been written");

@@ -13,6 +13,7 @@ use standfast_engine::{
 };
 use standfast_format::records::{Advice, Backing, JobState, MappingAttributes};
 use standfast_format::{BatchRange, BoxError, ImageSink, PageBatch};
+use standfast_linux::abi;
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -126,7 +127,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         // Had it ended already, it would be as dead as it is to be.
-        let _ = self.job.signal(libc::SIGKILL);
+        let _ = self.job.signal(abi::SIGKILL);
         let _ = self.job.reap();
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! The `/proc` parsers in [`proc`] take bytes and return values; one thin function beside each opens the file.
 
+pub mod abi;
 mod arch;
 mod caches;
 mod clocks;

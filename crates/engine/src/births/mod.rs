@@ -13,12 +13,13 @@ mod rehearsed;
 use crate::{Blocker, EngineError, RefusalCode};
 pub(crate) use rehearsed::rehearse_births;
 use standfast_format::records::{JobState, ProcessState, ProcessTree};
+use standfast_linux::abi;
 use std::collections::BTreeMap;
 
-const CLONE_FILES: i32 = libc::CLONE_FILES;
-const CLONE_PARENT: i32 = libc::CLONE_PARENT;
+const CLONE_FILES: i32 = abi::CLONE_FILES;
+const CLONE_PARENT: i32 = abi::CLONE_PARENT;
 /// The signal that reports the end of ordinary children.
-const SIGCHLD: i32 = libc::SIGCHLD;
+const SIGCHLD: i32 = abi::SIGCHLD;
 
 /// A process that is made, really or in a rehearsal.
 pub(crate) trait Relative: Sized {

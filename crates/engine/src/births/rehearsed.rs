@@ -5,6 +5,7 @@ use super::{Birth, Relative};
 use crate::error::kernel;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::JobState;
+use standfast_linux::abi;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -66,7 +67,7 @@ impl Player {
         change: impl FnOnce(&mut World, Actor) -> Result<T, i32>,
     ) -> Result<T, EngineError> {
         let mut world = self.world.borrow_mut();
-        let own = world.living.get(&self.id).copied().ok_or(libc::ESRCH);
+        let own = world.living.get(&self.id).copied().ok_or(abi::ESRCH);
         let changed = own.and_then(|own| change(&mut world, own));
         changed.map_err(|error| kernel(action, io::Error::from_raw_os_error(error)))
     }
@@ -76,9 +77,9 @@ impl Relative for Player {
     fn fork(&self, flags: i32, id: i32) -> Result<Self, EngineError> {
         self.change("making a process", |world, own| {
             if !world.numbers.insert(id) {
-                return Err(libc::EEXIST);
+                return Err(abi::EEXIST);
             }
-            let parent = if flags & libc::CLONE_PARENT == 0 { self.id } else { own.parent };
+            let parent = if flags & abi::CLONE_PARENT == 0 { self.id } else { own.parent };
             world.living.insert(id, Actor { parent, takes_orphans: false, ..own });
             Ok(())
         })?;
@@ -88,7 +89,7 @@ impl Relative for Player {
     fn begin_session(&self) -> Result<(), EngineError> {
         self.change("beginning a session", |world, own| {
             if world.living.values().any(|other| other.group == self.id) {
-                return Err(libc::EPERM);
+                return Err(abi::EPERM);
             }
             world.living.insert(self.id, Actor { session: self.id, group: self.id, ..own });
             world.groups.insert((self.id, self.id));
@@ -105,7 +106,7 @@ impl Relative for Player {
         self.change("joining a group", |world, own| {
             let is_there = world.groups.contains(&(group, own.session));
             if own.session == self.id || group != self.id && !is_there {
-                return Err(libc::EPERM);
+                return Err(abi::EPERM);
             }
             world.living.insert(self.id, Actor { group, ..own });
             world.groups.insert((group, own.session));

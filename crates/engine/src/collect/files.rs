@@ -5,6 +5,7 @@ use crate::listing::Outline;
 use crate::shared::{Kept, Shared};
 use crate::tree::Roots;
 use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind, SavedPart};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, DescriptorInformation, Map, ShownLockKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -30,7 +31,7 @@ pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
             else {
                 continue;
             };
-            if information.flags & libc::O_ACCMODE as u32 != 0 {
+            if information.flags & abi::O_ACCMODE as u32 != 0 {
                 outputs.extend(reference(&path).ok().map(|file| (FileId::of_reference(&file), path.clone())));
             }
             // Opening such a file would make the kernel ask its holder to give up the lease, by a signal that ends
@@ -109,7 +110,7 @@ pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
         if let OpenFileKind::Regular { file, other_writer, .. } = &mut open.kind {
             let known = shared.writers.known(FileId::of_reference(file));
             *other_writer =
-                known.filter(|_| open.flags & libc::O_ACCMODE as u32 != 0).map(|who| who.into_bytes().into());
+                known.filter(|_| open.flags & abi::O_ACCMODE as u32 != 0).map(|who| who.into_bytes().into());
         }
     }
     for object in &mut state.objects {

@@ -5,13 +5,14 @@
 use crate::files::{FileId, names_in};
 use crate::folders::in_folders;
 use standfast_format::records::{FileReference, JobState, OpenFile, OtherNames};
+use standfast_linux::abi;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
 
 /// Records the other names of files that the job may write, if they are in the same directories.
 pub(super) fn note(state: &mut JobState) {

@@ -8,6 +8,7 @@ use crate::freeze::Frozen;
 use crate::remote_caller::RemoteCaller;
 use crate::tree::Member;
 use standfast_format::records::{Bytes, JobState, ProcessState, ProcessSwitches, ProcessTree, ThreadState, Unreported};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
 use std::collections::BTreeSet;
@@ -135,26 +136,26 @@ impl Home {
 /// Returns what wait(2) would report to a process about living children, by their ids as the process sees them. The
 /// reports remain available to the process.
 pub(super) fn unreported(remote_caller: &RemoteCaller<'_>, pid: i32) -> Result<Vec<(i32, Unreported)>, EngineError> {
-    const SCAN: i32 = libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    const SCAN: i32 = abi::WSTOPPED | abi::WCONTINUED | abi::WNOHANG | abi::WNOWAIT | abi::__WALL;
     let children = proc::children(pid).map_err(|_| EngineError::Ended)?;
-    let news = |whose: libc::idtype_t, id: i32| {
+    let news = |whose: abi::idtype_t, id: i32| {
         let arguments = |output| [whose.into(), id as u64, output, SCAN as u64];
         // siginfo_t: signal, error; code; process, user. The signal is 0 if there is nothing to report. The call fails
         // if all children that could be reported have ended.
-        match remote_caller.ask::<3>(libc::SYS_waitid, arguments) {
+        match remote_caller.ask::<3>(abi::SYS_waitid, arguments) {
             Ok([0, ..]) | Err(EngineError::Kernel { .. }) => Ok(None),
-            Ok([_, code, _]) if code as i32 == libc::CLD_CONTINUED => Ok(Some(Unreported::Continued)),
+            Ok([_, code, _]) if code as i32 == abi::CLD_CONTINUED => Ok(Some(Unreported::Continued)),
             Ok(_) => Ok(Some(Unreported::Stopped)),
             Err(error) => Err(error),
         }
     };
     let mut unreported = Vec::new();
-    if children.is_empty() || news(libc::P_ALL, 0)?.is_none() {
+    if children.is_empty() || news(abi::P_ALL, 0)?.is_none() {
         return Ok(unreported);
     }
     for child in children {
         let Ok(Some(id)) = Status::of(child).map(|status| status.process_ids.last().copied()) else { continue };
-        unreported.extend(news(libc::P_PID, id)?.map(|news| (id, news)));
+        unreported.extend(news(abi::P_PID, id)?.map(|news| (id, news)));
     }
     Ok(unreported)
 }

@@ -4,6 +4,7 @@ use super::apart;
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use crate::remote_caller::{Answers, Number, RemoteCallBatch};
 use crate::{Blocker, RefusalCode};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use std::io;
 
@@ -79,7 +80,7 @@ impl Landlock {
         let question = ids.filter(|_| may_be && is_like_us && is_with_us).map(|(own_id, id)| {
             // A job in a pid namespace of its own sees none of our processes except its init.
             let us = if status.ids.len() > own.ids.len() { 1 } else { *own_id };
-            batch.call(libc::SYS_kcmp, [*id as u64, us as u64, KCMP_FILE, 0, 0, 0])
+            batch.call(abi::SYS_kcmp, [*id as u64, us as u64, KCMP_FILE, 0, 0, 0])
         });
         Self(question)
     }
@@ -87,7 +88,7 @@ impl Landlock {
     pub(super) fn blocker(&self, answers: &Answers, status: &Status) -> Option<Blocker> {
         let answer = answers.number(self.0?);
         let thread = status.ids.first().copied().unwrap_or_default();
-        (answer == -i64::from(libc::EPERM)).then(|| {
+        (answer == -i64::from(abi::EPERM)).then(|| {
             lasting(
                 RefusalCode::Sandbox,
                 format!("sandbox of thread {thread}"),

@@ -3,15 +3,16 @@
 use crate::EngineError;
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, Words};
 use standfast_format::records::{Bytes, NumaPolicy, Scheduling, ThreadRestrictions};
+use standfast_linux::abi;
 use standfast_linux::proc::Status;
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
 use std::io;
 
-const PR_GET_TIMERSLACK: u64 = libc::PR_GET_TIMERSLACK as u64;
-const PR_GET_TSC: u64 = libc::PR_GET_TSC as u64;
-const PR_TSC_SIGSEGV: u64 = libc::PR_TSC_SIGSEGV as u64;
-const PR_MCE_KILL_GET: u64 = libc::PR_MCE_KILL_GET as u64;
-const PR_MCE_KILL_DEFAULT: u32 = libc::PR_MCE_KILL_DEFAULT as u32;
+const PR_GET_TIMERSLACK: u64 = abi::PR_GET_TIMERSLACK as u64;
+const PR_GET_TSC: u64 = abi::PR_GET_TSC as u64;
+const PR_TSC_SIGSEGV: u64 = abi::PR_TSC_SIGSEGV as u64;
+const PR_MCE_KILL_GET: u64 = abi::PR_MCE_KILL_GET as u64;
+const PR_MCE_KILL_DEFAULT: u32 = abi::PR_MCE_KILL_DEFAULT as u32;
 const PR_GET_IO_FLUSHER: u64 = 58;
 /// `arch_prctl(2)`: whether the program may use the CPUID instruction.
 const ARCH_GET_CPUID: u64 = 0x1011;
@@ -20,7 +21,7 @@ const ARCH_GET_CPUID: u64 = 0x1011;
 /// system's default, which depends on the number of processors.
 pub(super) fn scheduling(tid: i32, own: &SchedulingAttributes) -> io::Result<Scheduling> {
     let theirs = schedule::attributes(tid)?;
-    let is_ordinary = matches!(theirs.policy as i32, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE);
+    let is_ordinary = matches!(theirs.policy as i32, abi::SCHED_OTHER | abi::SCHED_BATCH | abi::SCHED_IDLE);
     let runtime = if is_ordinary && theirs.runtime == own.runtime { 0 } else { theirs.runtime };
     Ok(Scheduling {
         policy: theirs.policy,
@@ -64,12 +65,12 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of(batch: &mut RemoteCallBatch) -> Self {
         Self {
-            timer_slack: batch.call(libc::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]),
-            time_stamps: batch.ask(libc::SYS_prctl, |output| [PR_GET_TSC, output, 0, 0]),
-            numa: batch.ask(libc::SYS_get_mempolicy, |output| [output, output + 8, NODES_MAX, 0]),
-            cpuid: batch.call(libc::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0]),
-            memory_failure: batch.call(libc::SYS_prctl, [PR_MCE_KILL_GET, 0, 0, 0, 0, 0]),
-            io_flusher: batch.call(libc::SYS_prctl, [PR_GET_IO_FLUSHER, 0, 0, 0, 0, 0]),
+            timer_slack: batch.call(abi::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]),
+            time_stamps: batch.ask(abi::SYS_prctl, |output| [PR_GET_TSC, output, 0, 0]),
+            numa: batch.ask(abi::SYS_get_mempolicy, |output| [output, output + 8, NODES_MAX, 0]),
+            cpuid: batch.call(abi::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0]),
+            memory_failure: batch.call(abi::SYS_prctl, [PR_MCE_KILL_GET, 0, 0, 0, 0, 0]),
+            io_flusher: batch.call(abi::SYS_prctl, [PR_GET_IO_FLUSHER, 0, 0, 0, 0, 0]),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::remake::is_plain;
 use crate::socket_paths::socket_path;
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Bytes, JobState, OpenFileKind, Surrounding};
+use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::tree::may_access;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
 const DELETED: &[u8] = b" (deleted)";
 /// A larger directory is not empty, and is not listed while the program is frozen.
 const SMALL_DIRECTORY_BYTES: u64 = 4096;
@@ -44,7 +45,7 @@ fn why_not_entered(pid: i32, shown: &[u8]) -> io::Result<Option<String>> {
     let is_same = |found: &Metadata| FileId::of(found) == FileId::of(&own);
     Ok(match std::fs::metadata(path) {
         Ok(found) if !is_same(&found) => Some("another directory has taken its place, or covers it".to_owned()),
-        Ok(_) => may_access(path, libc::X_OK).err().map(|error| format!("a restart could not enter it ({error})")),
+        Ok(_) => may_access(path, abi::X_OK).err().map(|error| format!("a restart could not enter it ({error})")),
         Err(error) => Some(format!("a restart could not find it ({error})")),
     })
 }

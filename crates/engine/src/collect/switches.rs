@@ -5,13 +5,14 @@ use crate::EngineError;
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{MemoryLock, ProcessSwitches};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{PageScan, Populated};
 
-const PR_GET_PDEATHSIG: u64 = libc::PR_GET_PDEATHSIG as u64;
-const PR_GET_CHILD_SUBREAPER: u64 = libc::PR_GET_CHILD_SUBREAPER as u64;
-const PR_GET_DUMPABLE: u64 = libc::PR_GET_DUMPABLE as u64;
+const PR_GET_PDEATHSIG: u64 = abi::PR_GET_PDEATHSIG as u64;
+const PR_GET_CHILD_SUBREAPER: u64 = abi::PR_GET_CHILD_SUBREAPER as u64;
+const PR_GET_DUMPABLE: u64 = abi::PR_GET_DUMPABLE as u64;
 const PR_GET_MDWE: u64 = 66;
 const PR_GET_MEMORY_MERGE: u64 = 68;
 /// `membarrier(2)`: asks for the registrations (Linux 6.3).
@@ -42,15 +43,15 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn of(batch: &mut RemoteCallBatch) -> Self {
-        let int = |batch: &mut RemoteCallBatch, option| batch.ask(libc::SYS_prctl, |output| [option, output, 0, 0]);
-        let number = |batch: &mut RemoteCallBatch, option| batch.call(libc::SYS_prctl, [option, 0, 0, 0, 0, 0]);
+        let int = |batch: &mut RemoteCallBatch, option| batch.ask(abi::SYS_prctl, |output| [option, output, 0, 0]);
+        let number = |batch: &mut RemoteCallBatch, option| batch.call(abi::SYS_prctl, [option, 0, 0, 0, 0, 0]);
         Self {
             subreaper: int(batch, PR_GET_CHILD_SUBREAPER),
             parent_death_signal: int(batch, PR_GET_PDEATHSIG),
             merge_memory: number(batch, PR_GET_MEMORY_MERGE),
             deny_write_execute: number(batch, PR_GET_MDWE),
             dumpable: number(batch, PR_GET_DUMPABLE),
-            barriers: batch.call(libc::SYS_membarrier, [GET_REGISTRATIONS, 0, 0, 0, 0, 0]),
+            barriers: batch.call(abi::SYS_membarrier, [GET_REGISTRATIONS, 0, 0, 0, 0, 0]),
         }
     }
 
@@ -97,13 +98,13 @@ fn registered_barriers(remote_caller: &RemoteCaller<'_>, answer: i64) -> Result<
     if answer >= 0 {
         return Ok(Some(answer as u32).filter(|registered| *registered != 0));
     }
-    if answer != -i64::from(libc::EINVAL) {
+    if answer != -i64::from(abi::EINVAL) {
         return Ok(None);
     }
     // Whether it takes part in the barriers of others cannot be tried; taking part needlessly is harmless.
     let mut registered = REGISTER_GLOBAL;
     for (command, registration) in PRIVATE_BARRIERS {
-        if remote_caller.call(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0])? == 0 {
+        if remote_caller.call(abi::SYS_membarrier, [command, 0, 0, 0, 0, 0])? == 0 {
             registered |= registration;
         }
     }
@@ -114,7 +115,7 @@ fn registered_barriers(remote_caller: &RemoteCaller<'_>, answer: i64) -> Result<
 /// first free key is not the first of all. So keys go unnoticed if a program has allocated several and released the
 /// first one.
 fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError> {
-    let allocate = || remote_caller.call(libc::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0]);
+    let allocate = || remote_caller.call(abi::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0]);
     let mut free = 0u32;
     loop {
         let key = allocate()?;
@@ -127,7 +128,7 @@ fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError>
         }
     }
     for key in (1..KEYS).filter(|key| free & 1 << key != 0) {
-        remote_caller.call(libc::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
+        remote_caller.call(abi::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
     }
     Ok(if free & 1 << 1 == 0 { u32::from(u16::MAX) & !free } else { 1 })
 }
@@ -135,12 +136,12 @@ fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError>
 /// Determines whether memory mapped from now on is locked: maps a page, inspects it and unmaps it again. `locked_kib` is
 /// what is locked without it.
 fn lock_future(remote_caller: &RemoteCaller<'_>, pid: i32, locked_kib: u64) -> Result<MemoryLock, EngineError> {
-    const FLAGS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-    const ACCESS: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
-    let at = remote_caller.call(libc::SYS_mmap, [0, PAGE, ACCESS, FLAGS, u64::MAX, 0])?;
+    const FLAGS: u64 = (abi::MAP_PRIVATE | abi::MAP_ANONYMOUS) as u64;
+    const ACCESS: u64 = (abi::PROT_READ | abi::PROT_WRITE) as u64;
+    let at = remote_caller.call(abi::SYS_mmap, [0, PAGE, ACCESS, FLAGS, u64::MAX, 0])?;
     if (-4095..0).contains(&at) {
         // No more memory may be locked, so that none can be mapped; or there is no room at all.
-        return Ok(if at == -i64::from(libc::EAGAIN) { MemoryLock::Locked } else { MemoryLock::Unlocked });
+        return Ok(if at == -i64::from(abi::EAGAIN) { MemoryLock::Locked } else { MemoryLock::Unlocked });
     }
     let page = PageRange::new(Address::new(at as u64), 1);
     let mut filled = Vec::new();
@@ -148,7 +149,7 @@ fn lock_future(remote_caller: &RemoteCaller<'_>, pid: i32, locked_kib: u64) -> R
         PageScan::open(pid)?.populated(page, Populated::Any, &mut filled)?;
         Ok(status.locked_kib > locked_kib)
     });
-    remote_caller.call(libc::SYS_munmap, [at as u64, PAGE, 0, 0, 0, 0])?;
+    remote_caller.call(abi::SYS_munmap, [at as u64, PAGE, 0, 0, 0, 0])?;
     Ok(match looked.map_err(|_| EngineError::Ended)? {
         false => MemoryLock::Unlocked,
         true if filled.is_empty() => MemoryLock::OnFault,

@@ -15,6 +15,7 @@ use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
     AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState, Unreported,
 };
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{Abort, CompletionSignal, Injector, ParasiteArea, ParasiteAreaError, PinnedToCpu, Registers};
@@ -24,9 +25,9 @@ use std::os::fd::OwnedFd;
 
 /// `arch_prctl(2)`: the processor state that the program may use, as XSAVE features.
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
-const PR_GET_TID_ADDRESS: u64 = libc::PR_GET_TID_ADDRESS as u64;
-const PR_GET_SECUREBITS: u64 = libc::PR_GET_SECUREBITS as u64;
-const SIGCHLD: u8 = libc::SIGCHLD as u8;
+const PR_GET_TID_ADDRESS: u64 = abi::PR_GET_TID_ADDRESS as u64;
+const PR_GET_SECUREBITS: u64 = abi::PR_GET_SECUREBITS as u64;
+const SIGCHLD: u8 = abi::SIGCHLD as u8;
 
 /// What only the program itself could answer.
 #[derive(Debug, Default)]
@@ -128,8 +129,8 @@ impl Inner {
 
     fn ask_inheritance(&mut self, remote_caller: &RemoteCaller<'_>, descriptors: &[i32]) -> Result<(), EngineError> {
         for descriptor in descriptors {
-            let arguments = [*descriptor as u64, libc::F_GETFD as u64, 0, 0, 0, 0];
-            if remote_caller.call(libc::SYS_fcntl, arguments)? == 0 {
+            let arguments = [*descriptor as u64, abi::F_GETFD as u64, 0, 0, 0, 0];
+            if remote_caller.call(abi::SYS_fcntl, arguments)? == 0 {
                 self.inherited.push(*descriptor);
             }
         }
@@ -225,7 +226,7 @@ impl Inner {
                 let (head, tail) = rest.split_at(answer.len() as u64);
                 let output = remote_caller.injector.output().get();
                 let result =
-                    remote_caller.call(libc::SYS_mincore, [head.start().get(), head.bytes(), output, 0, 0, 0])?;
+                    remote_caller.call(abi::SYS_mincore, [head.start().get(), head.bytes(), output, 0, 0, 0])?;
                 if result < 0 {
                     let error = std::io::Error::from_raw_os_error(-result as i32);
                     return Err(kernel("asking which shared memory is in use", error));
@@ -260,8 +261,8 @@ impl Inner {
 fn collapse(remote_caller: &RemoteCaller<'_>, units: &[PageRange]) -> Result<Vec<bool>, EngineError> {
     let mut batch = remote_caller.batch();
     let ask = |unit: &PageRange| {
-        let advice = libc::MADV_COLLAPSE as u64;
-        batch.call(libc::SYS_madvise, [unit.start().get(), unit.bytes(), advice, 0, 0, 0])
+        let advice = abi::MADV_COLLAPSE as u64;
+        batch.call(abi::SYS_madvise, [unit.start().get(), unit.bytes(), advice, 0, 0, 0])
     };
     let asked: Vec<_> = units.iter().map(ask).collect();
     let answers = if asked.is_empty() { return Ok(Vec::new()) } else { remote_caller.put(&batch)? };
@@ -302,9 +303,9 @@ impl OfProcess {
         Self {
             dispositions: ask_dispositions(batch, &signals),
             more_signals,
-            heap_end: batch.call(libc::SYS_brk, [0; 6]),
-            permitted: batch.ask(libc::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]),
-            secure_bits: batch.call(libc::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]),
+            heap_end: batch.call(abi::SYS_brk, [0; 6]),
+            permitted: batch.ask(abi::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]),
+            secure_bits: batch.call(abi::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]),
             switches: switches::Asked::of(batch),
         }
     }
@@ -316,7 +317,7 @@ type AskedDisposition = (u8, Words<4>);
 const DISPOSITIONS_AT_ONCE: usize = 16;
 
 fn ask_dispositions(batch: &mut RemoteCallBatch, signals: &[u8]) -> Vec<AskedDisposition> {
-    let mut ask = |signal: u8| batch.ask(libc::SYS_rt_sigaction, |output| [u64::from(signal), 0, output, 8]);
+    let mut ask = |signal: u8| batch.ask(abi::SYS_rt_sigaction, |output| [u64::from(signal), 0, output, 8]);
     signals.iter().map(|signal| (*signal, ask(*signal))).collect()
 }
 
@@ -330,8 +331,8 @@ struct OfThread {
 impl OfThread {
     fn of(batch: &mut RemoteCallBatch) -> Self {
         Self {
-            clear_child_tid: batch.ask(libc::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]),
-            alternate_stack: batch.ask(libc::SYS_sigaltstack, |output| [0, output, 0, 0]),
+            clear_child_tid: batch.ask(abi::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]),
+            alternate_stack: batch.ask(abi::SYS_sigaltstack, |output| [0, output, 0, 0]),
             scheduling: scheduling::Asked::of(batch),
         }
     }

@@ -7,6 +7,7 @@
 use super::{FileId, Proof, build_id};
 use standfast_core::Checksum;
 use standfast_format::records::{Bytes, Coverage, FileDigest, FileIdentity, FileReference};
+use standfast_linux::abi;
 use standfast_linux::sys::file::FileSystem;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Metadata};
@@ -164,7 +165,7 @@ pub(crate) fn open(path: &[u8]) -> io::Result<File> {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::OpenOptionsExt;
     let path = std::ffi::OsStr::from_bytes(path);
-    std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+    std::fs::OpenOptions::new().read(true).custom_flags(abi::O_NONBLOCK | abi::O_NOCTTY).open(path)
 }
 
 /// Returns the identity of a file.

@@ -12,6 +12,7 @@
 //! that was changed a moment ago, or whose file system is not known to note such writes.
 
 use standfast_format::records::FileIdentity;
+use standfast_linux::abi;
 use standfast_linux::sys::file;
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -52,7 +53,7 @@ fn notes_mapped_writes(file: BorrowedFd<'_>) -> bool {
 
 /// Does the same for the file at a path, which need not be readable.
 pub(crate) fn times_tell_at(path: &Path) -> bool {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path);
+    let file = OpenOptions::new().read(true).custom_flags(abi::O_PATH).open(path);
     file.is_ok_and(|file| notes_mapped_writes(file.as_fd()))
 }
 

@@ -5,6 +5,7 @@
 //! either: the process that asks for a checkpoint may be about to report it in the same log.
 
 use super::FileId;
+use standfast_linux::abi;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::Metadata;
@@ -110,8 +111,8 @@ fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
 }
 
 fn writes(pid: i32, number: i32) -> bool {
-    let access = DescriptorInformation::of(pid, number).map(|it| it.flags & libc::O_ACCMODE as u32);
-    access.is_ok_and(|access| access != libc::O_RDONLY as u32)
+    let access = DescriptorInformation::of(pid, number).map(|it| it.flags & abi::O_ACCMODE as u32);
+    access.is_ok_and(|access| access != abi::O_RDONLY as u32)
 }
 
 /// Describes a process for people.

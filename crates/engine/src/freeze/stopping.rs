@@ -14,6 +14,7 @@ use crate::forbidden::forbidden;
 use crate::shared::Shared;
 use crate::tree::{Member, Roots, borrows_memory};
 use crate::{EngineError, pool};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Map, Stat, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{ProcessMemory, Standstill, Task, TaskError};
@@ -21,7 +22,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// What the kernel attaches to us. Children of vfork are excluded, see above.
-const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACECLONE;
+const OPTIONS: i32 = abi::PTRACE_O_TRACESYSGOOD | abi::PTRACE_O_TRACEFORK | abi::PTRACE_O_TRACECLONE;
 /// How often we look again without sleeping: a stop takes 11 to 140 us, a sleep at least 50.
 const SCANS_BEFORE_SLEEP: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(100);
@@ -180,7 +181,7 @@ impl<'a> Stopping<'a> {
     fn bury(&mut self, members: &[Member]) -> bool {
         let before = self.chased.len();
         let is_zombie = |pid| members.iter().any(|member| member.pid == pid && member.wait_status.is_some());
-        let take = |pid| matches!(process::wait(pid, libc::WNOHANG), Ok(Some(_)));
+        let take = |pid| matches!(process::wait(pid, abi::WNOHANG), Ok(Some(_)));
         self.chased.retain(|chased| !(is_zombie(chased.frozen.pid) && take(chased.frozen.pid)));
         self.chased.len() < before
     }

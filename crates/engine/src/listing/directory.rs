@@ -2,6 +2,7 @@
 
 use crate::files::{FileId, identity};
 use standfast_format::records::FileIdentity;
+use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::{file, process};
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ impl Budget {
 }
 
 fn processor_nanoseconds() -> u64 {
-    process::clock_nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID)
+    process::clock_nanoseconds(abi::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// A regular file or a symbolic link.

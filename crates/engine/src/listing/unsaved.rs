@@ -6,6 +6,7 @@ use super::directory::born;
 use super::{ListingNews, NAMES_MAX, Outline, is_older};
 use crate::files::{FileId, TICK_NANOSECONDS, is_database};
 use standfast_format::records::{FileReference, JobState, ObjectKind};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use std::collections::{BTreeSet, HashMap};
@@ -15,8 +16,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
-const O_APPEND: u32 = libc::O_APPEND as u32;
+const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
+const O_APPEND: u32 = abi::O_APPEND as u32;
 /// Number of checkpoints at which something must be seen before it is reported.
 const SIGHTINGS: u32 = 2;
 /// The mode usually passed to open(2), and the part of it that mkstemp(3) uses.

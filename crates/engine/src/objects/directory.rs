@@ -5,9 +5,10 @@ use super::{Check, Kind, Known, O_PATH, Opening, Recorded, Unsupported, Walk, as
 use crate::files::FileId;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
+use standfast_linux::abi;
 use std::os::unix::fs::MetadataExt;
 
-const O_NOFOLLOW: u32 = libc::O_NOFOLLOW as u32;
+const O_NOFOLLOW: u32 = abi::O_NOFOLLOW as u32;
 const IN_PLACE: &str = "keep directories in place while the program has them open";
 
 pub(super) const PLACE: Kind = Kind { collect: collect_place, check, restore, describe };
@@ -28,7 +29,7 @@ fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
         OpenFileKind::Directory { path, position, device, inode } => {
             check.directory(path, (*position > 0).then_some(FileId { device: *device, inode: *inode }));
         }
-        OpenFileKind::Place { path, mode, .. } => check.place(path, mode & libc::S_IFMT, None),
+        OpenFileKind::Place { path, mode, .. } => check.place(path, mode & abi::S_IFMT, None),
         _ => {}
     }
 }
@@ -85,14 +86,14 @@ impl Check<'_, '_> {
         if is_gone && identity.is_none() && self.remaking.provide_empty(as_path(path)).is_ok() {
             return;
         }
-        self.place(path, libc::S_IFDIR, identity);
+        self.place(path, abi::S_IFDIR, identity);
     }
 
     /// Checks that what the program had open by its path exists and has the same type. If the program had listed part
     /// of it, it must be the same file.
     pub(super) fn place(&mut self, path: &Bytes, kind: u32, identity: Option<FileId>) {
         let now = std::fs::symlink_metadata(as_path(path));
-        let now = now.ok().filter(|now| now.mode() & libc::S_IFMT == kind);
+        let now = now.ok().filter(|now| now.mode() & abi::S_IFMT == kind);
         let why = match now {
             None => "it is not there any more, or something else",
             Some(now) if identity.is_some_and(|identity| identity != FileId::of(&now)) => {
@@ -100,7 +101,7 @@ impl Check<'_, '_> {
             }
             Some(_) => return,
         };
-        self.blockers.add_missing(format!("{} {path}", if kind == libc::S_IFDIR { "directory" } else { "file" }), why);
+        self.blockers.add_missing(format!("{} {path}", if kind == abi::S_IFDIR { "directory" } else { "file" }), why);
     }
 }
 
@@ -112,7 +113,7 @@ impl Opening<'_> {
 
     /// Opens a place. A symbolic link itself is opened, not its target.
     fn open_place(&self, path: &Bytes, mode: u32, flags: u32) -> Result<u64, EngineError> {
-        let follow = if mode & libc::S_IFMT == libc::S_IFLNK { O_NOFOLLOW } else { 0 };
+        let follow = if mode & abi::S_IFMT == abi::S_IFLNK { O_NOFOLLOW } else { 0 };
         self.open_path(&path.0, flags | follow)
     }
 }

@@ -6,15 +6,16 @@ use super::{Check, Kind, Known, Opening, Recorded, Unsupported, Walk};
 use crate::error::kernel;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{EpollInterest, OpenFile, OpenFileKind};
+use standfast_linux::abi;
 use standfast_linux::proc::EpollTarget;
 use standfast_linux::sys::descriptors::{self, EpollEntry};
 use std::io;
 use std::os::fd::AsFd;
 
 /// Bits of an entry's events that say how it is watched, not for what.
-const HOW: u32 = (libc::EPOLLWAKEUP | libc::EPOLLONESHOT | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32;
-const EPOLL_CTL_ADD: u64 = libc::EPOLL_CTL_ADD as u64;
-const ANYTHING: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLPRI | libc::POLLRDHUP;
+const HOW: u32 = (abi::EPOLLWAKEUP | abi::EPOLLONESHOT | abi::EPOLLET | abi::EPOLLEXCLUSIVE) as u32;
+const EPOLL_CTL_ADD: u64 = abi::EPOLL_CTL_ADD as u64;
+const ANYTHING: i16 = abi::POLLIN | abi::POLLOUT | abi::POLLPRI | abi::POLLRDHUP;
 
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
 
@@ -35,7 +36,7 @@ fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
 
 fn restore(opening: &Opening<'_>, recorded: &Recorded<'_>) -> Option<Result<u64, EngineError>> {
     let is_instance = matches!(recorded.kind, OpenFileKind::Epoll { .. });
-    is_instance.then(|| opening.call("making an epoll instance", libc::SYS_epoll_create1, [0; 6]))
+    is_instance.then(|| opening.call("making an epoll instance", abi::SYS_epoll_create1, [0; 6]))
 }
 
 fn describe(kind: &OpenFileKind) -> Option<String> {
@@ -169,7 +170,7 @@ impl Opening<'_> {
                 &EpollInterest { events: interest.events | u32::from(ANYTHING as u16), ..*interest },
                 files,
             )?;
-            self.call("firing an epoll entry", libc::SYS_epoll_wait, [epoll, self.process.scratch, 1, 0, 0, 0])?;
+            self.call("firing an epoll entry", abi::SYS_epoll_wait, [epoll, self.process.scratch, 1, 0, 0, 0])?;
         }
         armed.into_iter().try_for_each(|interest| self.add_interest(epoll, interest, files))
     }
@@ -179,11 +180,11 @@ impl Opening<'_> {
         let missing = || kernel("filling an epoll instance", std::io::ErrorKind::InvalidData.into());
         let file = files.get(interest.open_file as usize).copied().flatten().ok_or_else(missing)?;
         let number = interest.descriptor as u64;
-        self.call("placing a watched file", libc::SYS_dup3, [file, number, 0, 0, 0, 0])?;
+        self.call("placing a watched file", abi::SYS_dup3, [file, number, 0, 0, 0, 0])?;
         // struct epoll_event is packed: four bytes, then eight.
         let event = [&interest.events.to_le_bytes()[..], &interest.data.to_le_bytes()].concat();
         let event = self.process.argument(&event)?;
-        self.call("adding to an epoll instance", libc::SYS_epoll_ctl, [epoll, EPOLL_CTL_ADD, number, event, 0, 0])?;
+        self.call("adding to an epoll instance", abi::SYS_epoll_ctl, [epoll, EPOLL_CTL_ADD, number, event, 0, 0])?;
         self.close(number)
     }
 }

@@ -3,8 +3,9 @@
 use super::{Kind, Known, O_NONBLOCK, Opening, Recorded, Unsupported, Walk, nothing};
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::OpenFileKind;
+use standfast_linux::abi;
 
-const EFD_SEMAPHORE: u64 = libc::EFD_SEMAPHORE as u64;
+const EFD_SEMAPHORE: u64 = abi::EFD_SEMAPHORE as u64;
 
 pub(super) const KIND: Kind = Kind { collect, check: nothing, restore, describe };
 
@@ -30,11 +31,11 @@ impl Opening<'_> {
     fn make_counter(&self, count: u64, semaphore: bool, flags: u32) -> Result<u64, EngineError> {
         let semaphore = if semaphore { EFD_SEMAPHORE } else { 0 };
         let flags = u64::from(flags & O_NONBLOCK) | semaphore;
-        let counter = self.call("making an event counter", libc::SYS_eventfd2, [0, flags, 0, 0, 0, 0])?;
+        let counter = self.call("making an event counter", abi::SYS_eventfd2, [0, flags, 0, 0, 0, 0])?;
         // The initial value that the call takes has only 32 bits.
         if count > 0 {
             let word = self.process.argument(&count.to_le_bytes())?;
-            self.call("setting an event counter", libc::SYS_write, [counter, word, 8, 0, 0, 0])?;
+            self.call("setting an event counter", abi::SYS_write, [counter, word, 8, 0, 0, 0])?;
         }
         Ok(counter)
     }

@@ -6,10 +6,11 @@ use super::shown::Shown;
 use super::{Kind, Known, O_ACCMODE, O_NONBLOCK, O_WRONLY, Opening, Recorded, Walk, nothing};
 use crate::EngineError;
 use standfast_format::records::{Bytes, OpenFileKind, StandardStream};
+use standfast_linux::abi;
 use std::os::unix::fs::FileTypeExt;
 
-const AF_UNIX: u64 = libc::AF_UNIX as u64;
-const SOCK_STREAM: u64 = libc::SOCK_STREAM as u64;
+const AF_UNIX: u64 = abi::AF_UNIX as u64;
+const SOCK_STREAM: u64 = abi::SOCK_STREAM as u64;
 
 pub(super) const KIND: Kind = Kind { collect, check: nothing, restore, describe };
 
@@ -82,9 +83,9 @@ impl Opening<'_> {
     fn make_peer_closed_end(&self, socket: bool, flags: u32) -> Result<u64, EngineError> {
         let into = self.process.scratch;
         if socket {
-            self.call("making a socket", libc::SYS_socketpair, [AF_UNIX, SOCK_STREAM, 0, into, 0, 0])?;
+            self.call("making a socket", abi::SYS_socketpair, [AF_UNIX, SOCK_STREAM, 0, into, 0, 0])?;
         } else {
-            self.call("making a pipe", libc::SYS_pipe2, [into, 0, 0, 0, 0, 0])?;
+            self.call("making a pipe", abi::SYS_pipe2, [into, 0, 0, 0, 0, 0])?;
         }
         let [first, second] = self.two_descriptors()?;
         let (kept, closed) = if flags & O_ACCMODE == O_WRONLY { (second, first) } else { (first, second) };

@@ -8,6 +8,7 @@ use crate::files::FileId;
 use crate::scratch::SCRATCH_BYTES;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind, Watch};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Map};
 use standfast_linux::sys::descriptors;
 use standfast_linux::sys::tree::may_access;
@@ -19,12 +20,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Events that listing a directory would cause.
-const DISTURBED_BY_LISTING: u32 = libc::IN_ACCESS | libc::IN_OPEN | libc::IN_CLOSE_NOWRITE;
+const DISTURBED_BY_LISTING: u32 = abi::IN_ACCESS | abi::IN_OPEN | abi::IN_CLOSE_NOWRITE;
 /// The most directory entries that are examined for one instance.
 const ENTRIES_MAX: usize = 20_000;
 /// New instances number their watches from 1. To restore a higher number, that many watches are made and removed.
 const NUMBER_MAX: i32 = 4096;
-const IN_NONBLOCK: u64 = libc::IN_NONBLOCK as u64;
+const IN_NONBLOCK: u64 = abi::IN_NONBLOCK as u64;
 
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
 
@@ -41,7 +42,7 @@ fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
 fn restore(opening: &Opening<'_>, recorded: &Recorded<'_>) -> Option<Result<u64, EngineError>> {
     let is_instance = matches!(recorded.kind, OpenFileKind::Watches { .. });
     let arguments = [IN_NONBLOCK, 0, 0, 0, 0, 0];
-    is_instance.then(|| opening.call("making an inotify instance", libc::SYS_inotify_init1, arguments))
+    is_instance.then(|| opening.call("making an inotify instance", abi::SYS_inotify_init1, arguments))
 }
 
 fn describe(kind: &OpenFileKind) -> Option<String> {
@@ -65,7 +66,7 @@ impl Walk<'_> {
                     format!("its watches are numbered beyond {NUMBER_MAX}"),
                 ));
             }
-            let device = libc::makedev(watch.device.0, watch.device.1);
+            let device = abi::makedev(watch.device.0, watch.device.1);
             let leads_there = |path: &Path| {
                 std::fs::metadata(path).is_ok_and(|file| FileId::of(&file) == FileId { device, inode: watch.inode })
             };
@@ -80,7 +81,7 @@ impl Walk<'_> {
                     "watch open files or directories, or what lies in the working directory",
                 ));
             };
-            if let Err(error) = may_access(&path, libc::R_OK) {
+            if let Err(error) = may_access(&path, abi::R_OK) {
                 let why = format!("a restart could not watch {} again ({error})", path.display());
                 return Err(Unsupported::because(RefusalCode::Inotify, why));
             }
@@ -147,11 +148,11 @@ impl Opening<'_> {
             let wanted = watch.descriptor as u64;
             let action = format!("watching {}", watch.path);
             let path = self.process.path_argument(&watch.path.0)?;
-            let add = || self.call(&action, libc::SYS_inotify_add_watch, [instance, path, watch.mask.into(), 0, 0, 0]);
+            let add = || self.call(&action, abi::SYS_inotify_add_watch, [instance, path, watch.mask.into(), 0, 0, 0]);
             // The kernel numbers watches in turn: those in between are made and removed again.
             let mut given = add()?;
             while given < wanted {
-                self.call("removing a watch", libc::SYS_inotify_rm_watch, [instance, given, 0, 0, 0, 0])?;
+                self.call("removing a watch", abi::SYS_inotify_rm_watch, [instance, given, 0, 0, 0, 0])?;
                 given = add()?;
             }
             if given != wanted {
@@ -160,7 +161,7 @@ impl Opening<'_> {
         }
         // Removing watches has left events behind. Reading a non-blocking instance ends with an error when it is empty.
         let read = [instance, self.process.scratch, SCRATCH_BYTES, 0, 0, 0];
-        while self.call("emptying an inotify instance", libc::SYS_read, read).is_ok() {}
+        while self.call("emptying an inotify instance", abi::SYS_read, read).is_ok() {}
         self.set_flags(instance, flags)
     }
 }

@@ -12,6 +12,7 @@ use crate::error::kernel;
 use crate::{EngineError, RefusalCode};
 use standfast_core::Address;
 use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcSubject};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::file::FileSystem;
 use standfast_linux::sys::socket;
@@ -22,7 +23,7 @@ use std::os::unix::fs::MetadataExt;
 /// Paths below `/proc/PID` that list what a process has open, by numbers that have a meaning only in that process.
 const OF_DESCRIPTORS: [&[u8]; 4] = [b"fd/", b"fdinfo/", b"map_files/", b"ns/"];
 
-const SOCKET_KIND: u64 = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64;
+const SOCKET_KIND: u64 = (abi::SOCK_DGRAM | abi::SOCK_CLOEXEC) as u64;
 /// Layout: `struct msghdr` and `struct iovec`, then a byte to be received, and a `struct cmsghdr` with one descriptor.
 const PIECE_AT: u64 = 56;
 const BYTE_AT: u64 = PIECE_AT + 16;
@@ -47,7 +48,7 @@ fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
     match subject {
         Some(subject) if is_known(*subject) => {}
         Some(_) => check.add_missing_part("tells of a process"),
-        None => check.place(path, libc::S_IFREG, None),
+        None => check.place(path, abi::S_IFREG, None),
     }
 }
 
@@ -69,7 +70,7 @@ impl Walk<'_> {
         // Such files occupy no space, and are on no device.
         let kind = shown.file.file_type();
         let is_named = kind.is_file() || kind.is_dir() || kind.is_symlink();
-        if !is_named || shown.file.blocks() > 0 || libc::major(shown.file.dev()) != 0 {
+        if !is_named || shown.file.blocks() > 0 || abi::major(shown.file.dev()) != 0 {
             return None;
         }
         // A file system that does not report its type (FUSE may not) does not belong to the kernel.
@@ -261,8 +262,8 @@ impl Opening<'_> {
     fn receive(&self, sent: BorrowedFd<'_>) -> Result<u64, EngineError> {
         let failed = |source| kernel("handing a descriptor to the new process", source);
         let scratch = self.process.scratch;
-        let arguments = [libc::AF_UNIX as u64, SOCKET_KIND, 0, scratch, 0, 0];
-        self.call("making sockets", libc::SYS_socketpair, arguments)?;
+        let arguments = [abi::AF_UNIX as u64, SOCKET_KIND, 0, scratch, 0, 0];
+        self.call("making sockets", abi::SYS_socketpair, arguments)?;
         let [here, there] = self.two_descriptors()?;
         socket::send(self.own(there)?.as_fd(), b"!", &[], &[sent]).map_err(failed)?;
         // struct msghdr: name, its length, pieces, their number, control, its length, flags; struct iovec: base,
@@ -270,7 +271,7 @@ impl Opening<'_> {
         let words = [0, 0, scratch + PIECE_AT, 1, scratch + CONTROL_AT, CONTROL_BYTES, 0, scratch + BYTE_AT, 1];
         let header: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let header = self.process.argument(&header)?;
-        self.call("taking a descriptor", libc::SYS_recvmsg, [here, header, 0, 0, 0, 0])?;
+        self.call("taking a descriptor", abi::SYS_recvmsg, [here, header, 0, 0, 0, 0])?;
         let mut number = [0; 4];
         self.process.memory.read(Address::new(scratch + DESCRIPTOR_AT), &mut number).map_err(failed)?;
         self.close(here)?;

@@ -7,6 +7,7 @@ use super::{O_ACCMODE, O_WRONLY, Opening, Walk};
 use crate::EngineError;
 use crate::error::kernel;
 use standfast_format::records::{FileLock, LockKind, OpenFile, OpenFileKind};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Lock};
 
 impl Walk<'_> {
@@ -80,24 +81,24 @@ impl Opening<'_> {
     fn lock_one(&self, number: u64, lock: &FileLock) -> Result<(), EngineError> {
         let command = match lock.kind {
             LockKind::Whole => {
-                let how = if lock.exclusive { libc::LOCK_EX } else { libc::LOCK_SH } | libc::LOCK_NB;
-                return self.call("locking a file", libc::SYS_flock, [number, how as u64, 0, 0, 0, 0]).map(drop);
+                let how = if lock.exclusive { abi::LOCK_EX } else { abi::LOCK_SH } | abi::LOCK_NB;
+                return self.call("locking a file", abi::SYS_flock, [number, how as u64, 0, 0, 0, 0]).map(drop);
             }
             LockKind::Process { process } => {
                 let holder = self.plan.job.processes.get(process as usize);
                 if holder.is_none_or(|holder| !std::ptr::eq(holder, self.plan.process)) {
                     return Ok(());
                 }
-                libc::F_SETLK
+                abi::F_SETLK
             }
-            LockKind::OpenFile => libc::F_OFD_SETLK,
+            LockKind::OpenFile => abi::F_OFD_SETLK,
         };
-        let kind = if lock.exclusive { libc::F_WRLCK } else { libc::F_RDLCK } as i16;
+        let kind = if lock.exclusive { abi::F_WRLCK } else { abi::F_RDLCK } as i16;
         // struct flock: type and whence, padding, start, length, pid, padding.
         let words = [u64::from(kind as u16), lock.start, lock.length, 0];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let argument = self.process.argument(&bytes)?;
-        self.call("locking a file", libc::SYS_fcntl, [number, command as u64, argument, 0, 0, 0]).map(drop)
+        self.call("locking a file", abi::SYS_fcntl, [number, command as u64, argument, 0, 0, 0]).map(drop)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::files::{FileId, other_holder};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, PosixQueue, PriorityMessage};
 use standfast_linux::OpenPosixQueue;
+use standfast_linux::abi;
 use standfast_linux::sys::file;
 use std::ffi::CString;
 use std::fs::Permissions;
@@ -140,10 +141,10 @@ impl Opening<'_> {
         let address = self.process.argument(&[&attributes, &queue.name.0[..], b"\0"].concat())?;
         let name = address + attributes.len() as u64;
         let flags = u64::from(O_RDWR | O_CREAT | O_EXCL);
-        let made = self.call("making it", libc::SYS_mq_open, [name, flags, OWNER_ONLY, address, 0, 0]);
+        let made = self.call("making it", abi::SYS_mq_open, [name, flags, OWNER_ONLY, address, 0, 0]);
         let made = made.map_err(|error| cannot_be_made(queue, &error.to_string()))?;
         if queue.unlinked {
-            self.call("taking the name from a message queue", libc::SYS_mq_unlink, [name, 0, 0, 0, 0, 0])?;
+            self.call("taking the name from a message queue", abi::SYS_mq_unlink, [name, 0, 0, 0, 0, 0])?;
         }
         let own = OpenPosixQueue::behind(self.own(made)?.as_fd())
             .map_err(|source| kernel("opening a message queue", source))?;

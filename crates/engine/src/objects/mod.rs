@@ -58,6 +58,7 @@ pub(crate) use posix_timers::FoundTimers;
 pub(crate) use regular::RegularPlan;
 pub(crate) use socket::SocketName;
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
+use standfast_linux::abi;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -111,25 +112,25 @@ pub fn describe_open_file(kind: &OpenFileKind) -> String {
     KINDS.iter().find_map(|known| (known.describe)(kind)).unwrap_or_default()
 }
 
-const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
-const O_WRONLY: u32 = libc::O_WRONLY as u32;
-const O_CREAT: u32 = libc::O_CREAT as u32;
-const O_EXCL: u32 = libc::O_EXCL as u32;
-const O_NOCTTY: u32 = libc::O_NOCTTY as u32;
-const O_TRUNC: u32 = libc::O_TRUNC as u32;
-const O_ASYNC: u32 = libc::O_ASYNC as u32;
-const O_DIRECT: u32 = libc::O_DIRECT as u32;
-const O_PATH: u32 = libc::O_PATH as u32;
-const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
+const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
+const O_WRONLY: u32 = abi::O_WRONLY as u32;
+const O_CREAT: u32 = abi::O_CREAT as u32;
+const O_EXCL: u32 = abi::O_EXCL as u32;
+const O_NOCTTY: u32 = abi::O_NOCTTY as u32;
+const O_TRUNC: u32 = abi::O_TRUNC as u32;
+const O_ASYNC: u32 = abi::O_ASYNC as u32;
+const O_DIRECT: u32 = abi::O_DIRECT as u32;
+const O_PATH: u32 = abi::O_PATH as u32;
+const O_CLOEXEC: u32 = abi::O_CLOEXEC as u32;
 /// The bits of O_TMPFILE without O_DIRECTORY, which is part of it.
-const O_TMPFILE: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
-const O_DIRECTORY: u32 = libc::O_DIRECTORY as u32;
+const O_TMPFILE: u32 = (abi::O_TMPFILE & !abi::O_DIRECTORY) as u32;
+const O_DIRECTORY: u32 = abi::O_DIRECTORY as u32;
 const CREATION_FLAGS: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC | O_TMPFILE;
 
-const F_SETFL: u64 = libc::F_SETFL as u64;
-const F_DUPFD: u64 = libc::F_DUPFD as u64;
-const O_RDWR: u32 = libc::O_RDWR as u32;
-const O_NONBLOCK: u32 = libc::O_NONBLOCK as u32;
+const F_SETFL: u64 = abi::F_SETFL as u64;
+const F_DUPFD: u64 = abi::F_DUPFD as u64;
+const O_RDWR: u32 = abi::O_RDWR as u32;
+const O_NONBLOCK: u32 = abi::O_NONBLOCK as u32;
 
 fn as_path(path: &Bytes) -> &Path {
     Path::new(OsStr::from_bytes(&path.0))

@@ -4,6 +4,7 @@
 use super::shown::Shown;
 use super::{O_ACCMODE, O_WRONLY, Unsupported, Walk};
 use crate::RefusalCode;
+use standfast_linux::abi;
 use standfast_linux::sys::process::effective_user;
 use standfast_linux::sys::tree::may_access;
 use std::ffi::OsStr;
@@ -48,13 +49,13 @@ impl Walk<'_> {
 /// Returns the mode to ask access(2) for.
 fn needed(flags: u32) -> i32 {
     match flags & O_ACCMODE {
-        0 => libc::R_OK,
-        O_WRONLY => libc::W_OK,
-        _ => libc::R_OK | libc::W_OK,
+        0 => abi::R_OK,
+        O_WRONLY => abi::W_OK,
+        _ => abi::R_OK | abi::W_OK,
     }
 }
 
 /// Reports whether a file could be opened for reading and writing again, as a shared mapping needs.
 pub(crate) fn may_map_again(path: &[u8], user: u32) -> bool {
-    user == effective_user() || may_access(Path::new(OsStr::from_bytes(path)), libc::R_OK | libc::W_OK).is_ok()
+    user == effective_user() || may_access(Path::new(OsStr::from_bytes(path)), abi::R_OK | abi::W_OK).is_ok()
 }

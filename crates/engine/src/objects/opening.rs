@@ -15,6 +15,7 @@ use crate::error::kernel;
 use standfast_core::Address;
 use standfast_format::BoxError;
 use standfast_format::records::{JobState, OpenFile, OpenFileKind, ProcessState};
+use standfast_linux::abi;
 use standfast_linux::sys::process;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -130,7 +131,7 @@ impl Construction {
         let files = opening.open_own(parked, place)?;
         opening.place(&files)?;
         let all = [parked.from, u32::MAX.into(), 0, 0, 0, 0];
-        self.call("closing what was parked", libc::SYS_close_range, all)?;
+        self.call("closing what was parked", abi::SYS_close_range, all)?;
         opening.tell()?;
         // Must be last, since a process loses its locks on a file whenever it closes any descriptor of that file.
         opening.lock()
@@ -139,12 +140,12 @@ impl Construction {
     /// Moves a descriptor to the lowest free number from `parking` on.
     pub(crate) fn park(&self, descriptor: u64, parking: u64) -> Result<u64, EngineError> {
         let parked = self.copy_to_parking(descriptor, parking)?;
-        self.call("closing a descriptor", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
+        self.call("closing a descriptor", abi::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
         Ok(parked)
     }
 
     pub(super) fn copy_to_parking(&self, descriptor: u64, parking: u64) -> Result<u64, EngineError> {
-        self.call("parking a descriptor", libc::SYS_fcntl, [descriptor, F_DUPFD, parking, 0, 0, 0])
+        self.call("parking a descriptor", abi::SYS_fcntl, [descriptor, F_DUPFD, parking, 0, 0, 0])
     }
 }
 
@@ -232,13 +233,13 @@ impl Opening<'_> {
 
     /// Gives each descriptor its number.
     fn place(&self, files: &[Option<u64>]) -> Result<(), EngineError> {
-        self.call("closing streams", libc::SYS_close_range, [0, self.parking - 1, 0, 0, 0, 0])?;
+        self.call("closing streams", abi::SYS_close_range, [0, self.parking - 1, 0, 0, 0, 0])?;
         for descriptor in &self.plan.process.descriptors {
             let missing = || kernel("placing descriptors", std::io::ErrorKind::InvalidData.into());
             let file = files.get(descriptor.open_file as usize).copied().flatten().ok_or_else(missing)?;
             let flags = if descriptor.close_on_exec { O_CLOEXEC } else { 0 };
             let number = descriptor.number as u64;
-            self.call(&format!("placing descriptor {number}"), libc::SYS_dup3, [file, number, flags.into(), 0, 0, 0])?;
+            self.call(&format!("placing descriptor {number}"), abi::SYS_dup3, [file, number, flags.into(), 0, 0, 0])?;
         }
         Ok(())
     }
@@ -258,7 +259,7 @@ impl Opening<'_> {
     }
 
     pub(super) fn close(&self, descriptor: u64) -> Result<(), EngineError> {
-        self.call("closing a descriptor", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
+        self.call("closing a descriptor", abi::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
     }
 
     pub(super) fn open_path(&self, path: &[u8], flags: u32) -> Result<u64, EngineError> {
@@ -268,7 +269,7 @@ impl Opening<'_> {
 
     pub(super) fn set_flags(&self, descriptor: u64, flags: u32) -> Result<(), EngineError> {
         let arguments = [descriptor, F_SETFL, flags.into(), 0, 0, 0];
-        self.call("setting a descriptor's flags", libc::SYS_fcntl, arguments).map(drop)
+        self.call("setting a descriptor's flags", abi::SYS_fcntl, arguments).map(drop)
     }
 
     /// Returns our own copy of a descriptor of the new process.
@@ -279,7 +280,7 @@ impl Opening<'_> {
     }
 
     pub(super) fn position(&self, opened: u64, offset: u64) -> Result<u64, EngineError> {
-        self.call("positioning a file", libc::SYS_lseek, [opened, offset, 0, 0, 0, 0])?;
+        self.call("positioning a file", abi::SYS_lseek, [opened, offset, 0, 0, 0, 0])?;
         Ok(opened)
     }
 

@@ -10,6 +10,7 @@ use crate::files::{FileId, other_holder};
 use crate::scratch::SCRATCH_BYTES;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind, PipeContents};
+use standfast_linux::abi;
 use standfast_linux::sys::{descriptors, process};
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -26,7 +27,7 @@ const USUAL_MODE: u32 = 0o600;
 
 /// The kernel's value; the C library defines it as 0 if files are large anyway.
 const O_LARGEFILE: u32 = 0o100000;
-const F_SETPIPE_SZ: u64 = libc::F_SETPIPE_SZ as u64;
+const F_SETPIPE_SZ: u64 = abi::F_SETPIPE_SZ as u64;
 
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
 
@@ -40,7 +41,7 @@ fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
     match check.job.pipes.get(pipe as usize) {
         None => check.add_missing_part("names a pipe"),
         Some(PipeContents { path: Some(path), .. }) => {
-            if let Err(why) = check.remaking.provide(as_path(path), libc::S_IFIFO) {
+            if let Err(why) = check.remaking.provide(as_path(path), abi::S_IFIFO) {
                 check.blockers.add_missing(format!("named pipe {path}"), why);
             }
         }
@@ -180,25 +181,25 @@ impl Opening<'_> {
             Some(path) => self.open_named(path)?,
         };
         let writer = ends.writer;
-        self.call("sizing a pipe", libc::SYS_fcntl, [writer, F_SETPIPE_SZ, pipe.capacity.into(), 0, 0, 0])?;
+        self.call("sizing a pipe", abi::SYS_fcntl, [writer, F_SETPIPE_SZ, pipe.capacity.into(), 0, 0, 0])?;
         if !pipe.packets.is_empty() {
             self.set_flags(writer, O_DIRECT)?;
         }
         for piece in pieces(pipe) {
             let arguments = [writer, self.process.argument(piece)?, piece.len() as u64, 0, 0, 0];
-            let written = self.call("filling a pipe", libc::SYS_write, arguments)?;
+            let written = self.call("filling a pipe", abi::SYS_write, arguments)?;
             if written != piece.len() as u64 {
                 return Err(kernel("filling a pipe", std::io::ErrorKind::WriteZero.into()));
             }
         }
         if let Some(mode) = pipe.mode {
-            self.call("setting a pipe's permissions", libc::SYS_fchmod, [writer, mode.into(), 0, 0, 0, 0])?;
+            self.call("setting a pipe's permissions", abi::SYS_fchmod, [writer, mode.into(), 0, 0, 0, 0])?;
         }
         Ok(ends)
     }
 
     fn make_unnamed(&self) -> Result<PipeEnds, EngineError> {
-        self.call("making a pipe", libc::SYS_pipe2, [self.process.scratch, 0, 0, 0, 0, 0])?;
+        self.call("making a pipe", abi::SYS_pipe2, [self.process.scratch, 0, 0, 0, 0, 0])?;
         let [reader, writer] = self.two_descriptors()?;
         Ok(PipeEnds { reader: self.park(reader)?, writer: self.park(writer)?, is_unnamed: true })
     }

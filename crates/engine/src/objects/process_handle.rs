@@ -4,6 +4,7 @@ use super::shown::Shown;
 use super::{Check, Kind, Known, O_NONBLOCK, Opening, Recorded, Unsupported, Walk};
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{OpenFile, OpenFileKind};
+use standfast_linux::abi;
 
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
 
@@ -55,8 +56,8 @@ impl Opening<'_> {
     /// Opens a pidfd of a process of the job.
     fn make_process_handle(&self, pid: i32, flags: u32) -> Result<u64, EngineError> {
         let own = self.plan.process.pid == pid;
-        let pid = if own { self.call("asking for the process id", libc::SYS_getpid, [0; 6])? } else { pid as u64 };
+        let pid = if own { self.call("asking for the process id", abi::SYS_getpid, [0; 6])? } else { pid as u64 };
         let arguments = [pid, (flags & O_NONBLOCK).into(), 0, 0, 0, 0];
-        self.call("making a process descriptor", libc::SYS_pidfd_open, arguments)
+        self.call("making a process descriptor", abi::SYS_pidfd_open, arguments)
     }
 }

@@ -3,6 +3,7 @@
 use super::{F_SETFL, O_ASYNC, O_PATH, Opening, Unsupported, Walk};
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{OpenFile, SignalTarget};
+use standfast_linux::abi;
 use standfast_linux::sys::descriptors;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
@@ -74,13 +75,13 @@ impl Opening<'_> {
     fn tell_one(&self, number: u64, target: SignalTarget, file: &OpenFile) -> Result<(), EngineError> {
         let telling = |command, argument| {
             let arguments = [number, command, argument, 0, 0, 0];
-            self.call("setting who is told of events", libc::SYS_fcntl, arguments)
+            self.call("setting who is told of events", abi::SYS_fcntl, arguments)
         };
         let process = self.plan.job.processes.get(target.process as usize);
         let is_itself = process.is_some_and(|process| std::ptr::eq(process, self.plan.process));
         let pid = match process {
             Some(process) if !is_itself => process.pid,
-            _ => self.call("asking for the process id", libc::SYS_getpid, [0; 6])? as i32,
+            _ => self.call("asking for the process id", abi::SYS_getpid, [0; 6])? as i32,
         };
         let kind = match (target.main_thread, target.group) {
             (_, Some(true)) => GROUP,
@@ -98,6 +99,6 @@ impl Opening<'_> {
 
     fn choose_signal(&self, number: u64, signal: i32) -> Result<(), EngineError> {
         let arguments = [number, F_SETSIG, signal as u64, 0, 0, 0];
-        self.call("choosing the signal that tells of events", libc::SYS_fcntl, arguments).map(drop)
+        self.call("choosing the signal that tells of events", abi::SYS_fcntl, arguments).map(drop)
     }
 }

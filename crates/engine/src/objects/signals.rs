@@ -3,6 +3,7 @@
 use super::{Kind, Known, O_NONBLOCK, Opening, Recorded, Unsupported, Walk, nothing};
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::OpenFileKind;
+use standfast_linux::abi;
 
 const SIGNAL_SET_BYTES: u64 = 8;
 
@@ -29,6 +30,6 @@ impl Opening<'_> {
     fn make_signal_descriptor(&self, mask: u64, flags: u32) -> Result<u64, EngineError> {
         let mask = self.process.argument(&mask.to_le_bytes())?;
         let arguments = [u64::MAX, mask, SIGNAL_SET_BYTES, (flags & O_NONBLOCK).into(), 0, 0];
-        self.call("making a signal descriptor", libc::SYS_signalfd4, arguments)
+        self.call("making a signal descriptor", abi::SYS_signalfd4, arguments)
     }
 }

@@ -5,6 +5,7 @@ use super::shown::Shown;
 use super::{Check, Kind, Known, O_EXCL, O_NONBLOCK, Opening, Recorded, Unsupported, Walk};
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{OpenFile, OpenFileKind};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
@@ -61,6 +62,6 @@ impl Opening<'_> {
         let number = recorded.threads.iter().position(|it| it.tid == thread).filter(|_| is_own);
         let tid = number.map_or(thread, |number| self.process.inner_ids[number]);
         let flags = u64::from(flags & O_NONBLOCK | O_EXCL);
-        self.call("making a thread descriptor", libc::SYS_pidfd_open, [tid as u64, flags, 0, 0, 0, 0])
+        self.call("making a thread descriptor", abi::SYS_pidfd_open, [tid as u64, flags, 0, 0, 0, 0])
     }
 }

@@ -5,6 +5,7 @@ use super::{Kind, Known, O_NONBLOCK, Opening, Recorded, Walk, nothing};
 use crate::EngineError;
 use crate::error::kernel;
 use standfast_format::records::{OpenFileKind, TimerDescriptor};
+use standfast_linux::abi;
 use standfast_linux::monotonic_clocks_of;
 use standfast_linux::proc::DescriptorInformation;
 use standfast_linux::sys::{descriptors, process};
@@ -12,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// How often a timer is read again because it expired between two reads.
 const SCANS_MAX: u32 = 8;
-const TFD_TIMER_ABSTIME: u32 = libc::TFD_TIMER_ABSTIME as u32;
+const TFD_TIMER_ABSTIME: u32 = abi::TFD_TIMER_ABSTIME as u32;
 /// `_IOW('T', 0, u64)`; libc does not define it.
 const TFD_IOC_SET_TICKS: u64 = 0x4008_5400;
 const SECOND: u64 = 1_000_000_000;
@@ -66,7 +67,7 @@ impl Walk<'_> {
 impl Opening<'_> {
     fn make_timer(&self, timer: &TimerDescriptor, flags: u32) -> Result<u64, EngineError> {
         let arguments = [timer.clock as u64, (flags & O_NONBLOCK).into(), 0, 0, 0, 0];
-        let made = self.call("making a timer descriptor", libc::SYS_timerfd_create, arguments)?;
+        let made = self.call("making a timer descriptor", abi::SYS_timerfd_create, arguments)?;
         let runs = timer.remaining_nanoseconds > 0 || timer.interval_nanoseconds > 0;
         if runs {
             let absolute = timer.flags & TFD_TIMER_ABSTIME != 0 && timer.deadline_nanoseconds > 0;
@@ -75,14 +76,14 @@ impl Opening<'_> {
             let bytes: Vec<u8> = words.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect();
             let setting = if absolute { timer.flags } else { 0 };
             let arguments = [made, setting.into(), self.process.argument(&bytes)?, 0, 0, 0];
-            self.call("setting a timer descriptor", libc::SYS_timerfd_settime, arguments)?;
+            self.call("setting a timer descriptor", abi::SYS_timerfd_settime, arguments)?;
         }
         if timer.ticks > 0 {
             // It may have expired again just now.
             let scanning = |source| kernel("looking at a timer descriptor", source);
             let now = DescriptorInformation::of(self.process.pid(), made as i32).map_err(scanning)?.timer.ticks;
             let ticks = self.process.argument(&timer.ticks.saturating_add(now).to_le_bytes())?;
-            self.call("setting a timer's expirations", libc::SYS_ioctl, [made, TFD_IOC_SET_TICKS, ticks, 0, 0, 0])?;
+            self.call("setting a timer's expirations", abi::SYS_ioctl, [made, TFD_IOC_SET_TICKS, ticks, 0, 0, 0])?;
         }
         Ok(made)
     }
@@ -92,8 +93,8 @@ impl Opening<'_> {
 fn job_clock(pid: i32, clock: i32) -> u64 {
     let (monotonic, boottime) = monotonic_clocks_of(pid);
     match clock {
-        libc::CLOCK_MONOTONIC => monotonic,
-        libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => boottime,
-        _ => process::clock_nanoseconds(libc::CLOCK_REALTIME),
+        abi::CLOCK_MONOTONIC => monotonic,
+        abi::CLOCK_BOOTTIME | abi::CLOCK_BOOTTIME_ALARM => boottime,
+        _ => process::clock_nanoseconds(abi::CLOCK_REALTIME),
     }
 }

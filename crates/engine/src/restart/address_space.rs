@@ -11,27 +11,28 @@ use crate::objects::MadeSystemV;
 use crate::scratch::SCRATCH_BYTES;
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{Accounting, Backing, Mapping, ObjectKind, ProcessState, Protection};
+use standfast_linux::abi;
 use standfast_linux::proc::Map;
 use std::os::unix::ffi::OsStrExt;
 
-const PROT_READ: u64 = libc::PROT_READ as u64;
-const PROT_WRITE: u64 = libc::PROT_WRITE as u64;
-const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
-const MAP_SHARED: u64 = libc::MAP_SHARED as u64;
-const MAP_PRIVATE: u64 = libc::MAP_PRIVATE as u64;
-const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
+const PROT_READ: u64 = abi::PROT_READ as u64;
+const PROT_WRITE: u64 = abi::PROT_WRITE as u64;
+const PROT_EXEC: u64 = abi::PROT_EXEC as u64;
+const MAP_SHARED: u64 = abi::MAP_SHARED as u64;
+const MAP_PRIVATE: u64 = abi::MAP_PRIVATE as u64;
+const MAP_ANONYMOUS: u64 = abi::MAP_ANONYMOUS as u64;
 /// Linux 6.11.
 const MAP_DROPPABLE: u64 = 8;
-const MAP_HUGETLB: u64 = libc::MAP_HUGETLB as u64;
-const MAP_HUGE_SHIFT: u32 = libc::MAP_HUGE_SHIFT as u32;
-const MAP_GROWSDOWN: u64 = libc::MAP_GROWSDOWN as u64;
-const MAP_NORESERVE: u64 = libc::MAP_NORESERVE as u64;
-const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
-const O_RDONLY: u32 = libc::O_RDONLY as u32;
-const O_RDWR: u32 = libc::O_RDWR as u32;
+const MAP_HUGETLB: u64 = abi::MAP_HUGETLB as u64;
+const MAP_HUGE_SHIFT: u32 = abi::MAP_HUGE_SHIFT as u32;
+const MAP_GROWSDOWN: u64 = abi::MAP_GROWSDOWN as u64;
+const MAP_NORESERVE: u64 = abi::MAP_NORESERVE as u64;
+const MAP_FIXED_NOREPLACE: u64 = abi::MAP_FIXED_NOREPLACE as u64;
+const O_RDONLY: u32 = abi::O_RDONLY as u32;
+const O_RDWR: u32 = abi::O_RDWR as u32;
 const NO_FILE: u64 = u64::MAX;
-const PR_SET_MM: u64 = libc::PR_SET_MM as u64;
-const PR_SET_MM_MAP: u64 = libc::PR_SET_MM_MAP as u64;
+const PR_SET_MM: u64 = abi::PR_SET_MM as u64;
+const PR_SET_MM_MAP: u64 = abi::PR_SET_MM_MAP as u64;
 /// The size from which a mapping is a reservation. It matters if it is unknown whether mappings count against the
 /// memory that the system has promised. Mappings without write access do not count then, nor do large ones.
 const RESERVATION_BYTES: u64 = 64 << 20;
@@ -47,7 +48,7 @@ pub(super) struct ToMap<'a> {
 impl Construction {
     pub(super) fn map_scratch(&self) -> Result<(), EngineError> {
         let scratch = [self.scratch, SCRATCH_BYTES, PROT_READ | PROT_WRITE, anonymous(), NO_FILE, 0];
-        self.call("mapping working memory", libc::SYS_mmap, scratch).map(drop)
+        self.call("mapping working memory", abi::SYS_mmap, scratch).map(drop)
     }
 
     /// Maps the image's private memory into an empty address space, writable if pages follow.
@@ -74,7 +75,7 @@ impl Construction {
                 (Some(file), Some((last, descriptor))) if file == last => descriptor,
                 (Some(file), last) => {
                     if let Some((_, descriptor)) = last {
-                        self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
+                        self.call("closing a file", abi::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
                     }
                     let descriptor = self.open_mapped(file)?;
                     open = Some((file, descriptor));
@@ -84,7 +85,7 @@ impl Construction {
             self.map_one(mapping, descriptor, offset)?;
         }
         if let Some((_, descriptor)) = open {
-            self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
+            self.call("closing a file", abi::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
         }
         Ok(())
     }
@@ -117,11 +118,11 @@ impl Construction {
         }
         let access = access(while_filling(mapping));
         let action = format!("mapping {:#x}-{:#x}", mapping.start, mapping.end);
-        let map = |flags| self.call(&action, libc::SYS_mmap, [mapping.start, bytes, access, flags, descriptor, offset]);
+        let map = |flags| self.call(&action, abi::SYS_mmap, [mapping.start, bytes, access, flags, descriptor, offset]);
         let at = match map(flags) {
             // This machine promises less memory than the old one: the mapping is made without a promise.
             Err(EngineError::Kernel { source, .. })
-                if source.raw_os_error() == Some(libc::ENOMEM) && flags & MAP_HUGETLB == 0 =>
+                if source.raw_os_error() == Some(abi::ENOMEM) && flags & MAP_HUGETLB == 0 =>
             {
                 map(flags | MAP_NORESERVE)?
             }
@@ -135,7 +136,7 @@ impl Construction {
     pub(super) fn clear(&self) -> Result<(), EngineError> {
         for map in self.maps()?.iter().filter(|map| map.path != b"[vsyscall]" && !is_special(map)) {
             let bytes = map.end - map.start;
-            self.call("clearing the new process", libc::SYS_munmap, [map.start, bytes, 0, 0, 0, 0])?;
+            self.call("clearing the new process", abi::SYS_munmap, [map.start, bytes, 0, 0, 0, 0])?;
         }
         Ok(())
     }
@@ -172,13 +173,13 @@ impl Construction {
         bytes.resize(VECTOR_OFFSET, 0);
         bytes.extend(vector);
         let at = self.argument(&bytes)?;
-        self.call("setting the memory layout", libc::SYS_prctl, [PR_SET_MM, PR_SET_MM_MAP, at, length, 0, 0])?;
+        self.call("setting the memory layout", abi::SYS_prctl, [PR_SET_MM, PR_SET_MM_MAP, at, length, 0, 0])?;
         Ok(())
     }
 
     /// Unmaps the scratch memory, by the last call that the main thread makes for us.
     pub(super) fn unmap_scratch(&self) -> Result<(), EngineError> {
-        self.call("unmapping working memory", libc::SYS_munmap, [self.scratch, SCRATCH_BYTES, 0, 0, 0, 0]).map(drop)
+        self.call("unmapping working memory", abi::SYS_munmap, [self.scratch, SCRATCH_BYTES, 0, 0, 0, 0]).map(drop)
     }
 
     /// Maps shared objects at their addresses.
@@ -209,7 +210,7 @@ impl Construction {
         let path = format!("/proc/self/fd/{}", self.objects[place].descriptor);
         let descriptor = self.open_mapped(ToMap { path: path.as_bytes(), writable: false })?;
         self.map_one(mapping, descriptor, offset)?;
-        self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
+        self.call("closing a file", abi::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
     }
 }
 

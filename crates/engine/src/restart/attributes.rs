@@ -6,6 +6,7 @@ use crate::construction::Construction;
 use crate::error::kernel;
 use standfast_format::records::Disposition;
 use standfast_linux::PassingDirectory;
+use standfast_linux::abi;
 use standfast_linux::sys::process;
 use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +18,7 @@ impl Construction {
     pub(super) fn set_attributes(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         self.set_audit_login(plan.process.switches.audit_login)?;
         self.enter_working_directory(plan)?;
-        self.call("setting the umask", libc::SYS_umask, [plan.process.umask.into(), 0, 0, 0, 0, 0])?;
+        self.call("setting the umask", abi::SYS_umask, [plan.process.umask.into(), 0, 0, 0, 0, 0])?;
         plan.process.dispositions.iter().try_for_each(|disposition| self.set_disposition(disposition))
     }
 
@@ -26,7 +27,7 @@ impl Construction {
         let directory = &plan.process.working_directory;
         let action = format!("changing to the program's working directory {directory}");
         let enter =
-            |path: &[u8]| self.call(&action, libc::SYS_chdir, [self.path_argument(path)?, 0, 0, 0, 0, 0]).map(drop);
+            |path: &[u8]| self.call(&action, abi::SYS_chdir, [self.path_argument(path)?, 0, 0, 0, 0, 0]).map(drop);
         let removed = plan.job.surroundings.iter().flatten().find(|it| it.removed && it.path == *directory);
         let Some(removed) = removed else { return enter(&directory.0) };
         let failed = |source| kernel(&action, source);
@@ -38,8 +39,8 @@ impl Construction {
     /// Raises the limit, since descriptors are first parked above the highest number that the program uses.
     pub(super) fn raise_descriptor_limit(&self) -> Result<(), EngineError> {
         let (_, hard) =
-            process::limit(self.pid(), libc::RLIMIT_NOFILE).map_err(|source| kernel("asking for limits", source))?;
-        process::set_limit(self.pid(), libc::RLIMIT_NOFILE, hard, hard)
+            process::limit(self.pid(), abi::RLIMIT_NOFILE).map_err(|source| kernel("asking for limits", source))?;
+        process::set_limit(self.pid(), abi::RLIMIT_NOFILE, hard, hard)
             .map_err(|source| kernel("setting limits", source))
     }
 
@@ -48,7 +49,7 @@ impl Construction {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let action = format!("setting what signal {} does", disposition.signal);
         let arguments = [disposition.signal.into(), self.argument(&bytes)?, 0, SIGNAL_SET_BYTES, 0, 0];
-        self.call(&action, libc::SYS_rt_sigaction, arguments).map(drop)
+        self.call(&action, abi::SYS_rt_sigaction, arguments).map(drop)
     }
 
     /// Sets the limits. They come last: the program's own might prevent building it. A limit that may not be raised

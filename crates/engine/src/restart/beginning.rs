@@ -8,16 +8,17 @@ use crate::EngineError;
 use crate::construction::{Construction, building, end_processes};
 use crate::error::kernel;
 use standfast_core::Address;
+use standfast_linux::abi;
 use standfast_linux::proc::Map;
 use standfast_linux::{HeldProgram, InheritedSignals, ProcessMemory, SYSCALL_INSTRUCTION, Stop, Task};
 use std::sync::Arc;
 
 /// Options during construction: its threads and children are attached, its exec is reported, and it dies with us.
-const BUILDING: i32 = libc::PTRACE_O_TRACESYSGOOD
-    | libc::PTRACE_O_TRACECLONE
-    | libc::PTRACE_O_TRACEFORK
-    | libc::PTRACE_O_TRACEEXEC
-    | libc::PTRACE_O_EXITKILL;
+const BUILDING: i32 = abi::PTRACE_O_TRACESYSGOOD
+    | abi::PTRACE_O_TRACECLONE
+    | abi::PTRACE_O_TRACEFORK
+    | abi::PTRACE_O_TRACEEXEC
+    | abi::PTRACE_O_EXITKILL;
 const ALL_SIGNALS: u64 = u64::MAX;
 
 impl Construction {
@@ -57,7 +58,7 @@ impl Construction {
     /// Lets it execute the program of `plan`. Then nothing of its maker remains but its descriptors.
     pub(super) fn execute(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let personality = plan.process.personality.into();
-        self.call("setting the execution domain", libc::SYS_personality, [personality, 0, 0, 0, 0, 0])?;
+        self.call("setting the execution domain", abi::SYS_personality, [personality, 0, 0, 0, 0, 0])?;
         let path = self.path_argument(plan.executable.to_bytes())?;
         // Argument vector and environment: the path, and nothing.
         let vector = path + (plan.executable.count_bytes() as u64 + 1).next_multiple_of(8);
@@ -66,7 +67,7 @@ impl Construction {
             .write(Address::new(vector), &words)
             .map_err(|source| kernel("writing into the new process", source))?;
         let action = format!("executing {}", plan.process.executable.path);
-        self.call(&action, libc::SYS_execve, [path, vector, vector + 8, 0, 0, 0])?;
+        self.call(&action, abi::SYS_execve, [path, vector, vector + 8, 0, 0, 0])?;
         self.base = self.main().registers().map_err(building)?;
         self.memory = ProcessMemory::open(self.pid()).map_err(|source| kernel("opening the new process", source))?;
         self.begin_again(plan)
@@ -101,7 +102,7 @@ fn wait_for_exec(task: &Task, plan: &Plan<'_>) -> Result<(), EngineError> {
     };
     loop {
         match task.wait().map_err(failed)? {
-            Stop::Event(libc::PTRACE_EVENT_EXEC) => break,
+            Stop::Event(abi::PTRACE_EVENT_EXEC) => break,
             _ => task.resume(0).map_err(building)?,
         }
     }

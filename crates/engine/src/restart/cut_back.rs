@@ -10,6 +10,7 @@ use super::tails::{KeepTail, Tail};
 use crate::error::kernel;
 use crate::files::FileId;
 use crate::{Blocker, EngineError, RefusalCode};
+use standfast_linux::abi;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -93,7 +94,7 @@ impl ComePlan {
 impl ListedPlan {
     /// Opens the file that was judged.
     fn open(&self) -> io::Result<File> {
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let flags = abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_NOCTTY;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path)?;
         self.check(&file)?;
         Ok(file)

@@ -17,6 +17,7 @@ use crate::{EngineError, directions};
 use standfast_core::{Address, PageRange};
 use standfast_format::ImageSource;
 use standfast_format::records::{Backing, Mapping};
+use standfast_linux::abi;
 use standfast_linux::{InheritedSignals, NamespaceInit, PinnedToCpu, Task};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -182,7 +183,7 @@ impl Family {
     /// Cuts the ties, the last one being the commit, and lets the job run.
     pub(super) fn commit(&mut self) -> Result<Option<NamespaceInit>, EngineError> {
         for task in self.processes.iter().flat_map(|process| &process.tasks) {
-            task.set_options(libc::PTRACE_O_TRACESYSGOOD).map_err(building)?;
+            task.set_options(abi::PTRACE_O_TRACESYSGOOD).map_err(building)?;
         }
         let mut init = None;
         for process in &mut self.processes {

@@ -16,6 +16,7 @@ use crate::folders::in_folders;
 use crate::objects::{FilePlan, RegularPlan};
 use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFile, OpenFileKind};
+use standfast_linux::abi;
 use standfast_linux::sys::process;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,9 +25,9 @@ use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
-const O_WRONLY: u32 = libc::O_WRONLY as u32;
-const O_APPEND: u32 = libc::O_APPEND as u32;
+const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
+const O_WRONLY: u32 = abi::O_WRONLY as u32;
+const O_APPEND: u32 = abi::O_APPEND as u32;
 const KEEP: &str = "continue with it as it is: standfast restart --files keep";
 
 /// What a restart does about files that have changed since the checkpoint.
@@ -350,8 +351,7 @@ fn host() -> String {
 
 /// Returns when this machine was started, in nanoseconds since 1970.
 fn boot_nanoseconds() -> i64 {
-    let (now, up) =
-        (process::clock_nanoseconds(libc::CLOCK_REALTIME), process::clock_nanoseconds(libc::CLOCK_BOOTTIME));
+    let (now, up) = (process::clock_nanoseconds(abi::CLOCK_REALTIME), process::clock_nanoseconds(abi::CLOCK_BOOTTIME));
     i64::try_from(now.saturating_sub(up)).unwrap_or(i64::MAX)
 }
 

@@ -19,6 +19,7 @@ use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{
     Backing, FileIdentity, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind, SavedPart,
 };
+use standfast_linux::abi;
 use standfast_linux::sys::file::set_modified;
 use standfast_linux::{Access, Folder, HeldPath};
 use std::collections::{BTreeSet, HashMap};
@@ -29,11 +30,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
-const LOCK_SHARED: u64 = libc::LOCK_SH as u64;
-const LOCK_EXCLUSIVE: u64 = libc::LOCK_EX as u64;
-const LOCK_WITHOUT_WAITING: u64 = libc::LOCK_NB as u64;
-const SHM_EXEC: u64 = libc::SHM_EXEC as u64;
-const SHM_RDONLY: u64 = libc::SHM_RDONLY as u64;
+const LOCK_SHARED: u64 = abi::LOCK_SH as u64;
+const LOCK_EXCLUSIVE: u64 = abi::LOCK_EX as u64;
+const LOCK_WITHOUT_WAITING: u64 = abi::LOCK_NB as u64;
+const SHM_EXEC: u64 = abi::SHM_EXEC as u64;
+const SHM_RDONLY: u64 = abi::SHM_RDONLY as u64;
 const EITHER_WAY: &str =
     "to put back what it held: standfast restart --files rollback; to leave it as it is: --files keep";
 const OWNER_WRITES: u32 = 0o600;
@@ -213,21 +214,21 @@ impl Construction {
         if let Some(exclusive) = lock.filter(|_| is_first) {
             let kind = if exclusive { LOCK_EXCLUSIVE } else { LOCK_SHARED };
             let arguments = [descriptor, kind | LOCK_WITHOUT_WAITING, 0, 0, 0, 0];
-            self.call(&format!("locking {}, which the program had locked", file.path), libc::SYS_flock, arguments)?;
+            self.call(&format!("locking {}, which the program had locked", file.path), abi::SYS_flock, arguments)?;
         }
         self.map_one(mapping, descriptor, offset)?;
-        self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
+        self.call("closing a file", abi::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
     }
 
     /// Attaches a segment.
     pub(super) fn attach(&mut self, mapping: &Mapping, id: u64) -> Result<(), EngineError> {
         let executes = if mapping.protection.execute { SHM_EXEC } else { 0 };
         let flags = executes | if mapping.may_write == Some(false) { SHM_RDONLY } else { 0 };
-        self.call("attaching System V shared memory", libc::SYS_shmat, [id, mapping.start, flags, 0, 0, 0])?;
+        self.call("attaching System V shared memory", abi::SYS_shmat, [id, mapping.start, flags, 0, 0, 0])?;
         if !mapping.protection.write {
             let access = super::address_space::access(mapping.protection);
             let arguments = [mapping.start, mapping.end - mapping.start, access, 0, 0, 0];
-            self.call("protecting memory", libc::SYS_mprotect, arguments)?;
+            self.call("protecting memory", abi::SYS_mprotect, arguments)?;
         }
         Ok(())
     }

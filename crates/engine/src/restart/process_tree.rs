@@ -10,12 +10,13 @@ use crate::construction::{Construction, building, end_processes};
 use crate::error::kernel;
 use crate::objects::Parked;
 use standfast_format::records::{ProcessState, ProcessTree};
+use standfast_linux::abi;
 use standfast_linux::proc::Stat;
 use standfast_linux::sys::process;
 use standfast_linux::{Stop, TaskError};
 use std::collections::BTreeMap;
 
-const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
+const PR_SET_NAME: u64 = abi::PR_SET_NAME as u64;
 const SIGNAL_SET_BYTES: u64 = 8;
 
 /// Processes that are not to live on.
@@ -99,7 +100,7 @@ impl Relative for Member<'_, '_> {
     }
 
     fn begin_session(&self) -> Result<(), EngineError> {
-        self.process.call("beginning a session", libc::SYS_setsid, [0; 6]).map(drop)
+        self.process.call("beginning a session", abi::SYS_setsid, [0; 6]).map(drop)
     }
 
     fn take_terminal(&self, session: i32) -> Result<(), EngineError> {
@@ -108,13 +109,13 @@ impl Relative for Member<'_, '_> {
 
     fn join_group(&self, group: i32) -> Result<(), EngineError> {
         let action = if group == 0 { "leading a group" } else { "joining a group" };
-        self.process.call(action, libc::SYS_setpgid, [0, group as u64, 0, 0, 0, 0]).map(drop)
+        self.process.call(action, abi::SYS_setpgid, [0, group as u64, 0, 0, 0, 0]).map(drop)
     }
 
     fn take_orphans(&self) -> Result<(), EngineError> {
         let action = "setting a switch of the process";
-        let arguments = [libc::PR_SET_CHILD_SUBREAPER as u64, 1, 0, 0, 0, 0];
-        self.process.call(action, libc::SYS_prctl, arguments).map(drop)
+        let arguments = [abi::PR_SET_CHILD_SUBREAPER as u64, 1, 0, 0, 0, 0];
+        self.process.call(action, abi::SYS_prctl, arguments).map(drop)
     }
 
     fn forget_child(&self, id: i32) -> Result<(), EngineError> {
@@ -134,22 +135,22 @@ impl Construction {
     /// Resets the disposition of SIGCHLD. A program that was started with SIGCHLD ignored would lose its zombies.
     fn forget_disposition_of_children(&self) -> Result<(), EngineError> {
         let at = self.argument(&[0; 32])?;
-        let arguments = [libc::SIGCHLD as u64, at, 0, SIGNAL_SET_BYTES, 0, 0];
-        self.call("setting what signal 17 does", libc::SYS_rt_sigaction, arguments).map(drop)
+        let arguments = [abi::SIGCHLD as u64, at, 0, SIGNAL_SET_BYTES, 0, 0];
+        self.call("setting what signal 17 does", abi::SYS_rt_sigaction, arguments).map(drop)
     }
 
     /// Ends the process as `state` says, after which it is a zombie.
     fn end_as(&self, state: &ProcessState) -> Result<(), EngineError> {
         if let Some(thread) = state.threads.first() {
             let name = self.path_argument(&thread.name.0)?;
-            self.call("naming a process", libc::SYS_prctl, [PR_SET_NAME, name, 0, 0, 0, 0])?;
+            self.call("naming a process", abi::SYS_prctl, [PR_SET_NAME, name, 0, 0, 0, 0])?;
         }
         let status = state.process_tree.wait_status.unwrap_or_default();
-        let ended = if libc::WIFSIGNALED(status) {
-            self.die_of(libc::WTERMSIG(status))?
+        let ended = if abi::WIFSIGNALED(status) {
+            self.die_of(abi::WTERMSIG(status))?
         } else {
-            let code = libc::WEXITSTATUS(status) as u64;
-            self.main().call(&self.base, self.syscall, libc::SYS_exit_group, [code, 0, 0, 0, 0, 0]).err()
+            let code = abi::WEXITSTATUS(status) as u64;
+            self.main().call(&self.base, self.syscall, abi::SYS_exit_group, [code, 0, 0, 0, 0, 0]).err()
         };
         match ended {
             Some(TaskError::Ended { .. }) => Ok(()),
@@ -161,15 +162,15 @@ impl Construction {
     /// Dies of a signal, without a core file.
     fn die_of(&self, signal: i32) -> Result<Option<TaskError>, EngineError> {
         let ending = |source| kernel("ending a process", source);
-        if signal == libc::SIGKILL {
+        if signal == abi::SIGKILL {
             end_processes(&[self.pid()], &[], None);
             return Ok(Some(TaskError::Ended { tid: self.pid(), status: None }));
         }
-        process::set_limit(self.pid(), libc::RLIMIT_CORE, 0, 0).map_err(ending)?;
+        process::set_limit(self.pid(), abi::RLIMIT_CORE, 0, 0).map_err(ending)?;
         // It may have inherited that the signal is ignored.
         let default = self.argument(&[0; 32])?;
         let arguments = [signal as u64, default, 0, SIGNAL_SET_BYTES, 0, 0];
-        self.call("setting what a signal does", libc::SYS_rt_sigaction, arguments)?;
+        self.call("setting what a signal does", abi::SYS_rt_sigaction, arguments)?;
         process::kill(self.pid(), signal).map_err(ending)?;
         let mut pass = 0;
         self.main().set_signal_mask(0).map_err(building)?;

@@ -11,6 +11,7 @@ use crate::construction::{Construction, building};
 use crate::error::kernel;
 use crate::scratch::SCRATCH_BYTES;
 use standfast_format::records::ThreadState;
+use standfast_linux::abi;
 use standfast_linux::{SYSCALL_INSTRUCTION, Task};
 
 /// `arch_prctl(2)`.
@@ -32,7 +33,7 @@ impl Construction {
             (0..u64::BITS).filter(|feature| plan.process.permitted_features & MUST_BE_ASKED_FOR & 1 << feature != 0)
         {
             let action = "asking for processor state (AMX)";
-            self.call(action, libc::SYS_arch_prctl, [ARCH_REQ_XCOMP_PERM, feature.into(), 0, 0, 0, 0])?;
+            self.call(action, abi::SYS_arch_prctl, [ARCH_REQ_XCOMP_PERM, feature.into(), 0, 0, 0, 0])?;
         }
         Ok(())
     }
@@ -47,14 +48,14 @@ impl Construction {
             self.argument(&[area, &LOAD_INSTRUCTION[..], &SYSCALL_INSTRUCTION[..]].concat())? + area.len() as u64;
         let protect = |protection: i32| {
             let arguments = [self.scratch, SCRATCH_BYTES, protection as u64, 0, 0, 0];
-            self.call("protecting working memory", libc::SYS_mprotect, arguments).map(drop)
+            self.call("protecting working memory", abi::SYS_mprotect, arguments).map(drop)
         };
-        protect(libc::PROT_READ | libc::PROT_EXEC)?;
+        protect(abi::PROT_READ | abi::PROT_EXEC)?;
         let base = task.registers().map_err(building)?;
         // The call's number is in the register that selects the features; there is no call of that number.
         let answer = task.call(&base, code, LOADED as i64, [self.scratch, 0, 0, 0, 0, 0]).map_err(building)?;
-        protect(libc::PROT_READ | libc::PROT_WRITE)?;
-        if answer.result == i64::from(-libc::ENOSYS) {
+        protect(abi::PROT_READ | abi::PROT_WRITE)?;
+        if answer.result == i64::from(-abi::ENOSYS) {
             Ok(())
         } else {
             let reason = format!("answer {} to a system call that there is not", answer.result);

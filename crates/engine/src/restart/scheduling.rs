@@ -5,6 +5,7 @@
 use super::plan::Plan;
 use crate::construction::Construction;
 use standfast_format::records::{Scheduling, ThreadState};
+use standfast_linux::abi;
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
 use std::io;
 
@@ -69,5 +70,5 @@ fn set_attributes(tid: i32, scheduling: &Scheduling) -> io::Result<()> {
 }
 
 fn is_ordinary(policy: u32) -> bool {
-    matches!(policy as i32, libc::SCHED_OTHER | libc::SCHED_BATCH)
+    matches!(policy as i32, abi::SCHED_OTHER | abi::SCHED_BATCH)
 }

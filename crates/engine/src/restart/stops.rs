@@ -9,12 +9,13 @@ use crate::construction::{Construction, building};
 use crate::error::kernel;
 use standfast_format::records::{ProcessTree, Unreported};
 use standfast_linux::Stop;
+use standfast_linux::abi;
 use standfast_linux::sys::process;
 use std::io;
 
 const SIGNAL_SET_BYTES: u64 = 8;
 /// Finds a child that has been stopped.
-const ASK: u64 = (libc::WUNTRACED | libc::WNOHANG | libc::__WALL) as u64;
+const ASK: u64 = (abi::WUNTRACED | abi::WNOHANG | abi::__WALL) as u64;
 
 impl Family {
     pub(super) fn stop_the_stopped(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
@@ -22,7 +23,7 @@ impl Family {
         for (process, state) in self.processes.iter().zip(&plan.job.processes) {
             let ProcessTree { parent, stopped_by, unreported, .. } = state.process_tree;
             // Only a process that was stopped can be continued.
-            let Some(signal) = stopped_by.or(unreported.map(|_| libc::SIGSTOP as u8)) else { continue };
+            let Some(signal) = stopped_by.or(unreported.map(|_| abi::SIGSTOP as u8)) else { continue };
             any = true;
             process.stop(signal.into())?;
             let parent = parent.and_then(|parent| self.processes.get(parent as usize));
@@ -31,7 +32,7 @@ impl Family {
             }
             if stopped_by.is_none() {
                 let continuing = |source| kernel("continuing a process", source);
-                process::kill(process.pid(), libc::SIGCONT).map_err(continuing)?;
+                process::kill(process.pid(), abi::SIGCONT).map_err(continuing)?;
             }
         }
         // Children come after their parents, who are notified by what a child does next.
@@ -42,23 +43,23 @@ impl Family {
 impl Construction {
     /// Stops it by `signal`, or by SIGSTOP if the kernel lets no other signal stop a process of this group.
     fn stop(&self, signal: i32) -> Result<(), EngineError> {
-        if self.is_stopped_by(signal)? || self.is_stopped_by(libc::SIGSTOP)? {
+        if self.is_stopped_by(signal)? || self.is_stopped_by(abi::SIGSTOP)? {
             return Ok(());
         }
         Err(kernel("stopping a process", io::Error::other("it goes on")))
     }
 
     fn is_stopped_by(&self, signal: i32) -> Result<bool, EngineError> {
-        if signal != libc::SIGSTOP {
+        if signal != abi::SIGSTOP {
             let default = self.argument(&[0; 32])?;
             let arguments = [signal as u64, default, 0, SIGNAL_SET_BYTES, 0, 0];
-            self.call("setting what a signal does", libc::SYS_rt_sigaction, arguments)?;
+            self.call("setting what a signal does", abi::SYS_rt_sigaction, arguments)?;
         }
         process::kill(self.pid(), signal).map_err(|source| kernel("stopping a process", source))?;
         let task = self.main();
         task.set_signal_mask(!(1 << (signal - 1))).map_err(building)?;
         // Should the signal have no effect, the process gets no further than this call.
-        let harmless = self.base.calling(self.syscall, libc::SYS_getpid, [0; 6]);
+        let harmless = self.base.calling(self.syscall, abi::SYS_getpid, [0; 6]);
         task.set_registers(&harmless).map_err(building)?;
         let mut pass = 0;
         let is_stopped = loop {
@@ -80,7 +81,7 @@ impl Construction {
 
     /// Asks for a child that has been stopped, so that it is not reported once more.
     fn hear_of_stop(&self, child: i32) -> Result<(), EngineError> {
-        let answer = self.call("asking for a stopped child", libc::SYS_wait4, [child as u64, 0, ASK, 0, 0, 0])?;
+        let answer = self.call("asking for a stopped child", abi::SYS_wait4, [child as u64, 0, ASK, 0, 0, 0])?;
         if answer != child as u64 {
             return Err(kernel("asking for a stopped child", io::Error::other("the kernel does not tell")));
         }

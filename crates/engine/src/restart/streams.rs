@@ -13,6 +13,7 @@ use crate::files::FileId;
 use crate::inheritance::is_inherited;
 use crate::objects::FilePlan;
 use standfast_format::records::{JobState, OpenFileKind};
+use standfast_linux::abi;
 use standfast_linux::proc::DescriptorInformation;
 use standfast_linux::sys::process;
 use standfast_linux::sys::tree::may_access;
@@ -20,10 +21,10 @@ use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 
-const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
-const O_RDWR: u32 = libc::O_RDWR as u32;
-const O_RDONLY: u32 = libc::O_RDONLY as u32;
-const O_WRONLY: u32 = libc::O_WRONLY as u32;
+const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
+const O_RDWR: u32 = abi::O_RDWR as u32;
+const O_RDONLY: u32 = abi::O_RDONLY as u32;
+const O_WRONLY: u32 = abi::O_WRONLY as u32;
 
 /// How to avoid an objection to the file of a standard stream.
 pub(super) const REDIRECT: &str = "to continue in the output of this command instead: add --redirect";
@@ -82,9 +83,9 @@ impl Reckoning<'_> {
         let path = path_of(file);
         let Ok(now) = std::fs::metadata(path) else { return recorded };
         let needed = match open.flags & O_ACCMODE {
-            O_RDONLY => libc::R_OK,
-            O_WRONLY => libc::W_OK,
-            _ => libc::R_OK | libc::W_OK,
+            O_RDONLY => abi::R_OK,
+            O_WRONLY => abi::W_OK,
+            _ => abi::R_OK | abi::W_OK,
         };
         // The owner of a file can grant himself missing permissions.
         if now.uid() == process::effective_user() {

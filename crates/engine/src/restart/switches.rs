@@ -9,16 +9,17 @@ use crate::construction::Construction;
 use crate::error::kernel;
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Advice, Mapping, MemoryLock, NumaPolicy};
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use std::io;
 
 const PR_SET_VMA: u64 = 0x5356_4d41;
 const PR_SET_VMA_ANON_NAME: u64 = 0;
-const PR_SET_PDEATHSIG: u64 = libc::PR_SET_PDEATHSIG as u64;
-const PR_SET_CHILD_SUBREAPER: u64 = libc::PR_SET_CHILD_SUBREAPER as u64;
-const PR_SET_DUMPABLE: u64 = libc::PR_SET_DUMPABLE as u64;
-const PR_SET_THP_DISABLE: u64 = libc::PR_SET_THP_DISABLE as u64;
+const PR_SET_PDEATHSIG: u64 = abi::PR_SET_PDEATHSIG as u64;
+const PR_SET_CHILD_SUBREAPER: u64 = abi::PR_SET_CHILD_SUBREAPER as u64;
+const PR_SET_DUMPABLE: u64 = abi::PR_SET_DUMPABLE as u64;
+const PR_SET_THP_DISABLE: u64 = abi::PR_SET_THP_DISABLE as u64;
 const PR_SET_MDWE: u64 = 65;
 const PR_SET_MEMORY_MERGE: u64 = 67;
 const MADV_GUARD_INSTALL: u64 = 102;
@@ -27,7 +28,7 @@ const MCL_FUTURE: u64 = 2;
 const MCL_ONFAULT: u64 = 4;
 /// mseal(2), Linux 6.10.
 const SYS_MSEAL: i64 = 462;
-const O_WRONLY: u64 = libc::O_WRONLY as u64;
+const O_WRONLY: u64 = abi::O_WRONLY as u64;
 /// `PKEY_DISABLE_ACCESS`.
 const NO_ACCESS: u64 = 1;
 
@@ -38,7 +39,7 @@ impl Construction {
         let advice = if mapping.attributes.droppable { &[] } else { &mapping.attributes.advice[..] };
         let (start, bytes) = (mapping.start, mapping.end - mapping.start);
         for advice in advice {
-            let given = self.call("advising on memory", libc::SYS_madvise, [start, bytes, number_of(*advice), 0, 0, 0]);
+            let given = self.call("advising on memory", abi::SYS_madvise, [start, bytes, number_of(*advice), 0, 0, 0]);
             match (given, advice) {
                 // A program that forks may rely on these.
                 (Err(error), Advice::DontFork | Advice::WipeOnFork) => return Err(error),
@@ -49,7 +50,7 @@ impl Construction {
         if let Some(policy) = &mapping.attributes.numa {
             let (nodes, bits) = self.nodes(policy)?;
             let arguments = [start, bytes, policy.mode.into(), nodes, bits, 0];
-            if let Err(error) = self.call("choosing NUMA nodes", libc::SYS_mbind, arguments) {
+            if let Err(error) = self.call("choosing NUMA nodes", abi::SYS_mbind, arguments) {
                 self.go_without("choice of NUMA nodes", &error);
             }
         }
@@ -57,7 +58,7 @@ impl Construction {
             let name = self.path_argument(&name.0)?;
             // A kernel without names shows none.
             let _ =
-                self.call("naming memory", libc::SYS_prctl, [PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name, 0]);
+                self.call("naming memory", abi::SYS_prctl, [PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name, 0]);
         }
         Ok(())
     }
@@ -76,7 +77,7 @@ impl Construction {
     pub(super) fn guard(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         for guard in plan.process.mappings.iter().flat_map(|mapping| &mapping.attributes.guards) {
             let arguments = [guard.start, guard.pages * PAGE_BYTES as u64, MADV_GUARD_INSTALL, 0, 0, 0];
-            self.call("guarding pages (Linux 6.13)", libc::SYS_madvise, arguments)?;
+            self.call("guarding pages (Linux 6.13)", abi::SYS_madvise, arguments)?;
         }
         Ok(())
     }
@@ -88,16 +89,16 @@ impl Construction {
         if mappings.is_empty() {
             return Ok(());
         }
-        let limit = process::limit(self.pid(), libc::RLIMIT_MEMLOCK);
+        let limit = process::limit(self.pid(), abi::RLIMIT_MEMLOCK);
         limit
-            .and_then(|(_, hard)| process::set_limit(self.pid(), libc::RLIMIT_MEMLOCK, hard, hard))
+            .and_then(|(_, hard)| process::set_limit(self.pid(), abi::RLIMIT_MEMLOCK, hard, hard))
             .map_err(|source| kernel("setting limits", source))?;
         let mut bytes = 0;
         for mapping in mappings {
             let length = mapping.end - mapping.start;
             let flags = if mapping.attributes.lock == MemoryLock::OnFault { MLOCK_ONFAULT } else { 0 };
             // This returns ENOMEM even if only some pages cannot be touched; the check below shows the result.
-            let _ = self.call("locking memory", libc::SYS_mlock2, [mapping.start, length, flags, 0, 0, 0]);
+            let _ = self.call("locking memory", abi::SYS_mlock2, [mapping.start, length, flags, 0, 0, 0]);
             // Huge pages of the pool are in memory anyway, and do not count.
             bytes += if mapping.attributes.huge_page_bytes == 0 { length } else { 0 };
         }
@@ -118,9 +119,9 @@ impl Construction {
             let wanted = access(mapping.protection);
             if key != 0 {
                 let arguments = [mapping.start, bytes, wanted, key.into(), 0, 0];
-                self.call("protecting memory with a key", libc::SYS_pkey_mprotect, arguments)?;
+                self.call("protecting memory with a key", abi::SYS_pkey_mprotect, arguments)?;
             } else if access(super::address_space::while_filling(mapping)) != wanted {
-                self.call("protecting memory", libc::SYS_mprotect, [mapping.start, bytes, wanted, 0, 0, 0])?;
+                self.call("protecting memory", abi::SYS_mprotect, [mapping.start, bytes, wanted, 0, 0, 0])?;
             }
         }
         Ok(())
@@ -132,13 +133,13 @@ impl Construction {
         let highest = wanted.checked_ilog2().unwrap_or(0);
         let mut spare = Vec::new();
         for _ in 0..highest {
-            let key = self.call("allocating a protection key", libc::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0])?;
+            let key = self.call("allocating a protection key", abi::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0])?;
             if wanted & 1 << key == 0 {
                 spare.push(key);
             }
         }
         for key in spare {
-            self.call("freeing a protection key", libc::SYS_pkey_free, [key, 0, 0, 0, 0, 0])?;
+            self.call("freeing a protection key", abi::SYS_pkey_free, [key, 0, 0, 0, 0, 0])?;
         }
         Ok(())
     }
@@ -155,7 +156,7 @@ impl Construction {
     pub(super) fn set_switches(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let switches = &plan.process.switches;
         let set = |option: u64, value: u64| {
-            self.call("setting a switch of the process", libc::SYS_prctl, [option, value, 0, 0, 0, 0]).map(drop)
+            self.call("setting a switch of the process", abi::SYS_prctl, [option, value, 0, 0, 0, 0]).map(drop)
         };
         if switches.subreaper {
             set(PR_SET_CHILD_SUBREAPER, 1)?;
@@ -176,7 +177,7 @@ impl Construction {
         }
         if switches.lock_future != MemoryLock::Unlocked {
             let on_fault = if switches.lock_future == MemoryLock::OnFault { MCL_ONFAULT } else { 0 };
-            self.call("locking memory", libc::SYS_mlockall, [MCL_FUTURE | on_fault, 0, 0, 0, 0, 0])?;
+            self.call("locking memory", abi::SYS_mlockall, [MCL_FUTURE | on_fault, 0, 0, 0, 0, 0])?;
         }
         if let Err(error) = merging {
             self.go_without("merging of equal pages", &error);
@@ -198,7 +199,7 @@ impl Construction {
     fn register_barriers(&self, wanted: u32) -> Result<(), EngineError> {
         for command in (0..u32::BITS).map(|bit| 1 << bit).filter(|command: &u32| wanted & command != 0) {
             let arguments = [command.into(), 0, 0, 0, 0, 0];
-            self.call("registering for memory barriers (membarrier)", libc::SYS_membarrier, arguments)?;
+            self.call("registering for memory barriers (membarrier)", abi::SYS_membarrier, arguments)?;
         }
         Ok(())
     }
@@ -212,11 +213,11 @@ impl Construction {
         };
         let write = || {
             let path = self.path_argument(b"/proc/self/loginuid")?;
-            let file = self.call("opening the audit login id", libc::SYS_open, [path, O_WRONLY, 0, 0, 0, 0])?;
+            let file = self.call("opening the audit login id", abi::SYS_open, [path, O_WRONLY, 0, 0, 0, 0])?;
             let text = wanted.to_string();
             let arguments = [file, self.argument(text.as_bytes())?, text.len() as u64, 0, 0, 0];
-            let written = self.call("setting the audit login id", libc::SYS_write, arguments);
-            self.call("closing a file", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
+            let written = self.call("setting the audit login id", abi::SYS_write, arguments);
+            self.call("closing a file", abi::SYS_close, [file, 0, 0, 0, 0, 0])?;
             written
         };
         if let Err(error) = write() {
@@ -235,13 +236,13 @@ impl Construction {
 
 fn number_of(advice: Advice) -> u64 {
     (match advice {
-        Advice::DontFork => libc::MADV_DONTFORK,
-        Advice::WipeOnFork => libc::MADV_WIPEONFORK,
-        Advice::DontDump => libc::MADV_DONTDUMP,
-        Advice::HugePages => libc::MADV_HUGEPAGE,
-        Advice::NoHugePages => libc::MADV_NOHUGEPAGE,
-        Advice::Mergeable => libc::MADV_MERGEABLE,
-        Advice::Sequential => libc::MADV_SEQUENTIAL,
-        Advice::Random => libc::MADV_RANDOM,
+        Advice::DontFork => abi::MADV_DONTFORK,
+        Advice::WipeOnFork => abi::MADV_WIPEONFORK,
+        Advice::DontDump => abi::MADV_DONTDUMP,
+        Advice::HugePages => abi::MADV_HUGEPAGE,
+        Advice::NoHugePages => abi::MADV_NOHUGEPAGE,
+        Advice::Mergeable => abi::MADV_MERGEABLE,
+        Advice::Sequential => abi::MADV_SEQUENTIAL,
+        Advice::Random => abi::MADV_RANDOM,
     }) as u64
 }

@@ -7,38 +7,39 @@ use crate::construction::{Construction, building};
 use crate::error::kernel;
 use standfast_core::Address;
 use standfast_format::records::{PendingSignal, ThreadRestrictions, ThreadState};
+use standfast_linux::abi;
 use standfast_linux::{Registers, Stop, Task};
 
 /// Flags that make a task a thread of its maker.
-const THREAD: i32 = libc::CLONE_VM
-    | libc::CLONE_FS
-    | libc::CLONE_FILES
-    | libc::CLONE_SIGHAND
-    | libc::CLONE_THREAD
-    | libc::CLONE_SYSVSEM
-    | libc::CLONE_SETTLS;
-const CLONE_CHILD_CLEARTID: u64 = libc::CLONE_CHILD_CLEARTID as u64;
-const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
-const PR_SET_TIMERSLACK: u64 = libc::PR_SET_TIMERSLACK as u64;
-const PR_SET_NO_NEW_PRIVS: u64 = libc::PR_SET_NO_NEW_PRIVS as u64;
+const THREAD: i32 = abi::CLONE_VM
+    | abi::CLONE_FS
+    | abi::CLONE_FILES
+    | abi::CLONE_SIGHAND
+    | abi::CLONE_THREAD
+    | abi::CLONE_SYSVSEM
+    | abi::CLONE_SETTLS;
+const CLONE_CHILD_CLEARTID: u64 = abi::CLONE_CHILD_CLEARTID as u64;
+const PR_SET_NAME: u64 = abi::PR_SET_NAME as u64;
+const PR_SET_TIMERSLACK: u64 = abi::PR_SET_TIMERSLACK as u64;
+const PR_SET_NO_NEW_PRIVS: u64 = abi::PR_SET_NO_NEW_PRIVS as u64;
 const PR_SET_SPECULATION_CTRL: u64 = 53;
 const PR_SPEC_STORE_BYPASS: u64 = 0;
 const PR_SPEC_INDIRECT_BRANCH: u64 = 1;
-const PR_SET_TSC: u64 = libc::PR_SET_TSC as u64;
-const PR_TSC_SIGSEGV: u64 = libc::PR_TSC_SIGSEGV as u64;
-const PR_MCE_KILL: u64 = libc::PR_MCE_KILL as u64;
-const PR_MCE_KILL_SET: u64 = libc::PR_MCE_KILL_SET as u64;
+const PR_SET_TSC: u64 = abi::PR_SET_TSC as u64;
+const PR_TSC_SIGSEGV: u64 = abi::PR_TSC_SIGSEGV as u64;
+const PR_MCE_KILL: u64 = abi::PR_MCE_KILL as u64;
+const PR_MCE_KILL_SET: u64 = abi::PR_MCE_KILL_SET as u64;
 const PR_SET_IO_FLUSHER: u64 = 57;
 /// `arch_prctl(2)`.
 const ARCH_SET_CPUID: u64 = 0x1012;
-const SS_ONSTACK: u32 = libc::SS_ONSTACK as u32;
-const SS_DISABLE: u32 = libc::SS_DISABLE as u32;
+const SS_ONSTACK: u32 = abi::SS_ONSTACK as u32;
+const SS_DISABLE: u32 = abi::SS_DISABLE as u32;
 
 impl Construction {
     pub(super) fn make_threads(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         // Returns the main thread's id as the program sees it, which is also the process's.
         let clear = plan.process.threads[0].clear_child_tid;
-        let own_pid = self.call("setting up the main thread", libc::SYS_set_tid_address, [clear, 0, 0, 0, 0, 0])?;
+        let own_pid = self.call("setting up the main thread", abi::SYS_set_tid_address, [clear, 0, 0, 0, 0, 0])?;
         self.ask_for_features(plan)?;
         for (place, thread) in plan.process.threads.iter().enumerate() {
             let own_tid = if place == 0 { own_pid } else { self.make_thread(thread)? };
@@ -65,11 +66,11 @@ impl Construction {
         for (place, thread) in plan.process.threads.iter().enumerate() {
             let ids = [own_pid, self.inner_ids[place] as u64];
             for signal in &thread.pending {
-                queue(&self.tasks[place], libc::SYS_rt_tgsigqueueinfo, &ids, signal)?;
+                queue(&self.tasks[place], abi::SYS_rt_tgsigqueueinfo, &ids, signal)?;
             }
         }
         let mut pending = plan.process.pending.iter();
-        pending.try_for_each(|signal| queue(self.main(), libc::SYS_rt_sigqueueinfo, &[own_pid], signal))
+        pending.try_for_each(|signal| queue(self.main(), abi::SYS_rt_sigqueueinfo, &[own_pid], signal))
     }
 
     /// Returns its id as the program sees it.
@@ -80,7 +81,7 @@ impl Construction {
         let clear = if thread.clear_child_tid == 0 { 0 } else { CLONE_CHILD_CLEARTID };
         let pointer = Registers(registers(thread)).thread_pointer();
         let arguments = [THREAD as u64 | clear, self.scratch, 0, thread.clear_child_tid, pointer, 0];
-        let answer = self.ask(self.main(), &self.base, "making a thread", libc::SYS_clone, arguments)?;
+        let answer = self.ask(self.main(), &self.base, "making a thread", abi::SYS_clone, arguments)?;
         let inner_id = answer.result as u64;
         if self.init.is_some() && inner_id != thread.tid as u64 {
             let reason = std::io::Error::other(format!("got {inner_id} instead of {}", thread.tid));
@@ -119,24 +120,24 @@ impl Construction {
         };
         let robust = &thread.robust_list;
         if robust.head != 0 {
-            call("setting a robust list", libc::SYS_set_robust_list, [robust.head, robust.length, 0, 0, 0, 0])?;
+            call("setting a robust list", abi::SYS_set_robust_list, [robust.head, robust.length, 0, 0, 0, 0])?;
         }
         if let Some(sequence) = &thread.restartable_sequence {
             let arguments = [sequence.area, sequence.length.into(), 0, sequence.signature.into(), 0, 0];
-            call("registering restartable sequences", libc::SYS_rseq, arguments)?;
+            call("registering restartable sequences", abi::SYS_rseq, arguments)?;
         }
         let stack = &thread.alternate_stack;
         if stack.flags & SS_DISABLE == 0 {
             let words = [stack.start, (stack.flags & !SS_ONSTACK).into(), stack.length];
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            call("setting an alternate stack", libc::SYS_sigaltstack, [self.argument(&bytes)?, 0, 0, 0, 0, 0])?;
+            call("setting an alternate stack", abi::SYS_sigaltstack, [self.argument(&bytes)?, 0, 0, 0, 0, 0])?;
         }
         let slack = thread.timer_slack_nanoseconds;
         if slack != 0 {
-            call("setting timer slack", libc::SYS_prctl, [PR_SET_TIMERSLACK, slack, 0, 0, 0, 0])?;
+            call("setting timer slack", abi::SYS_prctl, [PR_SET_TIMERSLACK, slack, 0, 0, 0, 0])?;
         }
         self.restrict(task, &base, &thread.restrictions)?;
-        call("naming a thread", libc::SYS_prctl, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
+        call("naming a thread", abi::SYS_prctl, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
         Ok(())
     }
 
@@ -146,7 +147,7 @@ impl Construction {
         let base = self.tasks[place].registers().map_err(building)?;
         let (nodes, bits) = self.nodes(policy)?;
         let arguments = [policy.mode.into(), nodes, bits, 0, 0, 0];
-        let chosen = self.call_in(&self.tasks[place], &base, "choosing NUMA nodes", libc::SYS_set_mempolicy, arguments);
+        let chosen = self.call_in(&self.tasks[place], &base, "choosing NUMA nodes", abi::SYS_set_mempolicy, arguments);
         if let Err(error) = chosen {
             self.go_without("choice of NUMA nodes", &error);
         }
@@ -160,26 +161,26 @@ impl Construction {
             self.call_in(task, base, action, number, [a, b, c, 0, 0, 0]).map(drop)
         };
         if wishes.no_new_privileges {
-            call("giving up new privileges", libc::SYS_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0])?;
+            call("giving up new privileges", abi::SYS_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0])?;
         }
         let speculation =
             [(PR_SPEC_STORE_BYPASS, wishes.store_bypass), (PR_SPEC_INDIRECT_BRANCH, wishes.indirect_branch)];
         for (kind, wish) in speculation.into_iter().filter(|(_, wish)| *wish != 0) {
             // A processor that needs no mitigation refuses, which is just as good.
-            let _ = call("restricting speculation", libc::SYS_prctl, [PR_SET_SPECULATION_CTRL, kind, wish.into()]);
+            let _ = call("restricting speculation", abi::SYS_prctl, [PR_SET_SPECULATION_CTRL, kind, wish.into()]);
         }
         if wishes.no_time_stamp_counter {
-            call("forbidding the time stamp counter", libc::SYS_prctl, [PR_SET_TSC, PR_TSC_SIGSEGV, 0])?;
+            call("forbidding the time stamp counter", abi::SYS_prctl, [PR_SET_TSC, PR_TSC_SIGSEGV, 0])?;
         }
         if wishes.no_cpuid {
-            call("forbidding cpuid", libc::SYS_arch_prctl, [ARCH_SET_CPUID, 0, 0])?;
+            call("forbidding cpuid", abi::SYS_arch_prctl, [ARCH_SET_CPUID, 0, 0])?;
         }
         if let Some(when) = wishes.memory_failure {
             let arguments = [PR_MCE_KILL, PR_MCE_KILL_SET, when.into()];
-            call("choosing what a memory failure does", libc::SYS_prctl, arguments)?;
+            call("choosing what a memory failure does", abi::SYS_prctl, arguments)?;
         }
         if wishes.io_flusher == Some(true) {
-            call("marking a thread as flusher (PR_SET_IO_FLUSHER)", libc::SYS_prctl, [PR_SET_IO_FLUSHER, 1, 0])?;
+            call("marking a thread as flusher (PR_SET_IO_FLUSHER)", abi::SYS_prctl, [PR_SET_IO_FLUSHER, 1, 0])?;
         }
         Ok(())
     }

@@ -11,16 +11,17 @@ use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{Address, PAGE_BYTES};
 use standfast_format::records::{JobState, Machine, Owner, ProcessState, SpecialMapping};
 use standfast_format::{Contents, ImageSource};
+use standfast_linux::abi;
 use standfast_linux::proc::{Map, MapAttributes};
 use standfast_linux::{Registers, vdso};
 
 const VDSO: &[u8] = b"[vdso]";
-const PROT_READ: u64 = libc::PROT_READ as u64;
-const PROT_WRITE: u64 = libc::PROT_WRITE as u64;
-const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
-const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+const PROT_READ: u64 = abi::PROT_READ as u64;
+const PROT_WRITE: u64 = abi::PROT_WRITE as u64;
+const PROT_EXEC: u64 = abi::PROT_EXEC as u64;
+const ANONYMOUS: u64 = (abi::MAP_PRIVATE | abi::MAP_ANONYMOUS | abi::MAP_FIXED_NOREPLACE) as u64;
 const NO_FILE: u64 = u64::MAX;
-const MREMAP_MAYMOVE_FIXED: u64 = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+const MREMAP_MAYMOVE_FIXED: u64 = (abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED) as u64;
 /// How many pages are searched at a time.
 const PIECE_PAGES: u64 = 256;
 
@@ -144,14 +145,14 @@ impl Construction {
             .map_err(|why| kernel("redirecting the vdso", std::io::Error::other(why)))?;
         let bytes = old.end - old.start;
         let arguments = [old.start, bytes, PROT_READ | PROT_WRITE, ANONYMOUS, NO_FILE, 0];
-        self.call("mapping the old vdso", libc::SYS_mmap, arguments)?;
+        self.call("mapping the old vdso", abi::SYS_mmap, arguments)?;
         self.memory.write(Address::new(old.start), &code).map_err(|source| kernel("filling the old vdso", source))?;
         let arguments = [old.start, bytes, PROT_READ | PROT_EXEC, 0, 0, 0];
-        self.call("protecting the old vdso", libc::SYS_mprotect, arguments).map(drop)
+        self.call("protecting the old vdso", abi::SYS_mprotect, arguments).map(drop)
     }
 
     fn move_mapping(&mut self, from: u64, bytes: u64, to: u64) -> Result<(), EngineError> {
-        self.call("moving the vdso", libc::SYS_mremap, [from, bytes, bytes, MREMAP_MAYMOVE_FIXED, to, 0])?;
+        self.call("moving the vdso", abi::SYS_mremap, [from, bytes, bytes, MREMAP_MAYMOVE_FIXED, to, 0])?;
         if (from..from + bytes).contains(&self.syscall) {
             self.syscall = self.syscall - from + to;
         }

@@ -4,6 +4,7 @@ use super::files::as_path;
 use crate::objects::Blockers;
 use crate::remake::Remaking;
 use standfast_format::records::{Bytes, JobState};
+use standfast_linux::abi;
 use standfast_linux::sys::tree::may_access;
 
 impl Blockers {
@@ -18,7 +19,7 @@ impl Blockers {
             let found = match std::fs::metadata(as_path(path)) {
                 Ok(there) if !there.is_dir() => Err("it is no longer a directory".to_owned()),
                 Ok(_) => {
-                    may_access(as_path(path), libc::X_OK).map_err(|error| format!("it cannot be entered ({error})"))
+                    may_access(as_path(path), abi::X_OK).map_err(|error| format!("it cannot be entered ({error})"))
                 }
                 Err(_) => remaking.provide_empty(as_path(path)),
             };

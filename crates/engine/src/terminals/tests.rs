@@ -1,12 +1,13 @@
 //! Tests of `terminals.rs`.
 
 use super::*;
+use standfast_linux::abi;
 use std::os::unix::fs::OpenOptionsExt;
 
 fn pair() -> Sides {
     let options = || {
         let mut options = File::options();
-        options.read(true).write(true).custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
+        options.read(true).write(true).custom_flags(abi::O_NOCTTY | abi::O_NONBLOCK);
         options
     };
     let master = options().open("/dev/ptmx").unwrap();
@@ -98,7 +99,7 @@ fn every_byte_passes_in_raw_mode_also_where_the_queues_are_full_again_and_again(
         let mut random = Random(seed);
         let (sides, settings) = with(|settings| {
             (settings.input, settings.output, settings.local) = (0, 0, 0);
-            settings.characters[libc::VMIN] = 9;
+            settings.characters[abi::VMIN] = 9;
         });
         let (mut typed, mut written) = (Vec::new(), Vec::new());
         for least in [2 * QUEUE_BYTES, 0, 0, 0] {
@@ -123,7 +124,7 @@ fn what_holds_output_back_is_told_and_holds_it_still() {
         let (sides, settings) = with(|_| {});
         (&sides.slave).write_all(b"before").unwrap();
         match hold {
-            None => terminal::set_flow(sides.slave(), libc::TCOOFF).unwrap(),
+            None => terminal::set_flow(sides.slave(), abi::TCOOFF).unwrap(),
             Some(key) => (&sides.master).write_all(key).unwrap(),
         }
         let found = seen(&sides, &settings);
@@ -139,14 +140,14 @@ fn packets_stay_packets_and_news_that_were_not_read_are_waited_for() {
     (&sides.slave).write_all(b"text\n").unwrap();
     assert_eq!(seen(&sides, &settings).output.0, b"text\r\n");
     assert_eq!(reads(&sides.master), [b"\0text\r\n"]);
-    terminal::set_flow(sides.slave(), libc::TCOOFF).unwrap();
+    terminal::set_flow(sides.slave(), abi::TCOOFF).unwrap();
     assert!(matches!(sides.scan(), Err(Unreported::NotNow(_))));
     assert_eq!(reads(&sides.master), [[4]], "it has not been told");
 }
 
 #[test]
 fn much_that_the_line_discipline_may_not_have_seen_is_waited_for() {
-    let (sides, _) = with(|settings| settings.local &= !libc::ECHO);
+    let (sides, _) = with(|settings| settings.local &= !abi::ECHO);
     for _ in 0..300 {
         (&sides.master).write_all(b"a line\n").unwrap();
     }

@@ -10,6 +10,7 @@ use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{
     FolderEntry, FolderItem, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedFolder, SavedPart,
 };
+use standfast_linux::abi;
 use standfast_linux::proc::Status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -95,7 +96,7 @@ impl MemoryObjects {
     /// Adds files that the program has open and writes at their ends, unless it only appends to them. The growth of
     /// these files is judged where they are open. `written` lists all files that are written at their ends.
     pub(crate) fn save_written_at_ends(&mut self, open_files: &[OpenFile], written: &BTreeSet<FileId>) {
-        for open in open_files.iter().filter(|open| open.flags & libc::O_APPEND as u32 == 0) {
+        for open in open_files.iter().filter(|open| open.flags & abi::O_APPEND as u32 == 0) {
             if let OpenFileKind::Regular { file, .. } = &open.kind
                 && written.contains(&FileId::of_reference(file))
                 && file.length <= FILE_BYTES_MAX
@@ -138,14 +139,14 @@ fn entry(name: &Path, status: &Metadata, item: FolderItem) -> FolderEntry {
 
 /// Returns the files that open files of the job write at their ends and nowhere else.
 pub(crate) fn written_at_ends(open_files: &[OpenFile]) -> BTreeSet<FileId> {
-    const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+    const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
     let writing = open_files.iter().filter(|open| open.flags & O_ACCMODE != 0);
     let mut at_ends: BTreeMap<FileId, bool> = BTreeMap::new();
     for open in writing {
         if let OpenFileKind::Regular { file, offset, .. } = &open.kind {
-            let is_at_end = open.flags & O_ACCMODE == libc::O_WRONLY as u32 && *offset == file.length;
+            let is_at_end = open.flags & O_ACCMODE == abi::O_WRONLY as u32 && *offset == file.length;
             let key = FileId::of_reference(file);
-            *at_ends.entry(key).or_insert(true) &= is_at_end || open.flags & libc::O_APPEND as u32 != 0;
+            *at_ends.entry(key).or_insert(true) &= is_at_end || open.flags & abi::O_APPEND as u32 != 0;
         }
     }
     at_ends.into_iter().filter_map(|(key, is_at_end)| is_at_end.then_some(key)).collect()
@@ -164,7 +165,7 @@ fn not_to_be_given_back(status: &Metadata, parent: &Metadata, own: &Status) -> O
         return Some(format!("it belongs to another user ({}), and only root could put it back", status.uid()));
     }
     let group = status.gid();
-    let is_inherited = parent.mode() & libc::S_ISGID != 0 && parent.gid() == group;
+    let is_inherited = parent.mode() & abi::S_ISGID != 0 && parent.gid() == group;
     let is_member = is_ours(&own.groups, group) || own.more_groups.contains(&group);
     (!is_member && !is_inherited)
         .then(|| format!("it belongs to a group ({group}) that this user is not in, and only root could put it back"))

@@ -12,14 +12,15 @@ use standfast_core::{Address, PageRange};
 use standfast_format::records::{
     FileReference, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedPart, SystemVName,
 };
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Map, WholeFileLock};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
-const O_APPEND: u32 = libc::O_APPEND as u32;
+const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
+const O_APPEND: u32 = abi::O_APPEND as u32;
 /// The largest file that is saved in case it is gone or overwritten by the restart: temporary files and compiler output
 /// are small.
 const SMALL_FILE_BYTES: u64 = 1 << 20;

@@ -18,6 +18,7 @@ use crate::error::kernel;
 use standfast_core::{Address, PAGE_BYTES};
 use standfast_format::records::{JobState, MemoryObject, ObjectKind, Owner};
 use standfast_format::{BoxError, Run};
+use standfast_linux::abi;
 use standfast_linux::sys::{file, process};
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
@@ -27,9 +28,9 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-const MFD_ALLOW_SEALING: u64 = libc::MFD_ALLOW_SEALING as u64;
-const MFD_EXEC: u64 = libc::MFD_EXEC as u64;
-const O_TMPFILE: u64 = (libc::O_TMPFILE | libc::O_RDWR) as u64;
+const MFD_ALLOW_SEALING: u64 = abi::MFD_ALLOW_SEALING as u64;
+const MFD_EXEC: u64 = abi::MFD_EXEC as u64;
+const O_TMPFILE: u64 = (abi::O_TMPFILE | abi::O_RDWR) as u64;
 const OWNER_ONLY: u64 = 0o600;
 /// Seals that take effect on later mappings, or on later seals.
 const LATE_SEALS: u32 = file::SEAL_FUTURE_WRITE | file::SEAL_SEAL;
@@ -103,7 +104,7 @@ impl Construction {
     fn make_memory_file(&self, name: &[u8], kind: &ObjectKind) -> Result<u64, EngineError> {
         let flags = MFD_ALLOW_SEALING | executable_flag(kind);
         let name = self.path_argument(name)?;
-        self.call("making shared memory", libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])
+        self.call("making shared memory", abi::SYS_memfd_create, [name, flags, 0, 0, 0, 0])
     }
 
     /// Makes a file without a name, in the directory that it was in, or elsewhere: no path leads to it in any case.
@@ -114,7 +115,7 @@ impl Construction {
         for directory in directories {
             let argument = self.path_argument(directory.as_os_str().as_bytes())?;
             let action = format!("making a file in the place of {}, which has been deleted", path.display());
-            made = self.call(&action, libc::SYS_open, [argument, O_TMPFILE, OWNER_ONLY, 0, 0, 0]);
+            made = self.call(&action, abi::SYS_open, [argument, O_TMPFILE, OWNER_ONLY, 0, 0, 0]);
             if made.is_ok() {
                 break;
             }
@@ -204,7 +205,7 @@ fn executable_flag(kind: &ObjectKind) -> u64 {
     let is_known = std::fs::exists("/proc/sys/vm/memfd_noexec").unwrap_or(false);
     match (is_known, kind) {
         (false, _) => 0,
-        (true, ObjectKind::MemoryFile { seals, .. }) if seals & file::SEAL_EXEC != 0 => libc::MFD_NOEXEC_SEAL.into(),
+        (true, ObjectKind::MemoryFile { seals, .. }) if seals & file::SEAL_EXEC != 0 => abi::MFD_NOEXEC_SEAL.into(),
         (true, _) => MFD_EXEC,
     }
 }

@@ -5,6 +5,7 @@ use crate::freeze::{FrozenProcess, FrozenTask};
 use crate::remote_caller::RemoteCaller;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{Bytes, IntervalTimer, PendingSignal, PosixTimer, TimerClock, TimerNotice, Timers};
+use standfast_linux::abi;
 use standfast_linux::proc::{Notice, Status, TimerInformation};
 use standfast_linux::sys::ptrace::Queue;
 use standfast_linux::{SignalInformation, TaskError};
@@ -15,8 +16,8 @@ const INTERVAL_TIMERS: u8 = 3;
 /// signal is delivered, and nothing is delivered while the program is frozen.
 const SCANS_MAX: u32 = 100;
 const SECOND: u64 = 1_000_000_000;
-const CLOCK_PROCESS_CPUTIME_ID: i32 = libc::CLOCK_PROCESS_CPUTIME_ID;
-const CLOCK_THREAD_CPUTIME_ID: i32 = libc::CLOCK_THREAD_CPUTIME_ID;
+const CLOCK_PROCESS_CPUTIME_ID: i32 = abi::CLOCK_PROCESS_CPUTIME_ID;
+const CLOCK_THREAD_CPUTIME_ID: i32 = abi::CLOCK_THREAD_CPUTIME_ID;
 
 /// Pending signals, of the process and of each of its tasks.
 type Waiting = (Vec<[u8; 128]>, Vec<Vec<[u8; 128]>>);
@@ -64,7 +65,7 @@ impl FoundTimers {
     fn ask_interval_timers(&mut self, remote_caller: &RemoteCaller<'_>) -> Result<(), EngineError> {
         let mut batch = remote_caller.batch();
         let kinds = 0..INTERVAL_TIMERS;
-        let ask = |kind: u8| batch.ask::<4>(libc::SYS_getitimer, |output| [kind.into(), output, 0, 0]);
+        let ask = |kind: u8| batch.ask::<4>(abi::SYS_getitimer, |output| [kind.into(), output, 0, 0]);
         let asked: Vec<_> = kinds.clone().map(ask).collect();
         let answers = remote_caller.put(&batch)?;
         for (kind, question) in kinds.zip(asked) {
@@ -169,7 +170,7 @@ impl FoundTimers {
 /// Returns time left and interval.
 fn times(remote_caller: &RemoteCaller<'_>, id: i32) -> Result<(u64, u64), EngineError> {
     let [interval_seconds, interval, seconds, nanoseconds] =
-        remote_caller.ask::<4>(libc::SYS_timer_gettime, |output| [id as u64, output, 0, 0])?;
+        remote_caller.ask::<4>(abi::SYS_timer_gettime, |output| [id as u64, output, 0, 0])?;
     let total = |seconds: u64, rest: u64| seconds.saturating_mul(SECOND).saturating_add(rest);
     Ok((total(seconds, nanoseconds), total(interval_seconds, interval)))
 }

@@ -8,16 +8,17 @@ use crate::construction::Construction;
 use crate::error::kernel;
 use standfast_core::Address;
 use standfast_format::records::{IntervalTimer, PosixTimer, TimerClock, TimerNotice, Timers};
+use standfast_linux::abi;
 
 /// `prctl(2)` of Linux 6.15: whether `timer_create` takes the id that it is given.
 const PR_TIMER_CREATE_RESTORE_IDS: u64 = 77;
 /// How many timers are made and deleted to reach a wanted id on older kernels, which count ids up. 100,000 take about
 /// three seconds.
 const DETOURS_MAX: u32 = 100_000;
-const SIGEV_SIGNAL: u32 = libc::SIGEV_SIGNAL as u32;
-const SIGEV_NONE: u32 = libc::SIGEV_NONE as u32;
-const SIGEV_THREAD_ID: u32 = libc::SIGEV_THREAD_ID as u32;
-const TIMER_ABSTIME: u64 = libc::TIMER_ABSTIME as u64;
+const SIGEV_SIGNAL: u32 = abi::SIGEV_SIGNAL as u32;
+const SIGEV_NONE: u32 = abi::SIGEV_NONE as u32;
+const SIGEV_THREAD_ID: u32 = abi::SIGEV_THREAD_ID as u32;
+const TIMER_ABSTIME: u64 = abi::TIMER_ABSTIME as u64;
 const SECOND: u64 = 1_000_000_000;
 const MILLION: u64 = 1_000_000;
 /// Length of a `struct sigevent`; the kernel's answer is put after it.
@@ -36,7 +37,7 @@ impl Construction {
 
     fn make_timers(&self, timers: &[PosixTimer]) -> Result<(), EngineError> {
         let switch =
-            |on: u64| self.call("choosing timer ids", libc::SYS_prctl, [PR_TIMER_CREATE_RESTORE_IDS, on, 0, 0, 0, 0]);
+            |on: u64| self.call("choosing timer ids", abi::SYS_prctl, [PR_TIMER_CREATE_RESTORE_IDS, on, 0, 0, 0, 0]);
         let takes_ids = switch(1).is_ok();
         for timer in timers {
             for detour in 0.. {
@@ -48,7 +49,7 @@ impl Construction {
                     let reason = std::io::Error::other(format!("got {id} instead of {}", timer.id));
                     return Err(kernel("giving a timer its old id", reason));
                 }
-                self.call("deleting a timer", libc::SYS_timer_delete, [id as u64, 0, 0, 0, 0, 0])?;
+                self.call("deleting a timer", abi::SYS_timer_delete, [id as u64, 0, 0, 0, 0, 0])?;
             }
         }
         if takes_ids { switch(0).map(drop) } else { Ok(()) }
@@ -70,7 +71,7 @@ impl Construction {
         let event = self.argument(&event)?;
         let answer = event + EVENT_BYTES as u64;
         let arguments = [self.clock_number(timer.clock) as u64, event, answer, 0, 0, 0];
-        self.call("making a timer", libc::SYS_timer_create, arguments)?;
+        self.call("making a timer", abi::SYS_timer_create, arguments)?;
         let [id] = self.answered(answer)?;
         // An int; the bytes after it are not the kernel's.
         Ok(id as i32)
@@ -102,14 +103,14 @@ impl Construction {
         };
         let words = [interval / SECOND, interval % SECOND, time / SECOND, time % SECOND];
         let arguments = [timer.id as u64, flags, self.argument(&bytes(&words))?, 0, 0, 0];
-        self.call("setting a timer", libc::SYS_timer_settime, arguments).map(drop)
+        self.call("setting a timer", abi::SYS_timer_settime, arguments).map(drop)
     }
 
     /// Returns the time of a clock as the new process sees it, in nanoseconds.
     fn clock_of(&self, clock: TimerClock) -> Result<u64, EngineError> {
         let answer = self.argument(&[0; 16])?;
         let clock = self.clock_number(clock) as u64;
-        self.call("reading a clock", libc::SYS_clock_gettime, [clock, answer, 0, 0, 0, 0])?;
+        self.call("reading a clock", abi::SYS_clock_gettime, [clock, answer, 0, 0, 0, 0])?;
         let [seconds, nanoseconds] = self.answered(answer)?;
         Ok(seconds.saturating_mul(SECOND).saturating_add(nanoseconds))
     }
@@ -121,12 +122,12 @@ impl Construction {
             let interval = timer.interval_microseconds;
             let words = [interval / MILLION, interval % MILLION, time / MILLION, time % MILLION];
             let arguments = [timer.kind.into(), self.argument(&bytes(&words))?, 0, 0, 0, 0];
-            self.call("setting an interval timer", libc::SYS_setitimer, arguments)
+            self.call("setting an interval timer", abi::SYS_setitimer, arguments)
         };
         set(time)?;
         // Timers of processor time get a tick more than they are set to, whatever a tick is here.
         let answer = self.argument(&[0; 32])?;
-        self.call("reading an interval timer", libc::SYS_getitimer, [timer.kind.into(), answer, 0, 0, 0, 0])?;
+        self.call("reading an interval timer", abi::SYS_getitimer, [timer.kind.into(), answer, 0, 0, 0, 0])?;
         let [.., seconds, microseconds] = self.answered::<4>(answer)?;
         match (seconds * MILLION + microseconds).checked_sub(time) {
             None | Some(0) => Ok(()),

@@ -7,6 +7,7 @@ use crate::socket_paths::{path_in, socket_path};
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Socket, SocketMessage, SocketState};
 use standfast_linux::UnixSocket;
+use standfast_linux::abi;
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -57,7 +58,7 @@ impl Check<'_, '_> {
         for socket in sockets {
             let path = socket_path(job, socket).filter(|_| socket.file_mode.is_some());
             let Some(path) = path else {
-                let leads_nowhere = path_in(&socket.name.0).is_some() && socket.family == libc::AF_UNIX;
+                let leads_nowhere = path_in(&socket.name.0).is_some() && socket.family == abi::AF_UNIX;
                 names.push(if leads_nowhere { SocketName::Hidden } else { SocketName::InSight });
                 continue;
             };
@@ -67,7 +68,7 @@ impl Check<'_, '_> {
                     .iter()
                     .any(|other| is_found_by_name(other) && socket_path(job, other).as_ref() == Some(&path))
                 {
-                    let _ = self.remaking.provide(&path, libc::S_IFSOCK);
+                    let _ = self.remaking.provide(&path, abi::S_IFSOCK);
                 }
                 names.push(SocketName::Hidden);
                 continue;
@@ -121,5 +122,5 @@ impl Check<'_, '_> {
 fn is_found_by_name(socket: &Socket) -> bool {
     let stands_alone =
         matches!(socket.state, SocketState::Listening { .. } | SocketState::Unconnected | SocketState::Towards { .. });
-    socket.family == libc::AF_UNIX && socket.file_mode.is_some() && (stands_alone || socket.kind == libc::SOCK_DGRAM)
+    socket.family == abi::AF_UNIX && socket.file_mode.is_some() && (stands_alone || socket.kind == abi::SOCK_DGRAM)
 }

@@ -15,6 +15,7 @@ use standfast_format::records::{
     JobState, MessageQueue, ObjectKind, Semaphore, SemaphoreSet, SystemVName, TypedMessage,
 };
 use standfast_linux::IpcNamespace;
+use standfast_linux::abi;
 use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process;
 use standfast_linux::system_v::{self, ObjectUser, SystemVKind, SystemVObject};
@@ -163,7 +164,7 @@ impl SystemV {
 
 /// Reports whether an error means that an object has been removed.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM))
+    matches!(error.raw_os_error(), Some(abi::EINVAL | abi::EIDRM))
 }
 
 fn within<T>(place: Option<&IpcNamespace>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
@@ -352,7 +353,7 @@ fn started_seconds(pid: i32) -> i64 {
     /// `USER_HZ`, the unit of start times: a constant of the kernel's interface.
     const TICKS_PER_SECOND: u64 = 100;
     let clock = |clock| process::clock_nanoseconds(clock) / NANOSECONDS;
-    let boot = clock(libc::CLOCK_REALTIME).saturating_sub(clock(libc::CLOCK_BOOTTIME));
+    let boot = clock(abi::CLOCK_REALTIME).saturating_sub(clock(abi::CLOCK_BOOTTIME));
     Stat::of(pid).map_or(i64::MAX, |stat| (boot + stat.start_time / TICKS_PER_SECOND) as i64)
 }
 
@@ -361,7 +362,7 @@ mod tests {
     use super::*;
 
     fn now() -> i64 {
-        (process::clock_nanoseconds(libc::CLOCK_REALTIME) / 1_000_000_000) as i64
+        (process::clock_nanoseconds(abi::CLOCK_REALTIME) / 1_000_000_000) as i64
     }
 
     fn object(kind: SystemVKind, users: &[i32]) -> SystemVObject {

@@ -18,6 +18,7 @@ use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::PageRange;
 use standfast_format::records::{JobState, ObjectKind, SemaphoreSet, SystemVName};
 use standfast_linux::IpcNamespace;
+use standfast_linux::abi;
 use standfast_linux::system_v::{AttachedSegment, Limits, Made, NewObject, SystemVKind};
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,7 +28,7 @@ use std::os::unix::fs::FileExt;
 /// `SEMVMX`
 const VALUE_MAX: i32 = 32767;
 const SEM_UNDO: i16 = 0x1000;
-const IPC_NOWAIT: i16 = libc::IPC_NOWAIT as i16;
+const IPC_NOWAIT: i16 = abi::IPC_NOWAIT as i16;
 /// How many semaphores are changed at a time: twice as many operations, of which the kernel takes 500 by default.
 const SEMAPHORES_AT_A_TIME: usize = 64;
 const PIECE_PAGES: u64 = 256;
@@ -244,7 +245,7 @@ impl Construction {
             let operations = some.as_flattened();
             let bytes: Vec<u8> = operations.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect();
             let address = self.argument(&bytes)?;
-            self.call(action, libc::SYS_semop, [id as u64, address, operations.len() as u64, 0, 0, 0])?;
+            self.call(action, abi::SYS_semop, [id as u64, address, operations.len() as u64, 0, 0, 0])?;
         }
         Ok(())
     }

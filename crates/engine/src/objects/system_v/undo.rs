@@ -12,13 +12,14 @@ use crate::freeze::Frozen;
 use crate::remote_caller::RemoteCaller;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{SemaphoreSet, Undo};
+use standfast_linux::abi;
 use standfast_linux::system_v;
 use std::io;
 
 /// `SEMVMX`, and `SEMAEM`: the largest value, and the largest adjustment.
 const VALUE_MAX: i32 = 32767;
 const SEM_UNDO: i16 = 0x1000;
-const IPC_NOWAIT: i16 = libc::IPC_NOWAIT as i16;
+const IPC_NOWAIT: i16 = abi::IPC_NOWAIT as i16;
 /// `struct sembuf`: number, operation, flags, 16 bits each.
 const OPERATION_BYTES: usize = 6;
 
@@ -108,11 +109,11 @@ impl Probe<'_> {
         let writing = |source| Unknown::Engine(kernel("writing into the program", source));
         remote_caller.injector.write_output(&bytes).map_err(writing)?;
         let arguments = [id as u64, remote_caller.injector.output().get(), operations.len() as u64, 0, 0, 0];
-        let result = remote_caller.call(libc::SYS_semop, arguments).map_err(Unknown::Engine)?;
+        let result = remote_caller.call(abi::SYS_semop, arguments).map_err(Unknown::Engine)?;
         assert!(result < 0, "a probe of semaphores cannot succeed");
         match -result as i32 {
-            libc::EAGAIN => Ok(false),
-            libc::ERANGE => Ok(true),
+            abi::EAGAIN => Ok(false),
+            abi::ERANGE => Ok(true),
             error => Err(Unknown::Kernel(io::Error::from_raw_os_error(error))),
         }
     }

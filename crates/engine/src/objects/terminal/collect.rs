@@ -8,6 +8,7 @@ use crate::objects::{Known, Motion, O_ACCMODE, O_PATH, O_RDWR, Unsupported, Walk
 use crate::terminals::{InFlight, Sides, Unreported};
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
+use standfast_linux::abi;
 use standfast_linux::proc::{Stat, Status};
 use standfast_linux::sys::descriptors::{HeldDescriptor, ready_events};
 use standfast_linux::sys::process;
@@ -20,9 +21,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const HUNG_UP: i16 = libc::POLLHUP;
+const HUNG_UP: i16 = abi::POLLHUP;
 /// There is no answer from the other side: a slave reports this only when it has been hung up.
-const DEAD: i16 = libc::POLLERR;
+const DEAD: i16 = abi::POLLERR;
 
 /// How long a scan for other users of the job's terminals stays valid: with thousands of processes it costs 100 ms.
 const SCAN_LASTS: Duration = Duration::from_secs(60);
@@ -48,7 +49,7 @@ enum Node {
 impl Node {
     fn of(file: &Metadata) -> Option<Self> {
         let number = file.rdev();
-        match (file.file_type().is_char_device(), libc::major(number), libc::minor(number)) {
+        match (file.file_type().is_char_device(), abi::major(number), abi::minor(number)) {
             (true, 5, 2) => Some(Self::Master),
             (true, 136, number) => Some(Self::Slave { number }),
             (true, 5, 0) => Some(Self::Own),
@@ -140,7 +141,7 @@ impl Walk<'_> {
             Some(Node::Own) => {
                 // A terminal outside may have the same number as well, so the session must match: it is the terminal of
                 // the holder's session.
-                let same = libc::minor(terminal::device(own.as_fd())?.into()) == found.number;
+                let same = abi::minor(terminal::device(own.as_fd())?.into()) == found.number;
                 let master = self.shown[found.place].own(&self.holders)?;
                 let session = Stat::of(self.process_of(shown)).map(|stat| stat.session)?;
                 Ok::<_, io::Error>(same && terminal::session(master.as_fd())? == Some(session))

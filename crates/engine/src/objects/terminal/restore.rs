@@ -10,15 +10,16 @@ use crate::objects::{O_NOCTTY, O_NONBLOCK, O_RDWR, Opening};
 use crate::terminals::{InFlight, Sides};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{JobState, OpenFileKind, PseudoTerminal, TerminalSettings, WindowSize};
+use standfast_linux::abi;
 use standfast_linux::sys::terminal::{self, Termios};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 const TIOCGPTPEER: u64 = 0x5441;
-const TIOCSCTTY: u64 = libc::TIOCSCTTY;
-const TIOCNOTTY: u64 = libc::TIOCNOTTY;
-const TIOCSPGRP: u64 = libc::TIOCSPGRP;
-const SIGCHLD: i32 = libc::SIGCHLD;
+const TIOCSCTTY: u64 = abi::TIOCSCTTY;
+const TIOCNOTTY: u64 = abi::TIOCNOTTY;
+const TIOCSPGRP: u64 = abi::TIOCSPGRP;
+const SIGCHLD: i32 = abi::SIGCHLD;
 
 /// The two sides of a pseudo-terminal, parked.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +61,7 @@ impl Opening<'_> {
         let own = self.own(master)?;
         terminal::set_locked(own.as_fd(), false).map_err(making)?;
         let flags = (O_RDWR | O_NOCTTY).into();
-        let opened = self.call("opening a terminal", libc::SYS_ioctl, [master, TIOCGPTPEER, flags, 0, 0, 0])?;
+        let opened = self.call("opening a terminal", abi::SYS_ioctl, [master, TIOCGPTPEER, flags, 0, 0, 0])?;
         let slave = self.park(opened)?;
         let WindowSize { rows, columns, width, height } = recorded.size;
         let in_flight = InFlight {
@@ -101,7 +102,7 @@ impl Opening<'_> {
         let master = self.open_path(b"/dev/ptmx", O_RDWR | O_NOCTTY)?;
         terminal::set_locked(self.own(master)?.as_fd(), false).map_err(making)?;
         let flags = (flags | O_NOCTTY).into();
-        let slave = self.call("opening a terminal", libc::SYS_ioctl, [master, TIOCGPTPEER, flags, 0, 0, 0])?;
+        let slave = self.call("opening a terminal", abi::SYS_ioctl, [master, TIOCGPTPEER, flags, 0, 0, 0])?;
         self.close(master)?;
         Ok(slave)
     }
@@ -140,7 +141,7 @@ pub(crate) fn bring_to_foreground(
             }
         }
         for (process, _) in of_session().filter(|(_, state)| state.process_tree.without_terminal) {
-            process.call("giving up a terminal", libc::SYS_ioctl, [sides.slave, TIOCNOTTY, 0, 0, 0, 0])?;
+            process.call("giving up a terminal", abi::SYS_ioctl, [sides.slave, TIOCNOTTY, 0, 0, 0, 0])?;
         }
     }
     Ok(())
@@ -153,20 +154,20 @@ impl Construction {
         let mut terminals = parked.terminals.iter().zip(&job.terminals);
         let is_it = |recorded: &PseudoTerminal| recorded.controls.is_some_and(|control| control.session == session);
         let Some((sides, _)) = terminals.find(|(_, recorded)| is_it(recorded)) else { return Ok(()) };
-        self.call("giving a session its terminal", libc::SYS_ioctl, [sides.slave, TIOCSCTTY, 0, 0, 0, 0]).map(drop)
+        self.call("giving a session its terminal", abi::SYS_ioctl, [sides.slave, TIOCSCTTY, 0, 0, 0, 0]).map(drop)
     }
 
     fn put_in_front(&self, slave: u64, group: i32) -> Result<(), EngineError> {
         let group = self.argument(&group.to_le_bytes())?;
         let arguments = [slave, TIOCSPGRP, group, 0, 0, 0];
-        self.call("bringing a process group to the foreground", libc::SYS_ioctl, arguments).map(drop)
+        self.call("bringing a process group to the foreground", abi::SYS_ioctl, arguments).map(drop)
     }
 
     /// Brings a group to the foreground that has no members left.
     fn put_nobody_in_front(&self, slave: u64, id: i32) -> Result<(), EngineError> {
         let passing = self.fork(SIGCHLD, Some(id))?;
         let brought =
-            passing.call("leading a group", libc::SYS_setpgid, [0; 6]).and_then(|_| self.put_in_front(slave, id));
+            passing.call("leading a group", abi::SYS_setpgid, [0; 6]).and_then(|_| self.put_in_front(slave, id));
         end_processes(&[passing.pid()], &[], None);
         self.forget_child(id)?;
         brought

@@ -5,6 +5,7 @@ use super::queue::messages;
 use super::{Found, Unsupported, Walk};
 use crate::RefusalCode;
 use standfast_format::records::{SocketMessage, SocketState};
+use standfast_linux::abi;
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
 use standfast_linux::{UnixSocket, udp_shut_down};
@@ -79,7 +80,7 @@ impl TcpInformation {
         // struct tcp_info: state in byte 0, unacked at 24, sacked at 28, segs_out at 136, segs_in at 140, data_segs_out
         // at 156.
         const BYTES: usize = 160;
-        let mut bytes = socket::option(own, libc::IPPROTO_TCP, libc::TCP_INFO, BYTES)?;
+        let mut bytes = socket::option(own, abi::IPPROTO_TCP, abi::TCP_INFO, BYTES)?;
         bytes.resize(BYTES, 0);
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         Ok(Self {
@@ -120,7 +121,7 @@ impl Walk<'_> {
             }
             ESTABLISHED | FIN_WAIT_1 | FIN_WAIT_2 | CLOSE_WAIT | LAST_ACK | CLOSING => {
                 let sends = !matches!(information.state, FIN_WAIT_1 | FIN_WAIT_2 | LAST_ACK | CLOSING);
-                let shut_down = if sends { 0 } else { libc::SHUT_WR as u32 + 1 };
+                let shut_down = if sends { 0 } else { abi::SHUT_WR as u32 + 1 };
                 (self.tcp_partner(at, information.state, network)?, shut_down)
             }
             _ => return Err(Unsupported::for_now(RefusalCode::ConnectionUnsettled, "its connection is being made")),
@@ -276,8 +277,8 @@ fn has_sent(own: BorrowedFd<'_>) -> io::Result<bool> {
 /// Returns the directions of a datagram socket that are shut down, if poll(2) shows them. The sending direction alone
 /// does not show.
 fn shut_down_as_polled(own: BorrowedFd<'_>) -> io::Result<u32> {
-    let events = descriptors::ready_events(own, libc::POLLRDHUP)?;
-    Ok(match (events & libc::POLLHUP != 0, events & libc::POLLRDHUP != 0) {
+    let events = descriptors::ready_events(own, abi::POLLRDHUP)?;
+    Ok(match (events & abi::POLLHUP != 0, events & abi::POLLRDHUP != 0) {
         (true, _) => super::RECEIVING | super::SENDING,
         (false, true) => super::RECEIVING,
         (false, false) => 0,
@@ -286,7 +287,7 @@ fn shut_down_as_polled(own: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// Waits until everything that one end has sent has reached the receive queue of the other. A full queue is given room.
 fn drain(sender: &Found, receiver: &Found) -> Result<(), Unsupported> {
-    let acknowledge = || socket::set_number(receiver.own(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, ACKNOWLEDGE_ONCE);
+    let acknowledge = || socket::set_number(receiver.own(), abi::IPPROTO_TCP, abi::TCP_QUICKACK, ACKNOWLEDGE_ONCE);
     let deadline = Instant::now() + DRAIN_MAX;
     acknowledge()?;
     let mut scans = 0;

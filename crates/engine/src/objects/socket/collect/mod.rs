@@ -18,6 +18,7 @@ use options::{Class, set_options};
 pub(in crate::objects) use queue::Unread;
 pub(in crate::objects) use queue::received;
 use standfast_format::records::{OpenFileKind, Socket, SocketOption, SocketState};
+use standfast_linux::abi;
 use standfast_linux::proc::Endpoint;
 use standfast_linux::sys::{descriptors, process, socket};
 use std::io;
@@ -28,7 +29,7 @@ const ELSEWHERE: &str = "start both under one standfast run";
 const ELSEWHERE_OR_RESET: &str =
     "start both under one standfast run, or let it come back as a connection that was reset: --external-sockets reset";
 /// Netlink protocols whose sockets have no state beyond their options.
-const NETLINK_PROTOCOLS: [i32; 3] = [libc::NETLINK_ROUTE, libc::NETLINK_SOCK_DIAG, libc::NETLINK_KOBJECT_UEVENT];
+const NETLINK_PROTOCOLS: [i32; 3] = [abi::NETLINK_ROUTE, abi::NETLINK_SOCK_DIAG, abi::NETLINK_KOBJECT_UEVENT];
 
 /// Bits of [`Socket::shut_down`].
 const RECEIVING: u32 = 1;
@@ -55,19 +56,19 @@ impl Found {
     }
 
     fn is_unix(&self) -> bool {
-        self.record.family == libc::AF_UNIX
+        self.record.family == abi::AF_UNIX
     }
 
     fn is_tcp(&self) -> bool {
-        self.is(libc::AF_INET, libc::SOCK_STREAM) || self.is(libc::AF_INET6, libc::SOCK_STREAM)
+        self.is(abi::AF_INET, abi::SOCK_STREAM) || self.is(abi::AF_INET6, abi::SOCK_STREAM)
     }
 
     fn is_udp(&self) -> bool {
-        self.is(libc::AF_INET, libc::SOCK_DGRAM) || self.is(libc::AF_INET6, libc::SOCK_DGRAM)
+        self.is(abi::AF_INET, abi::SOCK_DGRAM) || self.is(abi::AF_INET6, abi::SOCK_DGRAM)
     }
 
     fn is_datagram(&self) -> bool {
-        self.record.kind == libc::SOCK_DGRAM
+        self.record.kind == abi::SOCK_DGRAM
     }
 
     fn is_listening(&self) -> bool {
@@ -88,12 +89,12 @@ impl Walk<'_> {
         let shown = &self.shown[place];
         let own = shown.own(&self.holders)?;
         let (family, kind) = process::socket_kind(own.as_fd())?;
-        let protocol = socket::number(own.as_fd(), libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+        let protocol = socket::number(own.as_fd(), abi::SOL_SOCKET, abi::SO_PROTOCOL)?;
         let is_known = match (family, kind) {
-            (libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_DGRAM | libc::SOCK_SEQPACKET) => true,
-            (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM) => protocol == libc::IPPROTO_TCP,
-            (libc::AF_INET | libc::AF_INET6, libc::SOCK_DGRAM) => protocol == libc::IPPROTO_UDP,
-            (libc::AF_NETLINK, _) => NETLINK_PROTOCOLS.contains(&protocol),
+            (abi::AF_UNIX, abi::SOCK_STREAM | abi::SOCK_DGRAM | abi::SOCK_SEQPACKET) => true,
+            (abi::AF_INET | abi::AF_INET6, abi::SOCK_STREAM) => protocol == abi::IPPROTO_TCP,
+            (abi::AF_INET | abi::AF_INET6, abi::SOCK_DGRAM) => protocol == abi::IPPROTO_UDP,
+            (abi::AF_NETLINK, _) => NETLINK_PROTOCOLS.contains(&protocol),
             _ => false,
         };
         if !is_known {
@@ -106,22 +107,22 @@ impl Walk<'_> {
             ));
         }
         // The kernel reports it once, to the program.
-        if descriptors::ready_events(own.as_fd(), libc::POLLPRI)? & (libc::POLLERR | libc::POLLPRI) != 0 {
+        if descriptors::ready_events(own.as_fd(), abi::POLLPRI)? & (abi::POLLERR | abi::POLLPRI) != 0 {
             return Err(Unsupported::for_now(
                 RefusalCode::UnreadMessage,
                 "it has an error or urgent data that the program has not read yet",
             ));
         }
-        let is_alone = protocol == libc::IPPROTO_TCP && internet::is_alone(own.as_fd())?;
+        let is_alone = protocol == abi::IPPROTO_TCP && internet::is_alone(own.as_fd())?;
         let class = Class { family, kind, protocol, is_alone };
         let mut options = set_options(own.as_fd(), class, &mut self.usual_options)?;
-        if protocol == libc::IPPROTO_TCP && self.reused_ports.is_some_and(|reused| reused.holds(own.as_fd())) {
+        if protocol == abi::IPPROTO_TCP && self.reused_ports.is_some_and(|reused| reused.holds(own.as_fd())) {
             options.retain(|option| !shares_address(option));
         }
         let peer = socket::peer_name(own.as_fd()).ok().flatten();
         let name = socket::name(own.as_fd())?;
         // A socket without an address returns only its family.
-        let name = if name.len() <= size_of::<libc::sa_family_t>() { Vec::new() } else { name };
+        let name = if name.len() <= size_of::<abi::sa_family_t>() { Vec::new() } else { name };
         let record = Socket { family, kind, protocol, name: name.into(), options, ..Socket::default() };
         self.sockets.push(Found { place, own, peer, record });
         Ok(OpenFileKind::Socket { socket: self.sockets.len() as u32 - 1 })
@@ -164,9 +165,9 @@ impl Walk<'_> {
         if found.is_unix() {
             return self.connect_unix(at, network);
         }
-        if found.record.family == libc::AF_NETLINK {
+        if found.record.family == abi::AF_NETLINK {
             return match descriptors::unread_bytes(found.own()) {
-                Ok(0) | Err(_) if descriptors::ready_events(found.own(), libc::POLLIN)? & libc::POLLIN == 0 => Ok(()),
+                Ok(0) | Err(_) if descriptors::ready_events(found.own(), abi::POLLIN)? & abi::POLLIN == 0 => Ok(()),
                 _ => Err(Unsupported::for_now(RefusalCode::UnreadMessage, "it has an unread answer of the kernel")),
             };
         }
@@ -190,13 +191,13 @@ impl Walk<'_> {
                 matches!(self.sockets[peer as usize].record.state, SocketState::Paired { peer } if peer as usize == at)
             }
             SocketState::Unconnected if self.motion == Motion::Running => true,
-            SocketState::Unconnected => found.peer.is_none() || found.record.family == libc::AF_NETLINK,
+            SocketState::Unconnected => found.peer.is_none() || found.record.family == abi::AF_NETLINK,
             _ => true,
         };
         if let SocketState::Paired { peer } = found.record.state
             && found.is_tcp()
             && self.sockets[peer as usize].record.shut_down & SENDING == 0
-            && descriptors::ready_events(found.own(), libc::POLLRDHUP)? & libc::POLLRDHUP != 0
+            && descriptors::ready_events(found.own(), abi::POLLRDHUP)? & abi::POLLRDHUP != 0
         {
             // Nobody else has shut down its receiving direction.
             self.sockets[at].record.shut_down |= RECEIVING;
@@ -239,18 +240,18 @@ impl Walk<'_> {
 }
 
 fn shares_address(option: &SocketOption) -> bool {
-    (option.level, option.name) == (libc::SOL_SOCKET, libc::SO_REUSEADDR)
+    (option.level, option.name) == (abi::SOL_SOCKET, abi::SO_REUSEADDR)
 }
 
 /// Returns the network namespace of a socket, wherever the process that holds it has moved since. Returns `None` if the
 /// kernel does not report it (before Linux 5.14).
 fn network_of(own: BorrowedFd<'_>) -> Option<u64> {
     const SO_NETNS_COOKIE: i32 = 71;
-    let cookie = socket::option(own, libc::SOL_SOCKET, SO_NETNS_COOKIE, size_of::<u64>()).ok()?;
+    let cookie = socket::option(own, abi::SOL_SOCKET, SO_NETNS_COOKIE, size_of::<u64>()).ok()?;
     cookie.try_into().ok().map(u64::from_le_bytes)
 }
 
 fn own_network() -> Option<u64> {
     static OWN: OnceLock<Option<u64>> = OnceLock::new();
-    *OWN.get_or_init(|| network_of(socket::create(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?.as_fd()))
+    *OWN.get_or_init(|| network_of(socket::create(abi::AF_UNIX, abi::SOCK_STREAM, 0).ok()?.as_fd()))
 }

@@ -3,6 +3,7 @@
 use super::Unsupported;
 use crate::RefusalCode;
 use standfast_format::records::SocketOption;
+use standfast_linux::abi;
 use standfast_linux::sys::socket;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -57,38 +58,38 @@ const FILTER_MAX: usize = 4096;
 const FILTER_BYTES: usize = 8;
 
 /// Buffer sizes, which matter only if the program has chosen them.
-const BUFFERS: [i32; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
+const BUFFERS: [i32; 2] = [abi::SO_SNDBUF, abi::SO_RCVBUF];
 
 /// Name and length, in the order in which they are set.
 const GENERAL: &[(i32, usize)] = &[
-    (libc::SO_DEBUG, WORD),
-    (libc::SO_REUSEADDR, WORD),
-    (libc::SO_REUSEPORT, WORD),
-    (libc::SO_BINDTODEVICE, NAME),
-    (libc::SO_BROADCAST, WORD),
-    (libc::SO_DONTROUTE, WORD),
-    (libc::SO_KEEPALIVE, WORD),
-    (libc::SO_LINGER, PAIR),
-    (libc::SO_OOBINLINE, WORD),
-    (libc::SO_PRIORITY, WORD),
-    (libc::SO_MARK, WORD),
-    (libc::SO_NO_CHECK, WORD),
-    (libc::SO_RCVTIMEO, TIME),
-    (libc::SO_SNDTIMEO, TIME),
-    (libc::SO_RCVLOWAT, WORD),
-    (libc::SO_PASSCRED, WORD),
-    (libc::SO_PASSSEC, WORD),
+    (abi::SO_DEBUG, WORD),
+    (abi::SO_REUSEADDR, WORD),
+    (abi::SO_REUSEPORT, WORD),
+    (abi::SO_BINDTODEVICE, NAME),
+    (abi::SO_BROADCAST, WORD),
+    (abi::SO_DONTROUTE, WORD),
+    (abi::SO_KEEPALIVE, WORD),
+    (abi::SO_LINGER, PAIR),
+    (abi::SO_OOBINLINE, WORD),
+    (abi::SO_PRIORITY, WORD),
+    (abi::SO_MARK, WORD),
+    (abi::SO_NO_CHECK, WORD),
+    (abi::SO_RCVTIMEO, TIME),
+    (abi::SO_SNDTIMEO, TIME),
+    (abi::SO_RCVLOWAT, WORD),
+    (abi::SO_PASSCRED, WORD),
+    (abi::SO_PASSSEC, WORD),
     (SO_PASSPIDFD, WORD),
-    (libc::SO_PEEK_OFF, WORD),
-    (libc::SO_TIMESTAMP, WORD),
-    (libc::SO_TIMESTAMPNS, WORD),
-    (libc::SO_TIMESTAMPING, WORD),
-    (libc::SO_RXQ_OVFL, WORD),
-    (libc::SO_BUSY_POLL, WORD),
-    (libc::SO_SELECT_ERR_QUEUE, WORD),
-    (libc::SO_ZEROCOPY, WORD),
-    (libc::SO_WIFI_STATUS, WORD),
-    (libc::SO_NOFCS, WORD),
+    (abi::SO_PEEK_OFF, WORD),
+    (abi::SO_TIMESTAMP, WORD),
+    (abi::SO_TIMESTAMPNS, WORD),
+    (abi::SO_TIMESTAMPING, WORD),
+    (abi::SO_RXQ_OVFL, WORD),
+    (abi::SO_BUSY_POLL, WORD),
+    (abi::SO_SELECT_ERR_QUEUE, WORD),
+    (abi::SO_ZEROCOPY, WORD),
+    (abi::SO_WIFI_STATUS, WORD),
+    (abi::SO_NOFCS, WORD),
     (SO_MAX_PACING_RATE, PAIR),
     (SO_TXTIME, PAIR),
     (SO_TIMESTAMP_NEW, WORD),
@@ -102,93 +103,93 @@ const GENERAL: &[(i32, usize)] = &[
     (SO_RCVPRIORITY, WORD),
     (SO_PASSRIGHTS, WORD),
     (SO_INQ, WORD),
-    (libc::SO_SNDBUF, WORD),
-    (libc::SO_RCVBUF, WORD),
+    (abi::SO_SNDBUF, WORD),
+    (abi::SO_RCVBUF, WORD),
     (SO_BUF_LOCK, WORD),
 ];
 const IPV4: &[(i32, usize)] = &[
-    (libc::IP_TOS, WORD),
-    (libc::IP_TTL, WORD),
-    (libc::IP_MTU_DISCOVER, WORD),
-    (libc::IP_RECVERR, WORD),
-    (libc::IP_PKTINFO, WORD),
-    (libc::IP_RECVTTL, WORD),
-    (libc::IP_RECVTOS, WORD),
-    (libc::IP_RECVOPTS, WORD),
-    (libc::IP_RECVORIGDSTADDR, WORD),
-    (libc::IP_FREEBIND, WORD),
-    (libc::IP_TRANSPARENT, WORD),
-    (libc::IP_BIND_ADDRESS_NO_PORT, WORD),
-    (libc::IP_MINTTL, WORD),
-    (libc::IP_OPTIONS, IP_OPTIONS_MAX),
-    (libc::IP_RETOPTS, WORD),
-    (libc::IP_PASSSEC, WORD),
+    (abi::IP_TOS, WORD),
+    (abi::IP_TTL, WORD),
+    (abi::IP_MTU_DISCOVER, WORD),
+    (abi::IP_RECVERR, WORD),
+    (abi::IP_PKTINFO, WORD),
+    (abi::IP_RECVTTL, WORD),
+    (abi::IP_RECVTOS, WORD),
+    (abi::IP_RECVOPTS, WORD),
+    (abi::IP_RECVORIGDSTADDR, WORD),
+    (abi::IP_FREEBIND, WORD),
+    (abi::IP_TRANSPARENT, WORD),
+    (abi::IP_BIND_ADDRESS_NO_PORT, WORD),
+    (abi::IP_MINTTL, WORD),
+    (abi::IP_OPTIONS, IP_OPTIONS_MAX),
+    (abi::IP_RETOPTS, WORD),
+    (abi::IP_PASSSEC, WORD),
     (IP_CHECKSUM, WORD),
     (IP_RECVFRAGSIZE, WORD),
     (IP_RECVERR_RFC4884, WORD),
-    (libc::IP_UNICAST_IF, WORD),
+    (abi::IP_UNICAST_IF, WORD),
     (IP_LOCAL_PORT_RANGE, WORD),
 ];
 const IPV6: &[(i32, usize)] = &[
-    (libc::IPV6_V6ONLY, WORD),
-    (libc::IPV6_UNICAST_HOPS, WORD),
-    (libc::IPV6_MTU_DISCOVER, WORD),
-    (libc::IPV6_RECVERR, WORD),
-    (libc::IPV6_RECVPKTINFO, WORD),
-    (libc::IPV6_RECVHOPLIMIT, WORD),
-    (libc::IPV6_RECVTCLASS, WORD),
-    (libc::IPV6_TCLASS, WORD),
-    (libc::IPV6_FREEBIND, WORD),
-    (libc::IPV6_TRANSPARENT, WORD),
-    (libc::IPV6_2292PKTINFO, WORD),
-    (libc::IPV6_2292HOPOPTS, WORD),
-    (libc::IPV6_2292DSTOPTS, WORD),
-    (libc::IPV6_2292RTHDR, WORD),
-    (libc::IPV6_2292HOPLIMIT, WORD),
-    (libc::IPV6_FLOWINFO, WORD),
-    (libc::IPV6_FLOWINFO_SEND, WORD),
+    (abi::IPV6_V6ONLY, WORD),
+    (abi::IPV6_UNICAST_HOPS, WORD),
+    (abi::IPV6_MTU_DISCOVER, WORD),
+    (abi::IPV6_RECVERR, WORD),
+    (abi::IPV6_RECVPKTINFO, WORD),
+    (abi::IPV6_RECVHOPLIMIT, WORD),
+    (abi::IPV6_RECVTCLASS, WORD),
+    (abi::IPV6_TCLASS, WORD),
+    (abi::IPV6_FREEBIND, WORD),
+    (abi::IPV6_TRANSPARENT, WORD),
+    (abi::IPV6_2292PKTINFO, WORD),
+    (abi::IPV6_2292HOPOPTS, WORD),
+    (abi::IPV6_2292DSTOPTS, WORD),
+    (abi::IPV6_2292RTHDR, WORD),
+    (abi::IPV6_2292HOPLIMIT, WORD),
+    (abi::IPV6_FLOWINFO, WORD),
+    (abi::IPV6_FLOWINFO_SEND, WORD),
     (IPV6_ROUTER_ALERT_ISOLATE, WORD),
     (IPV6_RECVERR_RFC4884, WORD),
-    (libc::IPV6_RECVHOPOPTS, WORD),
-    (libc::IPV6_RECVRTHDR, WORD),
-    (libc::IPV6_RECVDSTOPTS, WORD),
-    (libc::IPV6_RECVPATHMTU, WORD),
-    (libc::IPV6_DONTFRAG, WORD),
-    (libc::IPV6_AUTOFLOWLABEL, WORD),
-    (libc::IPV6_ADDR_PREFERENCES, WORD),
-    (libc::IPV6_MINHOPCOUNT, WORD),
-    (libc::IPV6_ORIGDSTADDR, WORD),
-    (libc::IPV6_UNICAST_IF, WORD),
-    (libc::IPV6_RECVFRAGSIZE, WORD),
+    (abi::IPV6_RECVHOPOPTS, WORD),
+    (abi::IPV6_RECVRTHDR, WORD),
+    (abi::IPV6_RECVDSTOPTS, WORD),
+    (abi::IPV6_RECVPATHMTU, WORD),
+    (abi::IPV6_DONTFRAG, WORD),
+    (abi::IPV6_AUTOFLOWLABEL, WORD),
+    (abi::IPV6_ADDR_PREFERENCES, WORD),
+    (abi::IPV6_MINHOPCOUNT, WORD),
+    (abi::IPV6_ORIGDSTADDR, WORD),
+    (abi::IPV6_UNICAST_IF, WORD),
+    (abi::IPV6_RECVFRAGSIZE, WORD),
 ];
 /// Streams have their own values here, which nobody can set.
 const GROUPS_IPV4: &[(i32, usize)] = &[
-    (libc::IP_MULTICAST_TTL, WORD),
-    (libc::IP_MULTICAST_LOOP, WORD),
-    (libc::IP_MULTICAST_ALL, WORD),
-    (libc::IP_MULTICAST_IF, WORD),
+    (abi::IP_MULTICAST_TTL, WORD),
+    (abi::IP_MULTICAST_LOOP, WORD),
+    (abi::IP_MULTICAST_ALL, WORD),
+    (abi::IP_MULTICAST_IF, WORD),
 ];
 const GROUPS_IPV6: &[(i32, usize)] = &[
-    (libc::IPV6_MULTICAST_HOPS, WORD),
-    (libc::IPV6_MULTICAST_LOOP, WORD),
-    (libc::IPV6_MULTICAST_IF, WORD),
+    (abi::IPV6_MULTICAST_HOPS, WORD),
+    (abi::IPV6_MULTICAST_LOOP, WORD),
+    (abi::IPV6_MULTICAST_IF, WORD),
     (IPV6_MULTICAST_ALL, WORD),
 ];
 const TCP: &[(i32, usize)] = &[
-    (libc::TCP_NODELAY, WORD),
-    (libc::TCP_CORK, WORD),
-    (libc::TCP_KEEPIDLE, WORD),
-    (libc::TCP_KEEPINTVL, WORD),
-    (libc::TCP_KEEPCNT, WORD),
-    (libc::TCP_SYNCNT, WORD),
-    (libc::TCP_LINGER2, WORD),
-    (libc::TCP_DEFER_ACCEPT, WORD),
-    (libc::TCP_USER_TIMEOUT, WORD),
-    (libc::TCP_NOTSENT_LOWAT, WORD),
-    (libc::TCP_FASTOPEN, WORD),
-    (libc::TCP_CONGESTION, NAME),
+    (abi::TCP_NODELAY, WORD),
+    (abi::TCP_CORK, WORD),
+    (abi::TCP_KEEPIDLE, WORD),
+    (abi::TCP_KEEPINTVL, WORD),
+    (abi::TCP_KEEPCNT, WORD),
+    (abi::TCP_SYNCNT, WORD),
+    (abi::TCP_LINGER2, WORD),
+    (abi::TCP_DEFER_ACCEPT, WORD),
+    (abi::TCP_USER_TIMEOUT, WORD),
+    (abi::TCP_NOTSENT_LOWAT, WORD),
+    (abi::TCP_FASTOPEN, WORD),
+    (abi::TCP_CONGESTION, NAME),
     (TCP_INQ, WORD),
-    (libc::TCP_THIN_LINEAR_TIMEOUTS, WORD),
+    (abi::TCP_THIN_LINEAR_TIMEOUTS, WORD),
     (TCP_FASTOPEN_NO_COOKIE, WORD),
     (TCP_TX_DELAY, WORD),
     (TCP_RTO_MAX_MS, WORD),
@@ -197,18 +198,18 @@ const TCP: &[(i32, usize)] = &[
 ];
 /// Options that the kernel sets for a connection, and that must not be set while it is made.
 const TCP_ALONE: &[(i32, usize)] = &[
-    (libc::TCP_MAXSEG, WORD),
-    (libc::TCP_WINDOW_CLAMP, WORD),
-    (libc::TCP_SAVE_SYN, WORD),
-    (libc::TCP_FASTOPEN_CONNECT, WORD),
+    (abi::TCP_MAXSEG, WORD),
+    (abi::TCP_WINDOW_CLAMP, WORD),
+    (abi::TCP_SAVE_SYN, WORD),
+    (abi::TCP_FASTOPEN_CONNECT, WORD),
 ];
 const UDP: &[(i32, usize)] =
     &[(UDP_CORK, WORD), (UDP_SEGMENT, WORD), (UDP_GRO, WORD), (UDP_NO_CHECK6_TX, WORD), (UDP_NO_CHECK6_RX, WORD)];
 const NETLINK: &[(i32, usize)] = &[
-    (libc::NETLINK_PKTINFO, WORD),
-    (libc::NETLINK_BROADCAST_ERROR, WORD),
-    (libc::NETLINK_NO_ENOBUFS, WORD),
-    (libc::NETLINK_CAP_ACK, WORD),
+    (abi::NETLINK_PKTINFO, WORD),
+    (abi::NETLINK_BROADCAST_ERROR, WORD),
+    (abi::NETLINK_NO_ENOBUFS, WORD),
+    (abi::NETLINK_CAP_ACK, WORD),
     (NETLINK_EXT_ACK, WORD),
     (NETLINK_GET_STRICT_CHK, WORD),
 ];
@@ -250,7 +251,7 @@ fn options_of(class: Class) -> impl Iterator<Item = (i32, i32, usize)> {
 fn value(of: BorrowedFd<'_>, level: i32, name: i32, bytes: usize) -> io::Result<Option<Vec<u8>>> {
     match socket::option(of, level, name, bytes) {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::EINVAL)) => {
+        Err(error) if matches!(error.raw_os_error(), Some(abi::ENOPROTOOPT | abi::EOPNOTSUPP | abi::EINVAL)) => {
             Ok(None)
         }
         Err(error) => Err(error),
@@ -264,11 +265,11 @@ pub(super) fn set_options(
     usual: &mut Usual,
 ) -> Result<Vec<SocketOption>, Unsupported> {
     refuse_hidden(own, class.family, class.kind)?;
-    let locked = value(own, libc::SOL_SOCKET, SO_BUF_LOCK, WORD)?;
+    let locked = value(own, abi::SOL_SOCKET, SO_BUF_LOCK, WORD)?;
     let mut options = Vec::new();
     for ((level, name, bytes), usual) in options_of(class).zip(usual.of(class)?) {
         // The kernel is to choose a size again that it had chosen by itself.
-        let is_buffer = level == libc::SOL_SOCKET && BUFFERS.contains(&name);
+        let is_buffer = level == abi::SOL_SOCKET && BUFFERS.contains(&name);
         let is_chosen = !is_buffer || is_locked(locked.as_deref(), name);
         if let Some(value) = value(own, level, name, bytes)?.filter(|now| is_chosen && Some(now) != usual.as_ref()) {
             options.push(SocketOption { level, name, value: value.into() });
@@ -293,38 +294,36 @@ fn rehearse(fresh: BorrowedFd<'_>, option: &SocketOption) -> Result<(), Unsuppor
 
 /// Reports whether the program has set the size of a buffer; kernels before 5.15 do not report it.
 fn is_locked(locked: Option<&[u8]>, name: i32) -> bool {
-    let bit = if name == libc::SO_SNDBUF { 1 } else { 2 };
+    let bit = if name == abi::SO_SNDBUF { 1 } else { 2 };
     locked.is_none_or(|locked| locked.first().is_some_and(|bits| bits & bit != 0))
 }
 
 /// Returns the levels of options. A socket that `is_alone` is not connected, and never has been.
 fn levels(family: i32, kind: i32, is_alone: bool) -> Vec<(i32, &'static [(i32, usize)])> {
-    let mut levels = vec![(libc::SOL_SOCKET, GENERAL)];
+    let mut levels = vec![(abi::SOL_SOCKET, GENERAL)];
     match family {
-        libc::AF_INET => levels.push((libc::IPPROTO_IP, IPV4)),
-        libc::AF_INET6 => levels.extend([(libc::IPPROTO_IPV6, IPV6), (libc::IPPROTO_IP, IPV4)]),
-        libc::AF_NETLINK => levels.push((libc::SOL_NETLINK, NETLINK)),
+        abi::AF_INET => levels.push((abi::IPPROTO_IP, IPV4)),
+        abi::AF_INET6 => levels.extend([(abi::IPPROTO_IPV6, IPV6), (abi::IPPROTO_IP, IPV4)]),
+        abi::AF_NETLINK => levels.push((abi::SOL_NETLINK, NETLINK)),
         _ => {}
     }
     match (family, kind) {
-        (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM) => levels.push((libc::IPPROTO_TCP, TCP)),
-        (libc::AF_INET, libc::SOCK_DGRAM) => levels.extend([(libc::IPPROTO_UDP, UDP), (libc::IPPROTO_IP, GROUPS_IPV4)]),
-        (libc::AF_INET6, libc::SOCK_DGRAM) => levels.extend([
-            (libc::IPPROTO_UDP, UDP),
-            (libc::IPPROTO_IPV6, GROUPS_IPV6),
-            (libc::IPPROTO_IP, GROUPS_IPV4),
-        ]),
+        (abi::AF_INET | abi::AF_INET6, abi::SOCK_STREAM) => levels.push((abi::IPPROTO_TCP, TCP)),
+        (abi::AF_INET, abi::SOCK_DGRAM) => levels.extend([(abi::IPPROTO_UDP, UDP), (abi::IPPROTO_IP, GROUPS_IPV4)]),
+        (abi::AF_INET6, abi::SOCK_DGRAM) => {
+            levels.extend([(abi::IPPROTO_UDP, UDP), (abi::IPPROTO_IPV6, GROUPS_IPV6), (abi::IPPROTO_IP, GROUPS_IPV4)])
+        }
         _ => {}
     }
-    if is_alone && kind == libc::SOCK_STREAM && matches!(family, libc::AF_INET | libc::AF_INET6) {
-        levels.push((libc::IPPROTO_TCP, TCP_ALONE));
+    if is_alone && kind == abi::SOCK_STREAM && matches!(family, abi::AF_INET | abi::AF_INET6) {
+        levels.push((abi::IPPROTO_TCP, TCP_ALONE));
     }
     levels
 }
 
 /// Refuses state that options show to exist, but do not return.
 fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsupported> {
-    let filter = socket::option(own, libc::SOL_SOCKET, libc::SO_GET_FILTER, FILTER_MAX * FILTER_BYTES);
+    let filter = socket::option(own, abi::SOL_SOCKET, abi::SO_GET_FILTER, FILTER_MAX * FILTER_BYTES);
     let is_filtered = match filter {
         Ok(instructions) => !instructions.is_empty(),
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
@@ -335,9 +334,9 @@ fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsu
             "it has a packet filter (SO_ATTACH_FILTER), which cannot be restored",
         ));
     }
-    let is_internet = matches!(family, libc::AF_INET | libc::AF_INET6);
-    if is_internet && kind == libc::SOCK_STREAM {
-        let upper = socket::option(own, libc::IPPROTO_TCP, libc::TCP_ULP, NAME).unwrap_or_default();
+    let is_internet = matches!(family, abi::AF_INET | abi::AF_INET6);
+    if is_internet && kind == abi::SOCK_STREAM {
+        let upper = socket::option(own, abi::IPPROTO_TCP, abi::TCP_ULP, NAME).unwrap_or_default();
         if upper.first().is_some_and(|byte| *byte != 0) {
             return Err(Unsupported::because(
                 RefusalCode::SocketOption,
@@ -345,8 +344,8 @@ fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsu
             ));
         }
     }
-    if is_internet && kind == libc::SOCK_DGRAM {
-        if socket::number(own, libc::IPPROTO_UDP, UDP_CORK).is_ok_and(|corked| corked != 0) {
+    if is_internet && kind == abi::SOCK_DGRAM {
+        if socket::number(own, abi::IPPROTO_UDP, UDP_CORK).is_ok_and(|corked| corked != 0) {
             return Err(Unsupported::for_now(
                 RefusalCode::UnreadMessage,
                 "a datagram is being put together (UDP_CORK)",
@@ -359,8 +358,8 @@ fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsu
             ));
         }
     }
-    if family == libc::AF_NETLINK {
-        let groups = socket::option(own, libc::SOL_NETLINK, NETLINK_LIST_MEMBERSHIPS, 64).unwrap_or_default();
+    if family == abi::AF_NETLINK {
+        let groups = socket::option(own, abi::SOL_NETLINK, NETLINK_LIST_MEMBERSHIPS, 64).unwrap_or_default();
         // The first 32 are part of its address.
         if groups.iter().skip(WORD).any(|byte| *byte != 0) {
             return Err(Unsupported::because(RefusalCode::SocketOption, "it listens to groups beyond the first 32"));
@@ -379,7 +378,7 @@ fn listens_to_a_group(own: BorrowedFd<'_>) -> io::Result<bool> {
         if !line.starts_with(char::is_whitespace) {
             interface = first.parse::<i32>().unwrap_or_default();
         } else if let Ok(group) = u32::from_str_radix(first, 16)
-            && is_member(own, libc::IPPROTO_IP, interface, &internet_address(group))
+            && is_member(own, abi::IPPROTO_IP, interface, &internet_address(group))
         {
             return Ok(true);
         }
@@ -390,15 +389,15 @@ fn listens_to_a_group(own: BorrowedFd<'_>) -> io::Result<bool> {
         let interface = fields.next().and_then(|field| field.parse::<i32>().ok());
         let address = fields.nth(1).and_then(sixteen_bytes);
         interface.zip(address).is_some_and(|(interface, address)| {
-            let address = [&(libc::AF_INET6 as u16).to_le_bytes()[..], &[0; 6], &address, &[0; 4]].concat();
-            is_member(own, libc::IPPROTO_IPV6, interface, &address)
+            let address = [&(abi::AF_INET6 as u16).to_le_bytes()[..], &[0; 6], &address, &[0; 4]].concat();
+            is_member(own, abi::IPPROTO_IPV6, interface, &address)
         })
     }))
 }
 
 /// Returns the `struct sockaddr_in` of a group, whose number is in the byte order of this machine.
 fn internet_address(group: u32) -> Vec<u8> {
-    [&(libc::AF_INET as u16).to_le_bytes()[..], &[0, 0], &group.to_ne_bytes(), &[0; 8]].concat()
+    [&(abi::AF_INET as u16).to_le_bytes()[..], &[0, 0], &group.to_ne_bytes(), &[0; 8]].concat()
 }
 
 fn sixteen_bytes(text: &str) -> Option<Vec<u8>> {

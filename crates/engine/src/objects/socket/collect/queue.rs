@@ -6,6 +6,7 @@
 use super::{Motion, Unsupported, Walk};
 use crate::RefusalCode;
 use standfast_format::records::Socket;
+use standfast_linux::abi;
 use standfast_linux::sys::descriptors;
 use standfast_linux::sys::process;
 use standfast_linux::sys::socket::{self, Peeked};
@@ -37,20 +38,20 @@ struct Offset<'a> {
 
 impl<'a> Offset<'a> {
     fn new(socket: BorrowedFd<'a>) -> io::Result<Self> {
-        let before = socket::number(socket, libc::SOL_SOCKET, libc::SO_PEEK_OFF).unwrap_or(NO_OFFSET);
+        let before = socket::number(socket, abi::SOL_SOCKET, abi::SO_PEEK_OFF).unwrap_or(NO_OFFSET);
         Ok(Self { socket, before })
     }
 
     fn set(&self, offset: usize) -> io::Result<()> {
         let offset = i32::try_from(offset).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
-        socket::set_number(self.socket, libc::SOL_SOCKET, libc::SO_PEEK_OFF, offset)
+        socket::set_number(self.socket, abi::SOL_SOCKET, abi::SO_PEEK_OFF, offset)
     }
 }
 
 impl Drop for Offset<'_> {
     fn drop(&mut self) {
         // Restoring a number that was set before cannot fail.
-        let _ = socket::set_number(self.socket, libc::SOL_SOCKET, libc::SO_PEEK_OFF, self.before);
+        let _ = socket::set_number(self.socket, abi::SOL_SOCKET, abi::SO_PEEK_OFF, self.before);
     }
 }
 
@@ -107,7 +108,7 @@ fn one(own: BorrowedFd<'_>) -> io::Result<Option<Received>> {
 /// Peeks at a socket. One that is not connected, or listens, has nothing to read.
 fn peek(own: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked>> {
     match socket::peek(own, into) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTCONN)) => Ok(None),
+        Err(error) if matches!(error.raw_os_error(), Some(abi::EINVAL | abi::ENOTCONN)) => Ok(None),
         peeked => peeked,
     }
 }
@@ -117,7 +118,7 @@ fn peek(own: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked>> {
 fn stretches(own: BorrowedFd<'_>) -> Result<Vec<Received>, Unsupported> {
     let total = match descriptors::unread_bytes(own) {
         // A listening socket.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(Vec::new()),
+        Err(error) if error.raw_os_error() == Some(abi::EINVAL) => return Ok(Vec::new()),
         total => total?,
     };
     let offset = Offset::new(own)?;
@@ -146,8 +147,8 @@ fn stretches(own: BorrowedFd<'_>) -> Result<Vec<Received>, Unsupported> {
 /// are the right ones.
 pub(super) fn is_sent_like_this(sender: BorrowedFd<'_>, pieces: &[UnixMessage]) -> io::Result<bool> {
     let (ours, theirs) = UnixStream::pair()?;
-    let room = socket::number(sender, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
-    socket::set_number(ours.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, room / 2)?;
+    let room = socket::number(sender, abi::SOL_SOCKET, abi::SO_SNDBUF)?;
+    socket::set_number(ours.as_fd(), abi::SOL_SOCKET, abi::SO_SNDBUF, room / 2)?;
     for piece in pieces {
         let with: &[BorrowedFd<'_>] = if piece.places.is_empty() { &[] } else { &[theirs.as_fd()] };
         match socket::send(ours.as_fd(), &piece.contents, &[], with) {
@@ -193,9 +194,9 @@ impl Walk<'_> {
         let shown = &self.shown[at];
         let own = shown.own(&self.holders)?;
         let received = match process::socket_kind(own.as_fd())? {
-            (libc::AF_UNIX, libc::SOCK_STREAM) => stretches(own.as_fd())?,
-            (libc::AF_UNIX, libc::SOCK_DGRAM) => messages(own.as_fd(), shown.identity().inode, false)?,
-            (libc::AF_UNIX, _) => messages(own.as_fd(), shown.identity().inode, is_at_its_end(own.as_fd())?)?,
+            (abi::AF_UNIX, abi::SOCK_STREAM) => stretches(own.as_fd())?,
+            (abi::AF_UNIX, abi::SOCK_DGRAM) => messages(own.as_fd(), shown.identity().inode, false)?,
+            (abi::AF_UNIX, _) => messages(own.as_fd(), shown.identity().inode, is_at_its_end(own.as_fd())?)?,
             _ => Vec::new(),
         };
         let supervisor_baseline = self.processes();
@@ -222,8 +223,8 @@ pub(crate) fn received(own: BorrowedFd<'_>, record: &Socket) -> io::Result<Vec<V
         Unsupported::Refused(reason) => io::Error::other(reason.why),
     };
     let found = match (record.family, record.kind) {
-        (libc::AF_UNIX, libc::SOCK_STREAM) => stretches(own),
-        (_, libc::SOCK_STREAM) => {
+        (abi::AF_UNIX, abi::SOCK_STREAM) => stretches(own),
+        (_, abi::SOCK_STREAM) => {
             let mut contents = vec![0u8; descriptors::unread_bytes(own)?];
             let bytes = peek(own, &mut contents)?.map_or(0, |peeked| peeked.bytes);
             contents.truncate(bytes);
@@ -237,5 +238,5 @@ pub(crate) fn received(own: BorrowedFd<'_>, record: &Socket) -> io::Result<Vec<V
 
 /// Reports whether nothing more can be received.
 fn is_at_its_end(own: BorrowedFd<'_>) -> io::Result<bool> {
-    Ok(descriptors::ready_events(own, libc::POLLRDHUP)? & (libc::POLLRDHUP | libc::POLLHUP) != 0)
+    Ok(descriptors::ready_events(own, abi::POLLRDHUP)? & (abi::POLLRDHUP | abi::POLLHUP) != 0)
 }

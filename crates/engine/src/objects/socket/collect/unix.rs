@@ -7,6 +7,7 @@ use crate::RefusalCode;
 use crate::files::{FileId, other_holder};
 use standfast_format::records::{Credentials, SocketMessage, SocketState};
 use standfast_linux::UnixSocket;
+use standfast_linux::abi;
 use standfast_linux::sys::socket;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// The longest message with credentials: the sender sends it again out of a small buffer.
 const WITH_CREDENTIALS_MAX: usize = 32 << 10;
-const BOTH: u8 = libc::SHUT_RDWR as u8 + 1;
+const BOTH: u8 = abi::SHUT_RDWR as u8 + 1;
 
 impl Walk<'_> {
     pub(super) fn connect_unix(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
@@ -179,7 +180,7 @@ impl Walk<'_> {
         let inode = self.shown[self.sockets[at].place].identity().inode;
         let messages = self.unread.remove(&inode).unwrap_or(Ok(Vec::new()))?;
         let is_doubtful = |message: &UnixMessage| !message.places.is_empty() && message.contents.len() > 1;
-        if self.sockets[at].record.kind == libc::SOCK_STREAM && messages.iter().any(is_doubtful) {
+        if self.sockets[at].record.kind == abi::SOCK_STREAM && messages.iter().any(is_doubtful) {
             let sender = match self.sockets[at].record.state {
                 SocketState::Paired { peer } => Some(self.sockets[peer as usize].own()),
                 _ => None,
@@ -253,12 +254,12 @@ impl Walk<'_> {
 }
 
 fn has_address(name: &[u8]) -> bool {
-    name.len() > size_of::<libc::sa_family_t>()
+    name.len() > size_of::<abi::sa_family_t>()
 }
 
 /// Returns the path in an address, unless it is an abstract one.
 pub(super) fn path_of(address: &[u8]) -> Option<PathBuf> {
-    let path = address.get(size_of::<libc::sa_family_t>()..)?;
+    let path = address.get(size_of::<abi::sa_family_t>()..)?;
     let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
     (end > 0).then(|| Path::new(OsStr::from_bytes(&path[..end])).to_owned())
 }

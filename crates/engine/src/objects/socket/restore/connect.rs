@@ -7,13 +7,14 @@ use crate::error::kernel;
 use crate::objects::Opening;
 use crate::objects::opening::AddressWait;
 use standfast_format::records::{Bytes, Socket, SocketState};
+use standfast_linux::abi;
 use standfast_linux::proc::Endpoint;
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-const NON_BLOCKING: u64 = libc::SOCK_NONBLOCK as u64;
+const NON_BLOCKING: u64 = abi::SOCK_NONBLOCK as u64;
 /// How long a connection of the previous life may still occupy an address. The kernel keeps a pair of local addresses
 /// for a second, and a port on which a server without SO_REUSEADDR listened for a minute.
 const TAKEN_MAX: Duration = Duration::from_secs(65);
@@ -76,7 +77,7 @@ impl Opening<'_> {
         let (mut made, other) = if is_tcp(record) {
             let other = Socket { name: peer.clone(), options: Vec::new(), ..record.clone() };
             self.make_pair(record, &other)?
-        } else if has_name(record) && record.kind != libc::SOCK_DGRAM {
+        } else if has_name(record) && record.kind != abi::SOCK_DGRAM {
             let other = Socket { name: Bytes::default(), options: Vec::new(), file_mode: None, ..record.clone() };
             self.connect_through_listener(record, &other)?
         } else {
@@ -112,7 +113,7 @@ impl Opening<'_> {
             name: anywhere.into(),
             ..Socket::default()
         })?;
-        self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
+        self.call("listening", abi::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
         let address = socket::name(listener.own()).map_err(resetting)?;
         let mut made = Err(resetting(io::ErrorKind::AddrNotAvailable.into()));
         for naming in namings {
@@ -122,9 +123,9 @@ impl Opening<'_> {
             }
         }
         let mut made = made?;
-        wait_for(&listener, libc::POLLIN)?;
+        wait_for(&listener, abi::POLLIN)?;
         let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
-        let number = self.park(self.call("accepting a connection", libc::SYS_accept4, arguments)?)?;
+        let number = self.park(self.call("accepting a connection", abi::SYS_accept4, arguments)?)?;
         let other = self.take_up(number)?;
         self.close(listener.number)?;
         options::reset_when_closed(other.own()).map_err(resetting)?;
@@ -137,7 +138,7 @@ impl Opening<'_> {
         let made = self.create(record)?;
         options::set(made.own(), record)?;
         let bind =
-            |name: &[u8]| self.with_address("giving a socket its address", libc::SYS_bind, &made, name, Patience::None);
+            |name: &[u8]| self.with_address("giving a socket its address", abi::SYS_bind, &made, name, Patience::None);
         let connect = || {
             let name = &record.name.0;
             match naming {
@@ -167,7 +168,7 @@ impl Opening<'_> {
     fn make_unnamed_pair(&self, record: &Socket) -> Result<(Made, Made), EngineError> {
         let kind = record.kind as u64 | NON_BLOCKING;
         let arguments = [record.family as u64, kind, record.protocol as u64, self.process.scratch, 0, 0];
-        self.call("making a pair of sockets", libc::SYS_socketpair, arguments)?;
+        self.call("making a pair of sockets", abi::SYS_socketpair, arguments)?;
         let [one, other] = self.two_descriptors()?;
         Ok((self.take_up(self.park(one)?)?, self.take_up(self.park(other)?)?))
     }
@@ -180,14 +181,14 @@ impl Opening<'_> {
             self.close(listener.number)?;
             return self.make_unnamed_pair(accepted);
         };
-        self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
+        self.call("listening", abi::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
         let connected = self.create(connecting)?;
         options::set(connected.own(), connecting)?;
         let address = if is_tcp(accepted) { reachable(&accepted.name.0, connecting.family) } else { reached };
         self.connect_named(&connected, connecting, &address)?;
-        wait_for(&listener, libc::POLLIN)?;
+        wait_for(&listener, abi::POLLIN)?;
         let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
-        let number = self.park(self.call("accepting a connection", libc::SYS_accept4, arguments)?)?;
+        let number = self.park(self.call("accepting a connection", abi::SYS_accept4, arguments)?)?;
         self.close(listener.number)?;
         Ok((self.take_up(number)?, connected))
     }
@@ -204,11 +205,11 @@ impl Opening<'_> {
         let action = format!("giving a socket its address {}", describe(&record.name));
         let name = &record.name.0;
         options::share_address(made.own())?;
-        match self.with_address(&action, libc::SYS_bind, made, name, Patience::None) {
-            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EADDRINUSE) => {
+        match self.with_address(&action, abi::SYS_bind, made, name, Patience::None) {
+            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(abi::EADDRINUSE) => {
                 let is_chosen = options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]]));
                 let name = if is_chosen { any_port(name) } else { name.clone() };
-                self.with_address(&action, libc::SYS_bind, made, &name, Patience::Long)?;
+                self.with_address(&action, abi::SYS_bind, made, &name, Patience::Long)?;
             }
             bound => bound?,
         }
@@ -227,12 +228,12 @@ impl Opening<'_> {
 
     fn connect_within(&self, made: &Made, address: &[u8], patience: Patience) -> Result<(), EngineError> {
         let action = format!("connecting a socket to {}", describe(&address.into()));
-        match self.with_address(&action, libc::SYS_connect, made, address, patience) {
-            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        match self.with_address(&action, abi::SYS_connect, made, address, patience) {
+            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(abi::EINPROGRESS) => {}
             connected => return connected,
         }
-        wait_for(made, libc::POLLOUT)?;
-        let error = socket::number(made.own(), libc::SOL_SOCKET, libc::SO_ERROR);
+        wait_for(made, abi::POLLOUT)?;
+        let error = socket::number(made.own(), abi::SOL_SOCKET, abi::SO_ERROR);
         match error.map_err(|source| kernel(&action, source))? {
             0 => Ok(()),
             error => Err(kernel(&action, io::Error::from_raw_os_error(error))),
@@ -249,20 +250,20 @@ impl Opening<'_> {
         patience: Patience,
     ) -> Result<(), EngineError> {
         let begun = Instant::now();
-        let is_bind = call == libc::SYS_bind && is_tcp_socket(made);
+        let is_bind = call == abi::SYS_bind && is_tcp_socket(made);
         let mut end_again = begun;
         let deadline = begun + if patience == Patience::Long { TAKEN_MAX } else { Duration::ZERO };
         loop {
             let argument = self.process.argument(address)?;
             match self.call(action, call, [made.number, argument, address.len() as u64, 0, 0, 0]) {
                 Err(EngineError::Kernel { source, .. })
-                    if source.raw_os_error() == Some(libc::EADDRINUSE) && is_bind && Instant::now() >= end_again =>
+                    if source.raw_os_error() == Some(abi::EADDRINUSE) && is_bind && Instant::now() >= end_again =>
                 {
                     end_again = Instant::now() + END_PAUSE;
                     end_lingering(address);
                 }
                 Err(EngineError::Kernel { source, .. })
-                    if matches!(source.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE))
+                    if matches!(source.raw_os_error(), Some(abi::EADDRNOTAVAIL | abi::EADDRINUSE))
                         && Endpoint::of(address).is_some()
                         && Instant::now() < deadline =>
                 {
@@ -278,7 +279,7 @@ impl Opening<'_> {
 }
 
 fn is_tcp_socket(made: &Made) -> bool {
-    socket::number(made.own(), libc::SOL_SOCKET, libc::SO_PROTOCOL).is_ok_and(|it| it == libc::IPPROTO_TCP)
+    socket::number(made.own(), abi::SOL_SOCKET, abi::SO_PROTOCOL).is_ok_and(|it| it == abi::IPPROTO_TCP)
 }
 
 /// Returns the same internet address, with a port of the kernel's choice.
@@ -290,8 +291,8 @@ fn any_port(name: &[u8]) -> Vec<u8> {
 
 /// Turns a connection that has been reset into one that has ended, by taking the error that reports the reset.
 pub(super) fn forget_reset(made: &Made) -> Result<(), EngineError> {
-    wait_for(made, libc::POLLHUP)?;
-    let error = socket::number(made.own(), libc::SOL_SOCKET, libc::SO_ERROR);
+    wait_for(made, abi::POLLHUP)?;
+    let error = socket::number(made.own(), abi::SOL_SOCKET, abi::SO_ERROR);
     error.map(drop).map_err(|source| kernel("ending a connection", source))
 }
 
@@ -309,7 +310,7 @@ fn wait_for(made: &Made, events: i16) -> Result<(), EngineError> {
 
 fn loopback(family: i32) -> IpAddr {
     match family {
-        libc::AF_INET => Ipv4Addr::LOCALHOST.into(),
+        abi::AF_INET => Ipv4Addr::LOCALHOST.into(),
         _ => Ipv6Addr::LOCALHOST.into(),
     }
 }

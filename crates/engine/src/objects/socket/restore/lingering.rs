@@ -6,6 +6,7 @@
 //! answers that with a reset, and a reset ends TIME-WAIT (RFC 1337, section 2; `net.ipv4.tcp_rfc1337` prevents it if it
 //! is 1). If that fails, the restart waits for the port.
 
+use standfast_linux::abi;
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::socket;
 use std::io;
@@ -29,9 +30,9 @@ pub(super) fn end_lingering(address: &[u8]) {
 /// Takes the place of the connection's other end, and connects to it. The kernel refuses the address of another
 /// machine.
 fn end(connection: &TcpConnection) -> io::Result<()> {
-    let family = if connection.local.address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let other_end = socket::create(family, libc::SOCK_STREAM, 0)?;
-    socket::set_number(other_end.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    let family = if connection.local.address.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 };
+    let other_end = socket::create(family, abi::SOCK_STREAM, 0)?;
+    socket::set_number(other_end.as_fd(), abi::SOL_SOCKET, abi::SO_REUSEADDR, 1)?;
     socket::bind(other_end.as_fd(), &connection.remote.to_address(family))?;
     // It does not block; on the loopback device the segments have mostly been exchanged when it returns.
     socket::connect(other_end.as_fd(), &connection.local.to_address(family))
@@ -47,7 +48,7 @@ mod tests {
     /// Returns a port at which a connection lingers that had no SO_REUSEADDR.
     fn lingering(address: &str) -> Vec<u8> {
         let listener = TcpListener::bind(address).unwrap();
-        socket::set_number(listener.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 0).unwrap();
+        socket::set_number(listener.as_fd(), abi::SOL_SOCKET, abi::SO_REUSEADDR, 0).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         drop(listener.accept().unwrap());
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "whoever closes first lingers");
@@ -63,11 +64,11 @@ mod tests {
             let port = lingering(address);
             let family = i32::from(u16::from_le_bytes([port[0], port[1]]));
             let bound = || {
-                let fresh = socket::create(family, libc::SOCK_STREAM, 0)?;
-                socket::set_number(fresh.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+                let fresh = socket::create(family, abi::SOCK_STREAM, 0)?;
+                socket::set_number(fresh.as_fd(), abi::SOL_SOCKET, abi::SO_REUSEADDR, 1)?;
                 socket::bind(fresh.as_fd(), &port)
             };
-            assert_eq!(bound().unwrap_err().raw_os_error(), Some(libc::EADDRINUSE));
+            assert_eq!(bound().unwrap_err().raw_os_error(), Some(abi::EADDRINUSE));
             end_lingering(&port);
             let deadline = Instant::now() + Duration::from_secs(10);
             while bound().is_err() && Instant::now() < deadline {

@@ -7,6 +7,7 @@ use crate::error::kernel;
 use crate::objects::Opening;
 use crate::objects::socket::collect::received;
 use standfast_format::records::{Socket, SocketMessage, SocketState};
+use standfast_linux::abi;
 use standfast_linux::sys::socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,7 +35,7 @@ impl Opening<'_> {
             return Ok(());
         }
         let receiver = &sockets[place];
-        let is_unix = record.family == libc::AF_UNIX;
+        let is_unix = record.family == abi::AF_UNIX;
         for message in &record.received {
             let unnamed;
             let (sender, to) = match (&record.state, message.sender) {
@@ -55,7 +56,7 @@ impl Opening<'_> {
             if is_unix {
                 let wants_to_know = i32::from(message.credentials.is_some());
                 let setting = |source| kernel("setting an option of a socket", source);
-                socket::set_number(receiver.own(), libc::SOL_SOCKET, libc::SO_PASSCRED, wants_to_know)
+                socket::set_number(receiver.own(), abi::SOL_SOCKET, abi::SO_PASSCRED, wants_to_know)
                     .map_err(setting)?;
             }
             if message.credentials.is_some() {
@@ -84,7 +85,7 @@ impl Opening<'_> {
         let deadline = Instant::now() + ARRIVAL_MAX;
         let mut rest = &message.contents.0[..];
         if is_tcp(record) {
-            socket::set_number(sender.own(), libc::IPPROTO_TCP, libc::TCP_NODELAY, 1).map_err(sending)?;
+            socket::set_number(sender.own(), abi::IPPROTO_TCP, abi::TCP_NODELAY, 1).map_err(sending)?;
         }
         while !rest.is_empty() {
             match socket::send(sender.own(), rest, to, &with) {
@@ -122,7 +123,7 @@ impl Opening<'_> {
         if !numbers.is_empty() {
             // struct cmsghdr: length, level, kind.
             control.extend((numbers.len() as u64 + 16).to_le_bytes());
-            control.extend([libc::SOL_SOCKET, libc::SCM_RIGHTS].iter().flat_map(|word| word.to_le_bytes()));
+            control.extend([abi::SOL_SOCKET, abi::SCM_RIGHTS].iter().flat_map(|word| word.to_le_bytes()));
             control.extend(&numbers);
         }
         let control_bytes = control.len() as u64;
@@ -148,9 +149,9 @@ impl Opening<'_> {
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.extend([&control[..], to, contents].concat());
         let argument = self.process.argument(&bytes)?;
-        let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as u64;
+        let flags = (abi::MSG_DONTWAIT | abi::MSG_NOSIGNAL) as u64;
         let action = "sending again what was in flight";
-        let sent = self.call(action, libc::SYS_sendmsg, [sender.number, argument, flags, 0, 0, 0])?;
+        let sent = self.call(action, abi::SYS_sendmsg, [sender.number, argument, flags, 0, 0, 0])?;
         if sent != contents.len() as u64 {
             return Err(kernel(action, io::ErrorKind::WriteZero.into()));
         }
@@ -170,13 +171,13 @@ fn make_room(sender: &Made, receiver: &Made, record: &Socket) -> io::Result<()> 
         socket::make_room(receiver.own(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
         // Peeking makes the kernel announce the room to the other side.
         socket::peek(receiver.own(), &mut [0u8; 1])?;
-        socket::set_number(receiver.own(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, 2)?;
+        socket::set_number(receiver.own(), abi::IPPROTO_TCP, abi::TCP_QUICKACK, 2)?;
         std::thread::sleep(ARRIVAL_PAUSE);
         return Ok(());
     }
-    let before = socket::number(sender.own(), libc::SOL_SOCKET, libc::SO_SNDBUF)?;
-    socket::set_number(sender.own(), libc::SOL_SOCKET, libc::SO_SNDBUF, before.saturating_mul(2))?;
-    if socket::number(sender.own(), libc::SOL_SOCKET, libc::SO_SNDBUF)? > before {
+    let before = socket::number(sender.own(), abi::SOL_SOCKET, abi::SO_SNDBUF)?;
+    socket::set_number(sender.own(), abi::SOL_SOCKET, abi::SO_SNDBUF, before.saturating_mul(2))?;
+    if socket::number(sender.own(), abi::SOL_SOCKET, abi::SO_SNDBUF)? > before {
         return Ok(());
     }
     Err(io::Error::other("more was in flight than this system lets be (net.core.wmem_max, net.unix.max_dgram_qlen)"))
@@ -189,7 +190,7 @@ fn arrived(receiver: &Made, record: &Socket) -> Result<(), EngineError> {
     loop {
         let found = received(receiver.own(), record).map_err(scanning)?;
         let wanted: Vec<&[u8]> = record.received.iter().map(|message| &message.contents.0[..]).collect();
-        let is_stream = record.kind == libc::SOCK_STREAM;
+        let is_stream = record.kind == abi::SOCK_STREAM;
         let alike = if is_stream { found.concat() == wanted.concat() } else { found == wanted };
         if alike {
             return Ok(());

@@ -16,11 +16,12 @@ use crate::objects::{F_SETFL, O_ASYNC, Opening};
 use connect::Naming;
 pub(in crate::objects) use names::Names;
 use standfast_format::records::{Bytes, OpenFileKind, Socket, SocketState};
+use standfast_linux::abi;
 use standfast_linux::sys::socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-const NON_BLOCKING: u64 = libc::SOCK_NONBLOCK as u64;
+const NON_BLOCKING: u64 = abi::SOCK_NONBLOCK as u64;
 
 /// A socket of the new process.
 pub(in crate::objects) struct Made {
@@ -71,7 +72,7 @@ impl Opening<'_> {
         // The sockets that they are connected to, or wait at, exist by now.
         for (made, record) in made.iter().flatten().zip(records.iter()) {
             if let SocketState::Listening { backlog } = record.state {
-                self.call("listening", libc::SYS_listen, [made.number, backlog.into(), 0, 0, 0, 0])?;
+                self.call("listening", abi::SYS_listen, [made.number, backlog.into(), 0, 0, 0, 0])?;
             }
         }
         for (made, record) in made.iter().flatten().zip(records.iter()) {
@@ -113,7 +114,7 @@ impl Opening<'_> {
     fn create(&self, record: &Socket) -> Result<Made, EngineError> {
         let kind = record.kind as u64 | NON_BLOCKING;
         let arguments = [record.family as u64, kind, record.protocol as u64, 0, 0, 0];
-        let number = self.park(self.call("making a socket", libc::SYS_socket, arguments)?)?;
+        let number = self.park(self.call("making a socket", abi::SYS_socket, arguments)?)?;
         self.take_up(number)
     }
 
@@ -154,7 +155,7 @@ impl Opening<'_> {
             if matches!(file.kind, OpenFileKind::Socket { .. }) {
                 let Some(parked) = *parked else { continue };
                 let arguments = [parked, F_SETFL, (file.flags & !O_ASYNC).into(), 0, 0, 0];
-                self.call("setting a socket's flags", libc::SYS_fcntl, arguments)?;
+                self.call("setting a socket's flags", abi::SYS_fcntl, arguments)?;
             }
         }
         Ok(())
@@ -168,7 +169,7 @@ fn is_named_at_once(record: &Socket) -> bool {
 
 /// Ignores the error of a side that the other side may have shut down already.
 fn already_so(error: io::Error) -> io::Result<()> {
-    if error.raw_os_error() == Some(libc::ENOTCONN) { Ok(()) } else { Err(error) }
+    if error.raw_os_error() == Some(abi::ENOTCONN) { Ok(()) } else { Err(error) }
 }
 
 fn stands_alone(record: &Socket) -> bool {
@@ -190,18 +191,18 @@ fn in_order_of_arrival(records: &[Socket]) -> Vec<usize> {
 }
 
 pub(in crate::objects) fn is_internet(family: i32) -> bool {
-    matches!(family, libc::AF_INET | libc::AF_INET6)
+    matches!(family, abi::AF_INET | abi::AF_INET6)
 }
 
 fn is_tcp(record: &Socket) -> bool {
-    is_internet(record.family) && record.kind == libc::SOCK_STREAM
+    is_internet(record.family) && record.kind == abi::SOCK_STREAM
 }
 
 /// Reports whether a socket is bound. Internet sockets always return an address, which is all zeros before binding.
 fn has_name(record: &Socket) -> bool {
     match record.family {
-        libc::AF_UNIX => !record.name.0.is_empty(),
-        _ => record.name.0.iter().skip(size_of::<libc::sa_family_t>()).any(|byte| *byte != 0),
+        abi::AF_UNIX => !record.name.0.is_empty(),
+        _ => record.name.0.iter().skip(size_of::<abi::sa_family_t>()).any(|byte| *byte != 0),
     }
 }
 
@@ -211,7 +212,7 @@ fn reachable(name: &[u8], family: i32) -> Vec<u8> {
     let named = i32::from(u16::from_le_bytes([name[0], name[1]]));
     if endpoint.address.is_unspecified() {
         endpoint.address = match family {
-            libc::AF_INET => std::net::Ipv4Addr::LOCALHOST.into(),
+            abi::AF_INET => std::net::Ipv4Addr::LOCALHOST.into(),
             _ => std::net::Ipv6Addr::LOCALHOST.into(),
         };
     } else if named == family {
@@ -226,7 +227,7 @@ fn describe(address: &Bytes) -> String {
     match standfast_linux::proc::Endpoint::of(&address.0) {
         Some(endpoint) => endpoint.to_string(),
         None => {
-            let path = address.0.get(size_of::<libc::sa_family_t>()..).unwrap_or_default();
+            let path = address.0.get(size_of::<abi::sa_family_t>()..).unwrap_or_default();
             String::from_utf8_lossy(path).replace('\0', "@").trim_end_matches('@').to_owned()
         }
     }

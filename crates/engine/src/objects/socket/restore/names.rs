@@ -9,6 +9,7 @@ use crate::objects::socket::SocketName;
 use crate::socket_paths::{directory_of, path_in};
 use standfast_format::records::{Bytes, Socket, SocketState};
 use standfast_linux::HiddenNames;
+use standfast_linux::abi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
@@ -16,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The length of an address with only the family: the kernel then chooses a name for the socket.
-const FAMILY_ONLY: usize = size_of::<libc::sa_family_t>();
+const FAMILY_ONLY: usize = size_of::<abi::sa_family_t>();
 
 /// Names without a file, while sockets are made.
 #[derive(Debug, Default)]
@@ -33,7 +34,7 @@ pub(in crate::objects) struct Names {
 impl Opening<'_> {
     /// Gives a socket its name. Returns the address at which it is reached, or `None` if it had to stay without a name.
     pub(super) fn bind(&self, made: &Made, record: &Socket) -> Result<Option<Vec<u8>>, EngineError> {
-        if record.family != libc::AF_UNIX || path_in(&record.name.0).is_none() || !self.is_hidden(record) {
+        if record.family != abi::AF_UNIX || path_in(&record.name.0).is_none() || !self.is_hidden(record) {
             self.bind_in_sight(made, record)?;
             return Ok(Some(reachable(&record.name.0, record.family)));
         }
@@ -48,7 +49,7 @@ impl Opening<'_> {
         self.names.borrow_mut().notes.push(note);
         if matches!(record.state, SocketState::Listening { .. }) {
             let family = &record.name.0[..FAMILY_ONLY];
-            self.with_address("naming a socket", libc::SYS_bind, made, family, Patience::None)?;
+            self.with_address("naming a socket", abi::SYS_bind, made, family, Patience::None)?;
         }
         Ok(None)
     }
@@ -61,7 +62,7 @@ impl Opening<'_> {
 
     /// Records at which address others reach a socket that stands alone.
     pub(super) fn note_reached(&self, record: &Socket, reached: Option<Vec<u8>>) {
-        if let Some(reached) = reached.filter(|_| record.family == libc::AF_UNIX && has_name(record)) {
+        if let Some(reached) = reached.filter(|_| record.family == abi::AF_UNIX && has_name(record)) {
             self.names.borrow_mut().reached.insert(record.name.clone(), reached);
         }
     }
@@ -92,7 +93,7 @@ impl Opening<'_> {
         if self.names.borrow().passing.contains(path) {
             self.remove(path)?;
         }
-        self.with_address("naming a socket", libc::SYS_bind, made, &record.name.0, Patience::None)?;
+        self.with_address("naming a socket", abi::SYS_bind, made, &record.name.0, Patience::None)?;
         self.names.borrow_mut().passing.insert(path.to_vec());
         Ok(())
     }
@@ -109,7 +110,7 @@ impl Opening<'_> {
     /// left there; the plan has checked whether another program owns it by now.
     fn bind_in_sight(&self, made: &Made, record: &Socket) -> Result<(), EngineError> {
         let action = format!("giving a socket its address {}", describe(&record.name));
-        let path = if record.family == libc::AF_UNIX { path_in(&record.name.0) } else { None };
+        let path = if record.family == abi::AF_UNIX { path_in(&record.name.0) } else { None };
         if path.is_some_and(|path| !path.starts_with(b"/")) {
             self.enter_directory_of(record)?;
         }
@@ -117,12 +118,12 @@ impl Opening<'_> {
             self.remove(path)?;
             self.names.borrow_mut().passing.remove(path);
         }
-        self.with_address(&action, libc::SYS_bind, made, &record.name.0, Patience::Long)?;
+        self.with_address(&action, abi::SYS_bind, made, &record.name.0, Patience::Long)?;
         match (path, record.file_mode) {
             (Some(path), Some(mode)) => {
                 let path = self.process.path_argument(path)?;
                 let mode = u64::from(mode & 0o7777);
-                self.call("setting a socket's permissions", libc::SYS_chmod, [path, mode, 0, 0, 0, 0]).map(drop)
+                self.call("setting a socket's permissions", abi::SYS_chmod, [path, mode, 0, 0, 0, 0]).map(drop)
             }
             _ => Ok(()),
         }
@@ -133,12 +134,12 @@ impl Opening<'_> {
         let directory = directory_of(self.plan.job, record);
         let path = self.process.path_argument(&directory.0)?;
         let action = format!("changing to {}", Path::new(OsStr::from_bytes(&directory.0)).display());
-        self.call(&action, libc::SYS_chdir, [path, 0, 0, 0, 0, 0]).map(drop)
+        self.call(&action, abi::SYS_chdir, [path, 0, 0, 0, 0, 0]).map(drop)
     }
 
     fn remove(&self, path: &[u8]) -> Result<(), EngineError> {
         let path = self.process.path_argument(path)?;
-        match self.call("removing a socket's file", libc::SYS_unlink, [path, 0, 0, 0, 0, 0]) {
+        match self.call("removing a socket's file", abi::SYS_unlink, [path, 0, 0, 0, 0, 0]) {
             Err(EngineError::Kernel { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed.map(drop),
         }

@@ -4,6 +4,7 @@ use super::is_internet;
 use crate::EngineError;
 use crate::error::kernel;
 use standfast_format::records::{Socket, SocketOption, SocketState};
+use standfast_linux::abi;
 use standfast_linux::sys::socket;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,10 +14,10 @@ const SO_BUF_LOCK: i32 = 72;
 const DEVICE_NAME_BYTES: usize = 16;
 /// Options that the construction changes, to be restored if the record does not have them.
 const PASSING: [(i32, i32); 4] = [
-    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
-    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
-    (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
-    (libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE),
+    (abi::SOL_SOCKET, abi::SO_REUSEADDR),
+    (abi::IPPROTO_TCP, abi::TCP_NODELAY),
+    (abi::IPPROTO_IP, abi::IP_BIND_ADDRESS_NO_PORT),
+    (abi::IPPROTO_IP, IP_LOCAL_PORT_RANGE),
 ];
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 
@@ -30,14 +31,14 @@ pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<(), Engin
     let has = |level, name| record.options.iter().any(|option| (option.level, option.name) == (level, name));
     let setting = |source| kernel("setting an option of a socket", source);
     // A socket that listens or is connected continues to share its address, so that its next life finds it free.
-    let keeps = |name| name == libc::SO_REUSEADDR && keeps_sharing(record);
+    let keeps = |name| name == abi::SO_REUSEADDR && keeps_sharing(record);
     for (level, name) in PASSING.into_iter().filter(|(level, name)| !has(*level, *name) && !keeps(*name)) {
         let is_changed = || socket::number(own, level, name).is_ok_and(|now| now != 0);
-        if is_internet(record.family) && record.kind == libc::SOCK_STREAM && is_changed() {
+        if is_internet(record.family) && record.kind == abi::SOCK_STREAM && is_changed() {
             socket::set_number(own, level, name, 0).map_err(setting)?;
         }
     }
-    if record.family == libc::AF_UNIX && !has(libc::SOL_SOCKET, libc::SO_SNDBUF) {
+    if record.family == abi::AF_UNIX && !has(abi::SOL_SOCKET, abi::SO_SNDBUF) {
         usual_send_buffer(own, record).map_err(setting)?;
     }
     set(own, record)
@@ -59,12 +60,12 @@ pub(super) fn keeps_sharing(record: &Socket) -> bool {
 /// Lets several sockets have one address, as a listening socket and those that it has accepted do.
 pub(super) fn share_address(own: BorrowedFd<'_>) -> Result<(), EngineError> {
     let setting = |source| kernel("setting an option of a socket", source);
-    socket::set_number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).map_err(setting)
+    socket::set_number(own, abi::SOL_SOCKET, abi::SO_REUSEADDR, 1).map_err(setting)
 }
 
 /// Reports whether the program has set this option.
 pub(super) fn shares_address(record: &Socket) -> bool {
-    let is_it = |option: &&SocketOption| (option.level, option.name) == (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+    let is_it = |option: &&SocketOption| (option.level, option.name) == (abi::SOL_SOCKET, abi::SO_REUSEADDR);
     record.options.iter().find(is_it).is_some_and(|option| option.value.0.iter().any(|byte| *byte != 0))
 }
 
@@ -72,24 +73,24 @@ pub(super) fn shares_address(record: &Socket) -> bool {
 pub(super) fn reset_when_closed(own: BorrowedFd<'_>) -> io::Result<()> {
     // struct linger: on, for no time.
     let linger = [1i32, 0].map(i32::to_le_bytes);
-    socket::set_option(own, libc::SOL_SOCKET, libc::SO_LINGER, linger.as_flattened())
+    socket::set_option(own, abi::SOL_SOCKET, abi::SO_LINGER, linger.as_flattened())
 }
 
 /// Makes the kernel choose this port when the socket is connected; kernels before 6.3 cannot.
 pub(super) fn choose_port(own: BorrowedFd<'_>, port: u16) -> bool {
     let range = i32::from_le_bytes([port.to_le_bytes(), port.to_le_bytes()].concat().try_into().expect("four bytes"));
-    let set = |name, value| socket::set_number(own, libc::IPPROTO_IP, name, value).is_ok();
-    set(IP_LOCAL_PORT_RANGE, range) && set(libc::IP_BIND_ADDRESS_NO_PORT, 1)
+    let set = |name, value| socket::set_number(own, abi::IPPROTO_IP, name, value).is_ok();
+    set(IP_LOCAL_PORT_RANGE, range) && set(abi::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
 /// Restores the send buffer, which was made larger while messages were sent again.
 fn usual_send_buffer(own: BorrowedFd<'_>, record: &Socket) -> io::Result<()> {
     let fresh = socket::create(record.family, record.kind, record.protocol)?;
-    let usual = socket::number(std::os::fd::AsFd::as_fd(&fresh), libc::SOL_SOCKET, libc::SO_SNDBUF)?;
-    if socket::number(own, libc::SOL_SOCKET, libc::SO_SNDBUF)? != usual {
-        socket::set_number(own, libc::SOL_SOCKET, libc::SO_SNDBUF, usual / 2)?;
+    let usual = socket::number(std::os::fd::AsFd::as_fd(&fresh), abi::SOL_SOCKET, abi::SO_SNDBUF)?;
+    if socket::number(own, abi::SOL_SOCKET, abi::SO_SNDBUF)? != usual {
+        socket::set_number(own, abi::SOL_SOCKET, abi::SO_SNDBUF, usual / 2)?;
         // Kernels before 5.15 do not have this option, and keep the size as if the program had chosen it.
-        let _ = socket::set_number(own, libc::SOL_SOCKET, SO_BUF_LOCK, 0);
+        let _ = socket::set_number(own, abi::SOL_SOCKET, SO_BUF_LOCK, 0);
     }
     Ok(())
 }
@@ -101,7 +102,7 @@ fn set_one(own: BorrowedFd<'_>, option: &SocketOption) -> Result<(), EngineError
         return Ok(());
     }
     // The kernel doubles the buffer sizes that it is given.
-    let is_doubled = *level == libc::SOL_SOCKET && matches!(*name, libc::SO_SNDBUF | libc::SO_RCVBUF);
+    let is_doubled = *level == abi::SOL_SOCKET && matches!(*name, abi::SO_SNDBUF | abi::SO_RCVBUF);
     let half = |bytes: [u8; 4]| (i32::from_le_bytes(bytes) / 2).to_le_bytes().to_vec();
     let value = match <[u8; 4]>::try_from(value.0.as_slice()) {
         Ok(bytes) if is_doubled => half(bytes),
