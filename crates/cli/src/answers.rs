@@ -1,4 +1,4 @@
-//! The commands that ask about a job and print the answer: for people, or as JSON.
+//! Commands that query a job and print the answer, for people or as JSON.
 
 use crate::arguments::{Arguments, Checkpoint, Clean, Coalesce, Command, Doctor, Form, Inspect, Man, Status, Verify};
 use crate::homes::shared_binaries;
@@ -58,7 +58,7 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Passes on what is said before the answer.
+/// Prints the events that come before the answer.
 fn speak(event: &JobEvent) {
     say(&event.to_string());
 }
@@ -90,7 +90,7 @@ fn verify_generations(verify: &Verify) -> anyhow::Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What `doctor` has found.
+/// Findings of `doctor`.
 #[derive(Serialize)]
 struct Diagnosis {
     machine: Vec<Finding>,
@@ -124,7 +124,7 @@ fn manual(man: &Man) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers in the form that was asked for.
+/// Prints an answer in the requested form.
 pub(crate) fn print<T: Serialize>(form: Form, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
     let mut text = if form.json {
         printable_json(&serde_json::to_string_pretty(value)?).into_owned()
@@ -137,7 +137,7 @@ pub(crate) fn print<T: Serialize>(form: Form, value: &T, text: impl FnOnce() -> 
     write_out(text.as_bytes())
 }
 
-/// Writes to standard output. That a reader such as `head` has seen enough is no failure.
+/// Writes to standard output. It is no failure if a reader such as `head` closes the pipe.
 fn write_out(text: &[u8]) -> anyhow::Result<()> {
     let mut output = io::stdout().lock();
     match output.write_all(text).and_then(|()| output.flush()) {

@@ -1,4 +1,4 @@
-//! The command line: each flag is defined once, here; parser, help, man page and completions come from it.
+//! The command line. Each flag is defined once, here; the parser, help, man page and completions are derived from it.
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;

@@ -1,4 +1,5 @@
-//! `group run`: launches a job of many processes, and ends as its last launch did. And what asks about such a job.
+//! `group run`: launches a job of many processes, and ends as its last launch did. Also the commands that query such a
+//! job.
 
 use crate::answers::print;
 use crate::arguments::{Group, GroupRun, Place};
@@ -51,7 +52,7 @@ pub(crate) fn answer(question: Group) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Where this node's processes keep their shards.
+/// Returns the directory of the shards of this node's processes.
 fn memory() -> PathBuf {
     group_memory(|name| std::env::var_os(name))
 }
@@ -104,7 +105,7 @@ fn saved_in_words(saved: &GroupSaved) -> String {
     format!("{} shards are in the directory\n{lost}", saved.shards.len())
 }
 
-/// Those that were named, or those of the Slurm allocation, and by what they are reached.
+/// Returns the named nodes, or those of the Slurm allocation, with the agent that reaches them.
 fn nodes(names: Vec<String>, spares: usize, agent: Option<String>) -> anyhow::Result<Nodes> {
     let (names, usual) = if names == ["slurm"] {
         let list = std::env::var(slurm::VARIABLE).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Places of the user's own, from the environment.
+//! Directories of the user, from the environment.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Where the jobs of a user share the binaries that they save: below the user's directory for what can be made again. `None`
-/// where none is named; each job then has copies of its own.
+/// Returns the directory in which a user's jobs share the binaries that they save, below the user's cache directory.
+/// Returns `None` if the environment names no such directory; each job then has copies of its own.
 pub(crate) fn shared_binaries() -> Option<PathBuf> {
     shared_binaries_by(|name| std::env::var_os(name))
 }

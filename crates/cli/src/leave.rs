@@ -1,11 +1,12 @@
-//! Leaves as the program did, so that whoever started it sees no difference.
+//! Ends this process as the program ended, so that the caller sees no difference.
 
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, Signal, getpid, getrlimit, kill_process, set_dumpable_behavior, setrlimit,
 };
 use standfast::{Ending, STOPPED_EXIT_STATUS};
 
-/// Exit status of a shell for a program killed by signal n is this plus n; used where the signal itself does not kill.
+/// Offset of the exit status that shells give for a program killed by a signal. It is used if the signal itself does
+/// not kill.
 const KILLED: i32 = 128;
 
 /// Ends this process as the job ended.
@@ -20,14 +21,14 @@ pub(crate) fn leave(ending: Ending) -> ! {
     }
 }
 
-/// Dies by the same signal. The program has left its core, if it was to; ours would only overwrite it.
+/// Dies by the same signal. The program has dumped its core, if it was to; ours would only overwrite it.
 fn die_by(signal: i32) {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let maximum = getrlimit(Resource::Core).maximum;
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
-    // For the signals that we listen to: puts the default action back, then raises the signal.
+    // For signals that we handle: restores the default action, then raises the signal.
     let _ = signal_hook::low_level::emulate_default_handler(signal);
-    // For those that it does not know, SIGKILL among them: their action is still the default.
+    // For signals that it does not know, such as SIGKILL: their action is still the default.
     if let Some(signal) = Signal::from_named_raw(signal) {
         let _ = kill_process(getpid(), signal);
     }

@@ -1,4 +1,5 @@
-//! The `standfast` command: reads the command line, asks the facade, writes the answer. It decides nothing about jobs.
+//! The `standfast` command: reads the command line, calls the facade, and writes the answer. It makes no decisions
+//! about jobs.
 #![forbid(unsafe_code)]
 
 mod answers;

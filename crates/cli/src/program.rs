@@ -1,5 +1,5 @@
-//! Finds the program to run before anything else is done, so that a slip of the pen leaves nothing behind and gets the
-//! exit status that shells give it.
+//! Finds the program before anything else is done, so that a typing error leaves nothing behind and gets the exit
+//! status that shells give it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 /// Exit status of a shell for a program that cannot be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 
-/// Exit status of a shell for a program that is not there.
+/// Exit status of a shell for a program that does not exist.
 pub(crate) const NOT_FOUND: u8 = 127;
 
 /// Why a program cannot be run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// It is not there.
+    /// The file does not exist.
     NotFound,
-    /// It is no file that this user may execute.
+    /// It is not a file that this user may execute.
     NotExecutable,
 }
 
 impl Missing {
-    /// Cause and remedy.
+    /// Returns cause and remedy.
     pub(crate) fn message(&self, program: &OsStr) -> String {
         let name = program.display();
         match self {
@@ -45,7 +45,7 @@ impl Missing {
     }
 }
 
-/// Whether `program` can be run, looked for in `path` (the value of `PATH`) as exec does.
+/// Checks that `program` can be run, looking for it in `path` (the value of `PATH`) as exec does.
 pub(crate) fn find(program: &OsStr, path: Option<OsString>) -> Result<(), Missing> {
     if is_path(program) {
         return examine(Path::new(program));

@@ -1,16 +1,16 @@
-//! The catalogue of refusals as text: for `standfast explain`, and as the page of the documentation.
+//! The catalogue of refusals as text, for `standfast explain` and for the page of the documentation.
 
 use standfast::RefusalCode;
 
-/// Characters in a line of text.
+/// Width of a line of text.
 const WIDTH: usize = 100;
 
-/// One code with its paragraph.
+/// Returns one code with its paragraph.
 pub(crate) fn explanation(code: RefusalCode) -> String {
     format!("{code}: {}\n\n{}\n", code.title(), textwrap::fill(code.explanation(), WIDTH))
 }
 
-/// All codes, a line each.
+/// Returns all codes, one a line.
 pub(crate) fn all() -> String {
     RefusalCode::ALL.iter().map(|code| format!("{code}  {}\n", code.title())).collect()
 }

@@ -1,12 +1,12 @@
-//! Messages for people: always on standard error and with the command's name in front, because standard output belongs to
-//! the program that runs.
+//! Messages for people. They always go to standard error, with the command's name in front, because standard output
+//! belongs to the program that runs.
 
 use crate::arguments::Volume;
 use rustix::termios::{OutputModes, tcgetattr};
 use standfast::{JobEvent, Severity, message_lines, printable, printable_lines, without_numbers};
 use std::io::{self, Write};
 
-/// Speaks as loudly as was asked for.
+/// Prints messages of the requested severity.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reporter {
     least: Severity,
@@ -22,7 +22,7 @@ impl Reporter {
         Self { least }
     }
 
-    /// Passes on what a supervisor has to say.
+    /// Prints an event of a supervisor.
     pub(crate) fn event(self, event: &JobEvent) {
         if event.severity() >= self.least {
             say(&event.to_string());
@@ -30,7 +30,7 @@ impl Reporter {
     }
 }
 
-/// Prints a message, and each hint on a line of its own. A closed standard error is nobody's fault.
+/// Prints a message, and each hint on a line of its own. Ignores a closed standard error.
 pub(crate) fn say(message: &str) {
     let end = if is_raw(&io::stderr()) { "\r\n" } else { "\n" };
     let message = without_numbers(message);
@@ -38,13 +38,13 @@ pub(crate) fn say(message: &str) {
     drop(io::stderr().write_all(lines.as_bytes()));
 }
 
-/// What is wrong with the command line, or the help that it asks for; then the end. Words of a command line may be names of
-/// files that somebody else has chosen.
+/// Prints what is wrong with the command line, or the help that it asks for, and exits. Words of a command line may be
+/// file names that another user has chosen.
 pub(crate) fn leave_with(answer: &clap::Error) -> ! {
     if answer.use_stderr() {
         match complaint(&answer.render().to_string()) {
             Some(complaint) => say(&complaint),
-            // The help, since nothing was asked for.
+            // This is the help, which clap prints if no command was given.
             None => drop(io::stderr().write_all(printable_lines(&answer.render().to_string()).as_bytes())),
         }
         std::process::exit(answer.exit_code());
@@ -52,7 +52,8 @@ pub(crate) fn leave_with(answer: &clap::Error) -> ! {
     answer.exit()
 }
 
-/// A complaint about the command line as our own messages are: the cause, then hints. `None` for what is none.
+/// Converts a complaint about the command line to the form of our own messages: the cause, then hints. Returns `None`
+/// if the text is not a complaint.
 fn complaint(rendered: &str) -> Option<String> {
     let mut lines = rendered.lines().map(str::trim).filter(|line| !line.is_empty());
     let mut cause = lines.next()?.strip_prefix("error: ")?.to_owned();
@@ -73,7 +74,8 @@ fn complaint(rendered: &str) -> Option<String> {
     Some(cause + &hints)
 }
 
-/// Whether it is a terminal on which a line has to end as on paper, since somebody has attached it to a program's.
+/// Reports whether the terminal is in raw mode because it is attached to a program's terminal. Lines then need a
+/// carriage return.
 fn is_raw(stream: &io::Stderr) -> bool {
     tcgetattr(stream).is_ok_and(|settings| !settings.output_modes.contains(OutputModes::OPOST))
 }

@@ -1,6 +1,6 @@
-//! `standfast.toml`: what is to hold for `run` where the command line says nothing, under the names that the options have
-//! there. What they are and which values they take is defined once, in [`crate::arguments`]: what stands in the file becomes
-//! words of the command line, which is then read as if somebody had typed them.
+//! `standfast.toml`: settings for `run` where the command line says nothing, under the names of the options. The
+//! options and their values are defined once, in [`crate::arguments`]. Settings in the file become words of the command
+//! line, which is then parsed as if a user had typed them.
 
 use crate::arguments::Arguments;
 use crate::reporter::leave_with;
@@ -11,16 +11,16 @@ use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The name of the file, which is looked for in the current directory.
+/// Name of the file, which is looked for in the current directory.
 pub(crate) const SETTINGS: &str = "standfast.toml";
 
-/// The table in it.
+/// Name of its table.
 const TABLE: &str = "run";
 
-/// What is decided at each start again.
+/// Options that must be decided at each start.
 const NOT_SETTINGS: [&str; 4] = ["fresh", "force", "help", "version"];
 
-/// The command line, with what the file says where the line does not.
+/// Returns the command line, completed by the file.
 pub(crate) fn arguments(line: &[OsString]) -> anyhow::Result<Arguments> {
     let matches = Arguments::command().try_get_matches_from(line).unwrap_or_else(|error| leave_with(&error));
     if matches.subcommand_name() == Some(TABLE)
@@ -41,7 +41,7 @@ fn joined(line: &[OsString], matches: &ArgMatches, text: &[u8]) -> anyhow::Resul
         }
         all.extend(words);
     }
-    // By themselves first, so that what is wrong is told of the file.
+    // Parse the settings by themselves first, so that errors name the file.
     let program = ["--".into(), "program".into()];
     let alone = ["standfast".into(), TABLE.into()].into_iter().chain(all).chain(program);
     if let Err(error) = Arguments::try_parse_from(alone) {
@@ -56,7 +56,7 @@ fn joined(line: &[OsString], matches: &ArgMatches, text: &[u8]) -> anyhow::Resul
     Ok(Arguments::try_parse_from(words).unwrap_or_else(|error| leave_with(&error)))
 }
 
-/// A setting, and the words that stand for it.
+/// A setting, and its words on the command line.
 struct Setting {
     argument: Arg,
     words: Vec<String>,
@@ -97,7 +97,7 @@ fn setting(key: &str, value: &Value) -> anyhow::Result<Setting> {
     Ok(Setting { argument: argument.clone(), words: words.into_iter().flatten().collect() })
 }
 
-/// The word for one value; none for a flag that is not set.
+/// Returns the word for one value; `None` for a flag that is not set.
 fn word(key: &str, argument: &Arg, value: &Value) -> anyhow::Result<Option<String>> {
     Ok(match (argument.get_action(), value) {
         (ArgAction::SetTrue, Value::Bool(is_set)) => is_set.then(|| format!("--{key}")),

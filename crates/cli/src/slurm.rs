@@ -1,19 +1,19 @@
 //! The nodes of a Slurm allocation, as `--nodes slurm` asks for them. Slurm names them in a compressed form, such as
-//! `rack[1-2]n[08-11],login`; this only reads it, and asks Slurm nothing.
+//! `rack[1-2]n[08-11],login`. This module only parses it, and asks Slurm nothing.
 
-/// The variable in which Slurm names the nodes of an allocation.
+/// Environment variable in which Slurm names the nodes of an allocation.
 pub(crate) const VARIABLE: &str = "SLURM_JOB_NODELIST";
 
-/// What carries a command out on a node of the allocation, beside what runs there.
+/// Agent that carries out a command on a node of the allocation, beside the processes that run there.
 pub(crate) const AGENT: &str = "srun --overlap --nodes=1 --ntasks=1 --nodelist";
 
-/// More than any machine has: what a slip in a range would make.
+/// Limit that no machine reaches, but a mistyped range could.
 const NODES_MAX: usize = 1 << 20;
 
-/// The names that a list stands for.
+/// Returns the names in a list.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the list.
 pub(crate) fn names(list: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for part in parts(list)? {
@@ -28,7 +28,7 @@ pub(crate) fn names(list: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The list at commas that stand outside of brackets.
+/// Splits the list at commas outside of brackets.
 fn parts(list: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut start, mut is_within) = (Vec::new(), 0, false);
     for (at, character) in list.char_indices() {
@@ -50,7 +50,7 @@ fn parts(list: &str) -> Result<Vec<&str>, String> {
     Ok(parts)
 }
 
-/// One part, whose brackets match.
+/// Expands one part, whose brackets match.
 fn expanded(part: &str) -> Result<Vec<String>, String> {
     let Some((before, rest)) = part.split_once('[') else { return Ok(vec![part.to_owned()]) };
     let (within, behind) = rest.split_once(']').expect("brackets match");
@@ -67,7 +67,7 @@ fn expanded(part: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// A number, or from one to another, with as many digits as the first has.
+/// Expands a number or a range of numbers. All have as many digits as the first.
 fn numbers(range: &str) -> Result<impl Iterator<Item = String>, String> {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{range:?} is not a range of numbers"));

@@ -1,4 +1,5 @@
-//! `run` and `restart`: this process becomes two, the program's supervisor and its front, which ends as the program does.
+//! `run` and `restart`: split this process into the program's supervisor and its foreground proxy, which ends as the
+//! program does.
 
 use crate::arguments::{Attach, Restart, Run};
 use crate::homes::shared_binaries;
@@ -106,7 +107,7 @@ fn tell_how_to_reattach(directory: &Path) {
     say(&format!("detached; the program continues. Reattach with: standfast attach {}", ForShell(directory)));
 }
 
-/// Supervises in a process behind this one.
+/// Supervises in a child of the foreground proxy.
 fn behind_front(
     attach: &AttachRequest,
     supervise: impl FnOnce(ForegroundConnection) -> Result<Ending, Error>,
@@ -130,7 +131,7 @@ fn streams(redirect: bool) -> Streams {
     if redirect { Streams::Redirected } else { Streams::Recorded }
 }
 
-/// The place as a restart from elsewhere finds it again.
+/// Makes the directory absolute, so that a restart from another working directory finds it.
 fn from_here(memory: Memory) -> anyhow::Result<Memory> {
     Ok(match memory {
         Memory::At(place) => Memory::At(std::path::absolute(place).context("--memory names no directory")?),
@@ -138,22 +139,22 @@ fn from_here(memory: Memory) -> anyhow::Result<Memory> {
     })
 }
 
-/// What the process that supervises does with its own streams.
+/// What the supervising process does with its own streams.
 const HOOKS: Hooks = Hooks { running: let_go_of_streams, alone: speak_into };
 
-/// What there is to say goes to a file from now on: whoever reads our standard error is not to wait for us.
+/// Redirects messages to a file from now on: a reader of our standard error must not have to wait for us.
 fn speak_into(directory: &Path) {
     let file = standfast::open_messages(directory);
-    // Without a place for it, nothing is said.
+    // If the file cannot be opened, messages are dropped.
     if let Ok(file) = file.or_else(|_| OpenOptions::new().write(true).open("/dev/null")) {
         let _ = rustix::stdio::dup2_stderr(&file);
     }
 }
 
-/// Leaves standard input and output to the program: whoever reads from it must see the end when the program closes it,
+/// Leaves standard input and output to the program: a reader of its output must see the end when the program closes it,
 /// not when we do.
 fn let_go_of_streams() {
-    // Without /dev/null things stay as they are: the end is then seen when we end too.
+    // Without /dev/null the streams stay: their readers then see the end when we end too.
     let Ok(nothing) = OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
     let replace =
         |nothing: &File| rustix::stdio::dup2_stdin(nothing).and_then(|()| rustix::stdio::dup2_stdout(nothing));
@@ -172,7 +173,7 @@ fn conclude(ended: Result<Ending, Error>) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The only job directory right here.
+/// Returns the only job directory in the working directory.
 fn only_directory() -> anyhow::Result<PathBuf> {
     let mut found = standfast::find_directories(Path::new(".")).context("name the directory: standfast restart DIR")?;
     match found.len() {

@@ -1,4 +1,4 @@
-//! Answers as text for people: tables for lists, one line for each fact otherwise.
+//! Answers as text for people: tables for lists, otherwise one line for each fact.
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
@@ -12,13 +12,13 @@ use standfast::{Ending, FlushMode, FlushReport, ForShell, Interval, message_line
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Names of files that stay when a job is removed, as many as are shown.
+/// Most names shown of files that stay when a job is removed.
 const LEFT_SHOWN: usize = 5;
 
-/// Of this architecture.
+/// Size of a huge page on this architecture.
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
-/// A job at a glance.
+/// Describes a job.
 pub(crate) fn status(status: &StatusReport) -> String {
     let words = std::iter::once(&status.program).chain(&status.arguments);
     let mut facts = vec![
@@ -38,7 +38,7 @@ pub(crate) fn status(status: &StatusReport) -> String {
     format!("{text}\n{}", generations(&status.generations))
 }
 
-/// How much would be lost if the machine failed now.
+/// Describes how much would be lost if the machine failed now.
 fn last_durable(status: &StatusReport) -> String {
     match &status.durable {
         Some(durable) => {
@@ -49,7 +49,7 @@ fn last_durable(status: &StatusReport) -> String {
     }
 }
 
-/// Which checkpoint survives what, where that is not the same for all.
+/// Describes which checkpoints survive what, if they differ in that.
 fn durability(status: &StatusReport) -> Vec<(&'static str, String)> {
     let Some(memory) = &status.memory else { return Vec::new() };
     let Some(place) = &memory.place else {
@@ -75,7 +75,7 @@ fn durability(status: &StatusReport) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// How a job stands, and what can be done about it.
+/// Describes the state of a job, and what the user can do about it.
 fn job_state(status: &StatusReport) -> String {
     let directory = ForShell(&status.directory);
     let can_continue = status.generations.iter().any(|generation| !generation.is_superseded);
@@ -127,7 +127,7 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
     facts
 }
 
-/// Where checkpoints in memory are brought to the disk, and why.
+/// Describes where checkpoints in memory are flushed to the disk, and why.
 fn flush(report: &FlushReport) -> String {
     let place = match report.flush_mode {
         FlushMode::Background => "while the program runs",
@@ -146,7 +146,7 @@ fn flush(report: &FlushReport) -> String {
     format!("{place}{why}{costs}")
 }
 
-/// One checkpoint.
+/// Describes one checkpoint.
 pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
     format!(
         "checkpoint {}{}: {}, paused {} ({} of it scanning the state of {}), {} after {}; {} pages scanned, {} \
@@ -188,7 +188,7 @@ fn threads(number: u64) -> String {
     if number == 1 { "1 thread".to_owned() } else { format!("{number} threads") }
 }
 
-/// What was coalesced.
+/// Describes what was coalesced.
 pub(crate) fn coalescing(report: &CoalescingReport) -> String {
     match report.generation {
         None => "nothing to coalesce: every kept checkpoint is full\n".to_owned(),
@@ -200,7 +200,7 @@ pub(crate) fn coalescing(report: &CoalescingReport) -> String {
     }
 }
 
-/// What was removed, or would be.
+/// Describes what was or would be removed.
 pub(crate) fn cleaning(report: &CleaningReport) -> String {
     let checkpoints = match report.checkpoints {
         1 => "1 checkpoint".to_owned(),
@@ -220,7 +220,7 @@ pub(crate) fn cleaning(report: &CleaningReport) -> String {
     text
 }
 
-/// The generations of a job.
+/// Lists the generations of a job.
 pub(crate) fn generations(generations: &[GenerationReport]) -> String {
     if generations.is_empty() {
         return "no checkpoint yet\n".to_owned();
@@ -243,7 +243,7 @@ pub(crate) fn generations(generations: &[GenerationReport]) -> String {
     lines_of(&table)
 }
 
-/// Where a generation is, where that is not the directory alone, and whether it counts.
+/// Describes where a generation is, unless it is only in the directory, and whether it is superseded.
 fn remarks(generation: &GenerationReport) -> String {
     let level = match (generation.is_in_memory, generation.is_on_disk) {
         (true, true) => Some("memory and disk"),
@@ -254,7 +254,7 @@ fn remarks(generation: &GenerationReport) -> String {
     [level, superseded].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What verification found.
+/// Describes the result of a verification.
 pub(crate) fn verification(reports: &[VerificationReport]) -> String {
     let line = |report: &VerificationReport| match &report.damage {
         None => {
@@ -268,7 +268,7 @@ pub(crate) fn verification(reports: &[VerificationReport]) -> String {
     reports.iter().map(|report| printable(&line(report)).into_owned() + "\n").collect()
 }
 
-/// What an image holds.
+/// Describes what an image holds.
 pub(crate) fn inspection(report: &InspectionReport) -> String {
     let machine = &report.machine;
     let mut text = facts_as_lines(&[
@@ -332,7 +332,7 @@ fn waiting(signals: &[u8]) -> String {
     signals.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What `doctor` has found about the machine and, where one was named, about a process.
+/// Describes the findings of `doctor` about the machine, and about a process if one was named.
 pub(crate) fn findings(machine: &[Finding], process: Option<&[Finding]>) -> String {
     let mut text: String = machine.iter().map(finding).collect();
     match process {
@@ -380,7 +380,7 @@ fn nanoseconds(nanoseconds: u64) -> String {
     span(Duration::from_nanos(nanoseconds))
 }
 
-/// Milliseconds with one digit below a second, tenths of a second below ten, whole seconds from there on.
+/// Formats a time: milliseconds with one digit below a second, tenths of a second below ten, then whole seconds.
 fn span(duration: Duration) -> String {
     match duration.as_secs_f64() {
         seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),

@@ -1,4 +1,4 @@
-//! `clean`: removes what a job keeps that is not needed any more.
+//! `clean`: removes what a job no longer needs.
 
 use crate::Error;
 use crate::control::SOCKET_NAME as CONTROL;
@@ -10,7 +10,7 @@ use crate::terminal::SOCKET_NAME as TERMINAL;
 use standfast_store::{Holdings, JobDirectory, LeaseRequest, LeaseState, Levels, Purpose, StoreError};
 use std::path::PathBuf;
 
-/// Names of the supervisor's in a job's directory.
+/// Names of the supervisor's files in a job's directory.
 const SUPERVISORS: [&str; 3] = [CONTROL, TERMINAL, MESSAGES];
 
 /// What to remove.
@@ -18,27 +18,27 @@ const SUPERVISORS: [&str; 3] = [CONTROL, TERMINAL, MESSAGES];
 pub struct CleanRequest {
     /// The job's directory.
     pub directory: PathBuf,
-    /// Whether to remove the checkpoints of a job as well that has not finished.
+    /// Whether to remove the checkpoints of an unfinished job as well.
     pub unfinished: bool,
-    /// Whether to take the directory from a holder that cannot be seen from here.
+    /// Whether to take the directory from a holder that is not visible from here.
     pub force: bool,
-    /// Whether only to say what would be removed.
+    /// Whether only to report what would be removed.
     pub dry_run: bool,
-    /// Where jobs of this user share the binaries that they save, if they do.
+    /// Directory in which the jobs of this user share the binaries that they save, if they share them.
     pub shared_binaries: Option<PathBuf>,
 }
 
-/// Removes a job that has finished: its checkpoints, on all levels, and its directory, unless something else is in that.
+/// Removes a finished job: its checkpoints on all levels, and its directory unless that contains other files.
 ///
 /// # Errors
-/// When the job runs, or has not finished and nobody said that it may go all the same; when something cannot be removed.
+/// If the job runs, if it is unfinished and the request does not include that, or if something cannot be removed.
 pub fn clean(request: &CleanRequest, listener: &mut Listener<'_>) -> Result<CleaningReport, Error> {
     let of_store = |error| Error::of_store(&request.directory, error);
     let directory = JobDirectory::open(&request.directory).map_err(of_store)?;
     request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.force };
-    // Before the lease, which would leave a trace where there is no job. The heartbeat of another boot is watched when the lease
-    // is taken.
+    // Check before the lease is taken, since taking it would leave a trace in a directory without a job. The heartbeat
+    // of another boot is watched when the lease is taken.
     await_exit(&directory, &request.directory, lease_request.purpose, None, listener)?;
     if !matches!(directory.lease_state().map_err(of_store)?, LeaseState::OtherBoot(..)) {
         directory.would_grant(lease_request).map_err(of_store)?;
@@ -61,7 +61,7 @@ pub fn clean(request: &CleanRequest, listener: &mut Listener<'_>) -> Result<Clea
         return report(levels().as_ref(), left);
     }
     let lease = take_lease(&directory, &request.directory, lease_request, None, listener)?;
-    // It may have been continued before we had the lease.
+    // Another process may have continued it before we had the lease.
     request.check(&directory)?;
     let mut levels = levels();
     let mut report = report(levels.as_ref(), Vec::new())?;
@@ -73,14 +73,14 @@ pub fn clean(request: &CleanRequest, listener: &mut Listener<'_>) -> Result<Clea
 }
 
 impl CleanRequest {
-    /// That nothing is lost which somebody may need.
+    /// Checks that nothing is lost that users may need.
     fn check(&self, directory: &JobDirectory) -> Result<(), Error> {
         if self.unfinished {
             return Ok(());
         }
         let of_store = |error| Error::of_store(&self.directory, error);
         let manifest = match directory.manifest() {
-            // There may be checkpoints, and nobody knows what they are.
+            // There may be checkpoints with unknown contents.
             Err(StoreError::Manifest { .. }) => return Err(Error::NotFinished(self.directory.clone())),
             other => other.map_err(of_store)?,
         };

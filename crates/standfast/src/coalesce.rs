@@ -1,4 +1,4 @@
-//! Coalescing: by the supervisor in the background, or by hand. The program is not touched.
+//! Coalescing, by the supervisor in the background or on request. It does not touch the program.
 
 use crate::Error;
 use crate::background::Background;
@@ -17,8 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Nobody waits for it: every other thread goes first. The kernel derives the priority of its reading and writing from
-/// this.
+/// Lowest priority, since nobody waits for it. The kernel derives the I/O priority of the thread from this.
 const NICENESS: i32 = 19;
 
 /// Coalescing under way.
@@ -28,7 +27,7 @@ pub(crate) struct Coalescing {
 }
 
 impl Coalescing {
-    /// Starts a thread that coalesces the newest chain of a level as far as the job's options say.
+    /// Starts a thread that coalesces the newest chain of a level, as the job's options say.
     pub(crate) fn begin(destination: &Destination, level: Level) -> io::Result<Self> {
         let rule = destination.max_files.rule(destination.keep);
         let rule = match level {
@@ -38,7 +37,7 @@ impl Coalescing {
         Self::with(destination, level, rule)
     }
 
-    /// Starts a thread that coalesces that of the directory as far as possible.
+    /// Starts a thread that coalesces the directory's newest chain as much as possible.
     pub(crate) fn at_once(destination: &Destination) -> io::Result<Self> {
         Self::with(destination, Level::Directory, CoalesceRule::at_once(destination.keep.get()))
     }
@@ -47,7 +46,7 @@ impl Coalescing {
         let cancelled = Arc::new(AtomicBool::new(false));
         let (flag, destination) = (Arc::clone(&cancelled), destination.clone());
         let work = move || {
-            // Where that is not allowed it is done all the same.
+            // If this is not allowed, the thread works all the same.
             let _ = setpriority_process(None, NICENESS);
             let Some((_, level_directory)) = destination.levels.each().find(|(it, _)| *it == level) else {
                 return Ok(None);
@@ -61,12 +60,12 @@ impl Coalescing {
         Ok(Self { work: Background::begin("coalescing", work)?, cancelled })
     }
 
-    /// Asks it to end soon; what was there stays.
+    /// Asks the work to end soon. What was there before stays.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for its end: what was coalesced, or why nothing was.
+    /// Waits for the work to end. Returns what was coalesced, or why nothing was.
     pub(crate) fn join(self) -> Result<Option<Coalesced>, String> {
         match self.work.join() {
             Ok(outcome) => outcome.map_err(|error| error.to_string()),
@@ -76,14 +75,15 @@ impl Coalescing {
 }
 
 impl AsFd for Coalescing {
-    /// Polls as hung up once the thread is through.
+    /// Returns a descriptor that polls as hung up when the thread has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.work.as_fd()
     }
 }
 
-/// How many of the newest generations in memory stay as they are: down to the newest that is on the disk too, upon which the
-/// next flush builds, as long as the differences since the full image are smaller than that.
+/// Returns how many of the newest generations in memory stay unchanged. The last of them is the newest one that is also
+/// on the disk, upon which the next flush builds. This holds as long as the differences since the full image are
+/// smaller than that image; otherwise only one stays.
 fn kept_in_memory(levels: &Levels) -> NonZeroU32 {
     let manifests = levels.memory.as_ref().map(JobDirectory::manifest).transpose().ok().flatten();
     let (Some(memory), Ok(disk)) = (manifests, levels.directory.manifest()) else { return NonZeroU32::MIN };
@@ -96,11 +96,11 @@ fn kept_in_memory(levels: &Levels) -> NonZeroU32 {
     kept.unwrap_or(NonZeroU32::MIN)
 }
 
-/// Merges the checkpoints that build upon each other into one, as far as those that are to be kept allow; by the
-/// supervisor where there is one.
+/// Merges checkpoints that build upon each other into one, unless they must be kept. If the job has a
+/// supervisor, the supervisor does it.
 ///
 /// # Errors
-/// When a checkpoint on the way is damaged or the disk refuses; everything stays as it was.
+/// If one of the checkpoints is damaged, or the disk refuses. Everything then stays as it was.
 pub fn coalesce(directory: &Path, listener: &mut Listener<'_>) -> Result<CoalescingReport, Error> {
     match ask(directory, Request::Coalesce) {
         Ok(Reply::Coalesced(report)) => Ok(report),
@@ -116,7 +116,7 @@ pub fn coalesce(directory: &Path, listener: &mut Listener<'_>) -> Result<Coalesc
 fn without_supervisor(path: &Path, listener: &mut Listener<'_>) -> Result<CoalescingReport, Error> {
     let of_store = |error| Error::of_store(path, error);
     let directory = JobDirectory::open(path).map_err(of_store)?;
-    // Before the lease, which would leave a trace where there is no job.
+    // Check before the lease is taken, since taking it would leave a trace in a directory without a job.
     let options = JobOptions::from_record(directory.manifest().map_err(of_store)?.options);
     let lease = take_lease(&directory, path, LeaseRequest { purpose: Purpose::Live, force: false }, None, listener)?;
     let rule = CoalesceRule::at_once(options.keep.get());
@@ -130,7 +130,7 @@ fn without_supervisor(path: &Path, listener: &mut Listener<'_>) -> Result<Coales
 }
 
 impl CoalescingReport {
-    /// What there is to report; nothing may have been left to do.
+    /// Makes a report. Without a coalesced generation it says that there was nothing to do.
     pub(crate) fn of(coalesced: Option<Coalesced>) -> Self {
         Self {
             generation: coalesced.map(|it| it.number.get()),

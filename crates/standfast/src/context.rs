@@ -1,42 +1,44 @@
-//! What each life of a job is given, whether it begins or is continued.
+//! The context of a job's life, given both when the job begins and when it is continued.
 
 use crate::settings::{Memory, OptionChoices};
 use crate::terminal::ForegroundConnection;
 use standfast_engine::Streams;
 use std::path::{Path, PathBuf};
 
-/// Where a life of a job has its checkpoints, how it is protected, and who waits for it.
+/// Where a life of a job keeps its checkpoints, how it is protected, and who waits for it.
 #[derive(Debug, Clone)]
 pub struct JobContext {
     /// The job's directory, as the user names it.
     pub directory: PathBuf,
-    /// How it is protected, as far as that is said for this life.
+    /// Protection options that were given for this life.
     pub options: OptionChoices,
-    /// Whether checkpoints go to memory first; if nothing is said as in the life before, else not.
+    /// Whether checkpoints go to memory first. `None` means the same as in the life before, or no if there was none.
     pub memory: Option<Memory>,
-    /// Whether to take the directory from a holder that cannot be seen from here.
+    /// Whether to take the directory from a holder that is not visible from here.
     pub force: bool,
-    /// Whether to stay until everybody in the job has ended, not only its main process.
+    /// Whether to stay until all processes of the job have ended, not only its main process.
     pub wait: bool,
-    /// The process that is waited for in this one's place, if there is one: what outlives the program is then protected on
-    /// when that has ended.
+    /// The foreground proxy, for which the caller waits instead of this process, if there is one. After it has ended, the
+    /// processes that outlive the program stay protected.
     pub front: Option<ForegroundConnection>,
-    /// Whether the front is not to wait: a program that begins then runs on a terminal of its own in the background.
+    /// Whether the proxy ends at once instead of waiting. A program that begins then runs on a terminal of its own in the
+    /// background.
     pub detached: bool,
-    /// Where standard output and error of a job that is continued go, if they were files.
+    /// Targets of standard output and error of a job that is continued, if they were files.
     pub streams: Streams,
-    /// Where jobs of this user share the binaries that they save, if they do.
+    /// Directory in which the jobs of this user share the binaries that they save, if they share them.
     pub shared_binaries: Option<PathBuf>,
-    /// What the caller does at some moments of the life.
+    /// Functions that the caller wants called at certain moments of the life.
     pub hooks: Hooks,
 }
 
-/// What a caller does in its own process at some moments of a life. Events are for people to read; nothing hangs on them.
+/// Functions that run in the caller's process at certain moments of a life. Events, in contrast, are for people to
+/// read; nothing depends on them.
 #[derive(Debug, Clone, Copy)]
 pub struct Hooks {
-    /// The program runs, and has standard streams of its own.
+    /// Called when the program runs and has standard streams of its own.
     pub running: fn(),
-    /// Nobody waits for this process any more; with the job's directory.
+    /// Called with the job's directory when nobody waits for this process any more.
     pub alone: fn(&Path),
 }
 
@@ -47,7 +49,7 @@ impl Default for Hooks {
 }
 
 impl JobContext {
-    /// A life of the job in a directory, with nothing said about it.
+    /// Returns a context for a life of the job in `directory`, with defaults for everything else.
     pub fn of(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),

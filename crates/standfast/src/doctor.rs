@@ -1,23 +1,23 @@
-//! `doctor`: what this machine offers, and what in a process stands in the way of a checkpoint.
+//! `doctor`: what this machine supports, and what in a process prevents a checkpoint.
 
 use crate::Error;
 use serde::Serialize;
 use standfast_engine::{Blocker, ExternalSockets};
 use standfast_linux::{Feature, Features};
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The code of the refusal, for `standfast explain`; only of what a process holds.
+    /// Code of the refusal, for `standfast explain`. Only findings about a process have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What: `ptrace of own children`.
+    /// What was checked: `ptrace of own children`.
     pub what: String,
-    /// Whether it is as Standfast would have it.
+    /// Whether the result is good for Standfast.
     pub is_fine: bool,
-    /// What that means: that it is missing or, where that may surprise, that it is there; otherwise empty.
+    /// Meaning of the result. Set if a feature is missing or if its presence may surprise, otherwise empty.
     pub means: String,
-    /// What the user can do; empty where nothing needs doing, or nothing can be done.
+    /// What the user can do; empty if nothing needs doing, or nothing can be done.
     pub hint: String,
 }
 
@@ -41,15 +41,15 @@ impl From<Blocker> for Finding {
     }
 }
 
-/// What this machine offers. Call it while this process has a single thread.
+/// Checks what this machine supports. Call it while this process is single-threaded.
 pub fn examine_machine() -> Vec<Finding> {
     Features::probe().0.into_iter().map(Finding::from).collect()
 }
 
-/// What in process `pid` could not be carried over; empty where nothing stands in the way.
+/// Returns what in process `pid` could not be restored; empty if nothing prevents a checkpoint.
 ///
 /// # Errors
-/// When the process is gone or may not be looked at.
+/// If the process is gone or may not be examined.
 pub fn examine_process(pid: i32) -> Result<Vec<Finding>, Error> {
     Ok(standfast_engine::examine(pid, ExternalSockets::Refuse)?.into_iter().map(Finding::from).collect())
 }

@@ -5,14 +5,14 @@ use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// The exit status of a supervisor that has stopped its job after a checkpoint: EX_TEMPFAIL of `sysexits.h`, by which
-/// batch systems know that a job wants to be queued again.
+/// Exit status of a supervisor that stopped its job after a checkpoint. It is EX_TEMPFAIL of `sysexits.h`, which asks
+/// batch systems to queue the job again.
 pub const STOPPED_EXIT_STATUS: i32 = 75;
 
-/// Signals by which a program ends itself: what it executes is wrong, or a limit is reached that holds after a restart too.
+/// Signals that a program causes itself: its code is wrong, or it reached a limit that also applies after a restart.
 const OWN_SIGNALS: [i32; 8] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, SIGXFSZ];
 
-/// How it ended.
+/// How a job's life ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The program ended by itself.
@@ -22,19 +22,19 @@ pub enum Ending {
     },
     /// A signal killed the program.
     Killed {
-        /// Which.
+        /// Number of the signal.
         signal: i32,
     },
-    /// It was stopped on request, after a checkpoint.
+    /// The job was stopped on request, after a checkpoint.
     Stopped {
-        /// Which.
+        /// Number of the checkpoint.
         generation: u64,
     },
 }
 
 impl Ending {
-    /// Whether the program failed by itself: it exited with a status other than 0, or a signal of its own making ended it.
-    /// A restart leads to the same place again, unless the cause lies outside and is gone.
+    /// Reports whether the program failed by itself: it exited with a status other than 0, or a signal that it caused
+    /// ended it. A restart then leads to the same failure, unless its cause lies outside the program and is gone.
     pub fn is_own_failure(&self) -> bool {
         match self {
             Self::Exited { status } => *status != 0,
@@ -43,7 +43,7 @@ impl Ending {
         }
     }
 
-    /// The ending that a status of `wait(2)` tells.
+    /// Returns the ending that a status of `wait(2)` describes.
     pub(crate) fn of_status(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(status), _) => Self::Exited { status },
@@ -77,7 +77,7 @@ mod tests {
         for ending in [exited(1), exited(137), killed(SIGSEGV), killed(SIGABRT), killed(SIGXFSZ)] {
             assert!(ending.is_own_failure(), "{ending}");
         }
-        // Limits of processor time begin again with each life, and whoever read the output may have gone.
+        // Limits of processor time begin again with each life, and the reader of the output may have gone.
         for ending in [exited(0), killed(9), killed(15), killed(1), killed(24), killed(13)] {
             assert!(!ending.is_own_failure(), "{ending}");
         }

@@ -1,5 +1,5 @@
-//! What can go wrong with a request, sorted by what a user can do about it. Each says what failed and why,
-//! then, on lines of their own, what the user can do (`hint: ...`).
+//! Errors of requests, sorted by what a user can do about them. Each says what failed and why, then, on lines of their
+//! own, what the user can do (`hint: ...`).
 
 use crate::control::ControlError;
 use crate::quoting::{ForShell, InWords};
@@ -9,55 +9,55 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a request was not carried out. A program that ran before runs on after each of these.
+/// Reason why a request failed. A program that was running continues to run after each of these errors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The directory holds a job that could be continued.
+    /// The directory holds a job that can be continued.
     #[error(
         "{dir} holds an unfinished job\nhint: continue it: standfast restart {dir} (or add --resume to this command)\nhint: discard it and start from the beginning: add --fresh\nhint: keep both: choose another directory with -d",
         dir = ForShell(.0)
     )]
     Unfinished(PathBuf),
-    /// `--resume` was given, and the unfinished job is that of another command line.
+    /// `--resume` was given, but the unfinished job has another command line.
     #[error(
         "{dir} holds an unfinished job of another command line ({found})\nhint: continue that one: standfast restart {dir}\nhint: discard it and start this one: add --fresh\nhint: keep both: choose another directory with -d",
         dir = ForShell(.directory)
     )]
     OtherJob {
-        /// Where.
+        /// The job's directory.
         directory: PathBuf,
-        /// What runs there.
+        /// Command line of the job in that directory.
         found: String,
     },
-    /// Somebody supervises the job at this moment.
+    /// Another process supervises the job at this moment.
     #[error(
         "the job in {dir} is supervised by process {pid} on {host}\nhint: wait until it ends, or stop it after a checkpoint: standfast checkpoint --stop {dir}",
         dir = ForShell(.directory)
     )]
     Supervised {
-        /// Where.
+        /// The job's directory.
         directory: PathBuf,
-        /// The supervisor.
+        /// Process id of the supervisor.
         pid: i32,
-        /// Its machine.
+        /// Host of the supervisor.
         host: String,
     },
-    /// The supervisor died and the program did not.
+    /// The supervisor died, but the program still runs.
     #[error(
         "the program of {dir} still runs as process {pid}, although its supervisor is gone\nhint: save it once more: standfast checkpoint {dir} (with --stop it ends there and can be restarted)\nhint: end it as it is: kill {pid}",
         dir = ForShell(.directory)
     )]
     StillRuns {
-        /// Where.
+        /// The job's directory.
         directory: PathBuf,
-        /// The program.
+        /// Process id of the program.
         pid: i32,
     },
-    /// There is neither a supervisor to ask nor a program to look at.
+    /// There is neither a supervisor to ask nor a program to examine.
     #[error("nothing runs in {dir}\nhint: continue its job: standfast restart {dir}", dir = ForShell(.0))]
     NothingRuns(PathBuf),
-    /// The checkpoints of a job were to be removed, and it has not finished.
+    /// The checkpoints of a job were to be removed, but the job has not finished.
     #[error(
         "{dir} holds an unfinished job, whose checkpoints a restart needs\nhint: continue it: standfast restart {dir}\nhint: remove it: standfast clean --unfinished {dir}",
         dir = ForShell(.0)
@@ -66,52 +66,52 @@ pub enum Error {
     /// The program could not be started.
     #[error("cannot start {}: {}", .program.display(), InWords(.source))]
     NotStarted {
-        /// As it was named.
+        /// Name of the program as the user wrote it.
         program: OsString,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// The job ended, and the kernel did not report how.
     #[error("the program ended but its exit status is unknown; check its results")]
     EndUnknown,
-    /// The user has ended a wait before the program ran.
+    /// The user ended a wait before the program ran.
     #[error("interrupted by {} while waiting; the job is unchanged", signal_name(*.signal))]
     CalledOff {
-        /// The signal with which the user did.
+        /// Signal that ended the wait.
         signal: i32,
     },
-    /// The supervisor could not carry out a request; its own words.
+    /// The supervisor could not carry out a request. Holds its own words.
     #[error("{0}")]
     Declined(String),
     /// The supervisor did not answer.
     #[error("the supervisor of {dir} could not be asked: {source}\nhint: see standfast status {dir}", dir = ForShell(.directory))]
     Unanswered {
-        /// Where.
+        /// The job's directory.
         directory: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: UnansweredReason,
     },
-    /// The directory or what is in it.
+    /// An error of the job's directory or its contents.
     #[error(transparent)]
     Store(StoreError),
-    /// The job.
+    /// An error of the job's processes.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// What the processes of a group keep.
+    /// An error of what the processes of a group keep.
     #[error(transparent)]
     Group(#[from] standfast_member::MemberError),
-    /// The system refused the supervisor something that should have worked.
+    /// The system refused an operation of the supervisor that should have worked.
     #[error("cannot {action}: {}", InWords(.source))]
     System {
-        /// What was being done.
+        /// Operation that failed.
         action: &'static str,
-        /// The answer.
+        /// Error that the system returned.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// An error of the store about the job in `directory`, with the remedies that only the facade knows.
+    /// Converts an error of the store about the job in `directory`, and adds the remedies that only the facade knows.
     pub(crate) fn of_store(directory: &std::path::Path, error: StoreError) -> Self {
         let directory = directory.to_owned();
         match error {
@@ -124,7 +124,7 @@ impl Error {
         }
     }
 
-    /// For `map_err`: the system's refusal of `action`.
+    /// Returns a function for `map_err` that reports the system's refusal of `action`.
     pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { action, source }
     }
@@ -134,7 +134,7 @@ fn signal_name(signal: i32) -> &'static str {
     signal_hook::low_level::signal_name(signal).unwrap_or("a signal")
 }
 
-/// Why a supervisor did not answer, in words.
+/// Reason why a supervisor did not answer, in words.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct UnansweredReason(#[from] ControlError);
@@ -160,7 +160,7 @@ mod tests {
             Error::CalledOff { signal: 2 },
             Error::System { action: "find the working directory", source: denied() },
         ];
-        // The usual place is that of the module `snapshots`.
+        // By default the path would be that of the module `snapshots`.
         insta::with_settings!({ snapshot_path => "texts" }, {
             insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n\n"));
         });

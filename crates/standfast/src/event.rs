@@ -1,4 +1,4 @@
-//! What a supervisor has to say while a job runs. It is said to a listener: the facade itself never prints.
+//! Events that a supervisor reports while a job runs. They go to a listener: the facade itself never prints.
 
 mod file_notes;
 mod listing_news;
@@ -9,157 +9,158 @@ use standfast_engine::{BrokenPromise, FileNote, JobIds, ListingNews};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Hears what a supervisor has to say.
+/// Receives the events of a supervisor.
 pub type Listener<'a> = dyn FnMut(&JobEvent) + 'a;
 
-/// One thing said.
+/// One event of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobEvent {
-    /// The program runs, as this process.
+    /// The program runs as this process.
     Running {
-        /// The process.
+        /// Process id of the program.
         pid: i32,
     },
-    /// The job goes on from a checkpoint.
+    /// The job continues from a checkpoint.
     Continued {
-        /// Which.
+        /// Number of the checkpoint.
         generation: u64,
-        /// When that was taken, in nanoseconds since 1970.
+        /// Time at which the checkpoint was taken, in nanoseconds since 1970.
         taken_nanoseconds: u64,
     },
-    /// Under which process ids the job goes on.
+    /// The process ids under which the job continues.
     Ids {
-        /// Which.
+        /// Kind of ids.
         ids: JobIds,
-        /// Whether the job had them in its last life as well, so that it has been said.
+        /// Whether the job had such ids in its last life as well, so that they have been reported.
         is_known: bool,
     },
-    /// A restarted job goes on without something on which no result depends.
+    /// A restarted job continues without something that affects no result.
     Without {
-        /// What, and why.
+        /// What is missing, and why.
         remark: String,
     },
-    /// Something was done about a file.
+    /// A restart changed a file or its location.
     File(FileNote),
     /// A restart waits for an address.
     AddressAwaited {
         /// Address and port.
         address: String,
-        /// For how long at most.
+        /// Longest time that the restart still waits.
         rest: Duration,
     },
     /// A generation could not be used.
     Skipped {
-        /// Which.
+        /// Number of the generation.
         generation: u64,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// There was a job to continue and no checkpoint of it to continue from.
+    /// There was a job to continue, but no checkpoint from which to continue it.
     StartedAfresh {
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// A checkpoint is durable.
     Taken(CheckpointReport),
     /// Checkpoints that build upon each other were coalesced.
     Coalesced {
-        /// The one that is full now.
+        /// Generation that is full now.
         generation: u64,
-        /// Length of its image.
+        /// Length of its image in bytes.
         file_bytes: u64,
-        /// How many older ones have gone for that.
+        /// Number of older generations that were removed.
         removed: u64,
     },
-    /// A checkpoint in memory is on the disk as well.
+    /// A checkpoint in memory has been flushed to the disk.
     Flushed {
-        /// Which.
+        /// Number of the checkpoint.
         generation: u64,
-        /// Length of its image on the disk.
+        /// Length of its image on the disk in bytes.
         file_bytes: u64,
     },
-    /// Checkpoints that were to go to memory go to the disk.
+    /// Checkpoints go to the disk although memory was chosen.
     NotInMemory {
-        /// Why.
+        /// Reason.
         reason: String,
         /// Whether the user named the memory.
         is_selector: bool,
     },
     /// The job has ended, and its newest checkpoint is in memory only.
     LeftInMemory {
-        /// Where.
+        /// Directory of the level in memory.
         place: PathBuf,
-        /// Which, if that can be told.
+        /// Number of the newest checkpoint in memory, if it is known.
         generation: Option<u64>,
-        /// The newest on the disk, if there is one.
+        /// Number of the newest checkpoint on the disk, if there is one.
         on_disk: Option<u64>,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// Long work is under way.
+    /// Progress of long work.
     Progress {
-        /// What is done.
+        /// Work that is under way.
         work: LongWork,
         /// Bytes that are done.
         done_bytes: u64,
-        /// Bytes in all, where that is known.
+        /// Bytes in all, if known.
         total_bytes: Option<u64>,
     },
     /// The level in memory is lost.
     MemoryLost {
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// What has changed is found out the slow way.
+    /// Changes are found the slow way.
     Untracked {
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// Memory was copied that was to be read from a clone.
+    /// Memory was copied instead of read from a clone.
     Uncloned {
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// No checkpoint was taken; the program runs on.
+    /// No checkpoint was taken; the program continues to run.
     NotTaken {
-        /// Why, and what to do.
+        /// Reason, and what to do.
         reason: String,
     },
-    /// The program was looked at, and no checkpoint could be taken of it as it is.
+    /// The program was examined, and in its present state it cannot be checkpointed.
     Unprotectable {
-        /// Why, and what to do.
+        /// Reason, and what to do.
         reason: String,
     },
-    /// After failures a checkpoint is durable again.
+    /// A checkpoint is durable again after failures.
     ProtectedAgain {
-        /// Its generation.
+        /// Its generation number.
         generation: u64,
     },
-    /// SIGTERM asked for a checkpoint and an end; the program runs on.
+    /// SIGTERM asked for a checkpoint and an end, but the program continues to run.
     NotStopped {
-        /// Why, and what to do.
+        /// Reason, and what to do.
         reason: String,
     },
-    /// The program has promised not to write to memory that has changed since the checkpoint before.
+    /// Memory has changed since the previous checkpoint although the program promised not to write to it.
     Broken {
-        /// The checkpoint at which that was found.
+        /// The checkpoint at which the change was found.
         generation: u64,
-        /// Which memory, and who has promised.
+        /// Which memory changed, and who made the promise.
         promise: BrokenPromise,
     },
-    /// Something has come to light about files that the program does not hold open.
+    /// News about files that the program does not hold open.
     Listing(ListingNews),
-    /// Something beside the checkpoints went wrong.
+    /// Something other than a checkpoint went wrong.
     Trouble {
-        /// What, why, and what to do.
+        /// What went wrong, why, and what to do.
         reason: String,
     },
-    /// The main process has ended, and the others go on, still protected.
+    /// The main process has ended. The other processes continue and are still protected.
     GoesOn {
         /// Their process ids.
         processes: Vec<i32>,
     },
-    /// The main process has ended, and the others go on, still protected, though nobody waits for them any more.
+    /// The main process has ended. The other processes continue and are still protected, but nobody waits for them any
+    /// more.
     InBackground {
         /// The job's directory.
         directory: PathBuf,
@@ -168,72 +169,73 @@ pub enum JobEvent {
         /// How the main process ended, if something interrupted it: `killed by SIGKILL`.
         interrupted: Option<String>,
     },
-    /// The program has a terminal of its own, and nobody is to wait for it.
+    /// The program has a terminal of its own, and no proxy waits for it.
     Detached {
         /// The job's directory.
         directory: PathBuf,
     },
-    /// An earlier life of the job is about to end, and is waited for.
+    /// A new life waits until an earlier life of the job has ended.
     AwaitsExit {
-        /// The process that is not through yet.
+        /// Process that is still exiting.
         pid: i32,
     },
-    /// The lease was taken in another boot, of this machine or of one of the same name: whether its holder lives is watched.
+    /// The lease was taken in another boot, of this machine or of one with the same name. The supervisor now watches
+    /// whether its holder is alive.
     WatchesHeartbeat {
         /// The machine's name.
         host: String,
         /// How long that takes.
         time: Duration,
     },
-    /// Nobody waits for us any more, or hears us.
+    /// Nobody waits for the supervisor or listens to it any more.
     Alone {
         /// The job's directory.
         directory: PathBuf,
     },
-    /// Whoever held the program's terminal is gone.
+    /// The terminal holder of the program is gone.
     TerminalLost,
-    /// The main process has ended, and others go on, not protected any more.
+    /// The main process has ended. Other processes continue, but are not protected any more.
     Leftovers {
         /// Their process ids.
         processes: Vec<i32>,
     },
     /// The job was stopped after a checkpoint.
     Stopped {
-        /// Its directory.
+        /// The job's directory.
         directory: PathBuf,
-        /// The checkpoint.
+        /// Number of the checkpoint.
         generation: u64,
     },
-    /// Something ended the program before it was done, and there is a checkpoint to go back to.
+    /// The program was ended before it was done, and there is a checkpoint to go back to.
     Unfinished {
-        /// Its directory.
+        /// The job's directory.
         directory: PathBuf,
         /// How it ended: `killed by SIGKILL`.
         end: String,
     },
     /// The program failed by itself, and there is a checkpoint to go back to.
     Failed {
-        /// Its directory.
+        /// The job's directory.
         directory: PathBuf,
         /// How it ended: `ended with status 3`.
         end: String,
-        /// The newest checkpoint.
+        /// Number of the newest checkpoint.
         generation: u64,
     },
-    /// The program has finished, and its checkpoints stay.
+    /// The program has finished, and its checkpoints were kept.
     Kept {
-        /// Its directory.
+        /// The job's directory.
         directory: PathBuf,
-        /// How many there are.
+        /// Number of checkpoints.
         checkpoints: u64,
-        /// How many bytes they hold.
+        /// Their size in bytes.
         bytes: u64,
     },
-    /// A restart was asked for, and the program had finished.
+    /// A restart was requested, but the program had finished.
     HasFinished {
-        /// Its directory.
+        /// The job's directory.
         directory: PathBuf,
-        /// The newest checkpoint, if there is one left.
+        /// Number of the newest checkpoint, if one is left.
         generation: Option<u64>,
     },
 }
@@ -243,39 +245,39 @@ pub enum JobEvent {
 pub enum LongWork {
     /// A checkpoint is written.
     Writing {
-        /// Its number.
+        /// Its generation number.
         generation: u64,
     },
     /// A job is restored from a checkpoint.
     Restoring {
-        /// Its number.
+        /// Its generation number.
         generation: u64,
     },
     /// A checkpoint is verified.
     Verifying {
-        /// Its number.
+        /// Its generation number.
         generation: u64,
     },
     /// A checkpoint in memory is flushed to disk.
     Flushing {
-        /// Its number.
+        /// Its generation number.
         generation: u64,
     },
 }
 
-/// Who wants to hear a notice.
+/// Audience of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Who asked for details.
+    /// Users who asked for details.
     Detail,
-    /// Everybody who did not ask for silence.
+    /// Users who did not ask for silence.
     Note,
-    /// Everybody.
+    /// All users.
     Warning,
 }
 
 impl JobEvent {
-    /// Who wants to hear it.
+    /// Returns who wants to see the event.
     pub fn severity(&self) -> Severity {
         match self {
             Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) | Self::Coalesced { .. } => Severity::Detail,

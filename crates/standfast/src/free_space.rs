@@ -1,14 +1,14 @@
-//! Whether images fit: the free space of a file system, and how much of the memory they may take.
+//! Checks whether images fit: free space of a file system, and the part of memory that they may use.
 
 use std::path::Path;
 
-/// What is left of the file system that holds a directory; nothing where that cannot be told.
+/// Returns the free bytes of the file system that holds a directory; 0 if they are unknown.
 pub(crate) fn bytes_left_at(place: &Path) -> u64 {
     rustix::fs::statvfs(place).map_or(0, |it| it.f_bavail.saturating_mul(it.f_frsize))
 }
 
-/// Whether two generations of a program fit half of what there is, of which the generations that are there are a part, and
-/// whether another one fits half of what is left.
+/// Reports whether two generations of a program fit in half of the memory, counting what the present generations use.
+/// Another one must also fit in half of what is left.
 pub(crate) fn fits_twice(program_bytes: u64, level_bytes: u64, tightest: u64) -> bool {
     program_bytes.saturating_mul(2) <= tightest.saturating_add(level_bytes) / 2 && program_bytes <= tightest / 2
 }

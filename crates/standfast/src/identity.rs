@@ -1,14 +1,15 @@
-//! A process as the engine names it and as the lease does: the same two numbers, since neither room knows the other.
+//! Converts the identity of a process between engine and lease. It is the same two numbers, but neither crate knows the
+//! other.
 
 use standfast_engine as engine;
 use standfast_store as store;
 
-/// As the lease names it.
+/// Converts to the type of the lease.
 pub(crate) fn in_lease(process: engine::ProcessIdentity) -> store::ProcessIdentity {
     store::ProcessIdentity { pid: process.pid, start_time: process.start_time }
 }
 
-/// As the engine names it.
+/// Converts to the type of the engine.
 pub(crate) fn in_engine(process: store::ProcessIdentity) -> engine::ProcessIdentity {
     engine::ProcessIdentity { pid: process.pid, start_time: process.start_time }
 }

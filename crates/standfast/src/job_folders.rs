@@ -1,4 +1,4 @@
-//! The folders that a job saves, as its manifest describes them.
+//! Folders that a job saves, as its manifest describes them.
 
 use standfast_engine::Job;
 use standfast_format::manifest::JobDescription;
@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Has the checkpoints of a job save the folders that its run was asked to save.
+/// Makes the checkpoints of a job save the folders that its run was asked to save.
 pub(crate) fn save_folders(job: &Job, description: &JobDescription, directory: &Path) {
     let paths = description.folders.iter().map(|path| PathBuf::from(OsStr::from_bytes(&path.0)));
     job.save_folders(paths.collect(), std::path::absolute(directory).ok());
@@ -16,7 +16,7 @@ pub(crate) fn save_folders(job: &Job, description: &JobDescription, directory: &
     job.list_directories(started(description));
 }
 
-/// When a job began, in nanoseconds since 1970.
+/// Returns when a job began, in nanoseconds since 1970.
 pub(crate) fn started(description: &JobDescription) -> i64 {
     i64::try_from(description.started_nanoseconds).unwrap_or(i64::MAX)
 }

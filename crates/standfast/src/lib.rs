@@ -1,7 +1,7 @@
 //! The facade of Standfast: runs, protects and restarts jobs, and answers questions about their checkpoints.
 //!
-//! It wires the rooms together: the engine freezes, reads and rebuilds processes, the store keeps what comes out of
-//! them. What a supervisor has to say goes to a listener; nothing here prints or exits.
+//! It connects the parts: the engine freezes, reads and rebuilds processes, and the store keeps their checkpoints. A
+//! supervisor reports to a listener; nothing here prints or exits.
 //!
 //! ```no_run
 //! use standfast::{JobContext, OptionChoices, RunRequest, Unfinished};

@@ -1,4 +1,4 @@
-//! The file `messages` in a job's directory: where a supervisor says what nobody waits for any more.
+//! The file `messages` in a job's directory, to which a supervisor writes when nobody waits for it any more.
 
 use rustix::fs::{Mode, OFlags};
 use standfast_store::open_directory;
@@ -9,10 +9,10 @@ use std::path::Path;
 
 pub(crate) const MESSAGES: &str = "messages";
 
-/// Opens the file to be added to, and makes it where there is none. A link, a pipe or somebody else's file is not written to.
+/// Opens the file for appending, and creates it if necessary. Refuses a link, a pipe or another user's file.
 ///
 /// # Errors
-/// Those of the file system; where the directory or the file is not this user's alone.
+/// Those of the file system, and if the directory or the file is not this user's alone.
 pub fn open_messages(directory: &Path) -> io::Result<File> {
     let directory = open_directory(directory).map_err(io::Error::other)?;
     let flags =

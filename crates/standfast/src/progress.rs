@@ -1,5 +1,5 @@
-//! Reports how far long work has come, so that a wait of minutes does not look like a hang: first after two seconds, then each
-//! time after twice as long.
+//! Reports the progress of long work, so that a wait of minutes does not look like a hang. The first report comes after
+//! two seconds, and each later one after twice the previous time.
 
 use crate::event::{JobEvent, LongWork};
 use standfast_store::Progress;
@@ -8,10 +8,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long work may take before it is reported.
+/// Time that work may take before it is reported.
 const UNREPORTED_MAX: Duration = Duration::from_secs(2);
 
-/// When the next report is due.
+/// Schedule of the reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reports {
     due: Instant,
@@ -19,7 +19,7 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Of work that begins now.
+    /// Makes the schedule for work that begins now.
     pub(crate) fn begin(now: Instant) -> Self {
         Self { due: now + UNREPORTED_MAX, pause: UNREPORTED_MAX }
     }
@@ -28,7 +28,7 @@ impl Reports {
         self.due
     }
 
-    /// Whether one is due, which then counts as made.
+    /// Reports whether a report is due, and if so schedules the next one.
     pub(crate) fn take_due(&mut self, now: Instant) -> bool {
         let is_due = self.due <= now;
         if is_due {
@@ -65,7 +65,7 @@ pub(crate) fn reported<T: Send>(
 }
 
 impl JobEvent {
-    /// How far work has come.
+    /// Makes an event of the progress of work.
     pub(crate) fn of_progress(work: LongWork, progress: &Progress) -> Self {
         Self::Progress { work, done_bytes: progress.done_bytes(), total_bytes: progress.total_bytes() }
     }

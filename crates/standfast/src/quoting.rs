@@ -1,4 +1,4 @@
-//! How paths and failures of the system are spelt in messages.
+//! Spelling of paths and system errors in messages.
 
 use standfast_core::is_printable;
 use std::ffi::{OsStr, OsString};
@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
-/// A path as a shell takes it: as it is where that is safe, in single quotes where not.
+/// A path for a shell: unchanged if that is safe, else in single quotes.
 pub struct ForShell<'a>(
     /// The path.
     pub &'a Path,
@@ -21,8 +21,8 @@ impl fmt::Display for ForShell<'_> {
     }
 }
 
-/// A word as a shell takes it and a terminal may show it: with what is not printable in the `$'...'` that all of today's
-/// shells but dash know.
+/// Returns a word for a shell that is safe to show on a terminal. Words with unprintable characters use `$'...'`, which
+/// all of today's shells except dash support.
 fn shown_for_shell(word: &OsStr) -> String {
     match word.to_str() {
         Some(text) if text.chars().all(is_printable) => quoted(text),
@@ -40,7 +40,7 @@ fn shown_for_shell(word: &OsStr) -> String {
     }
 }
 
-/// A word as every shell takes it, whatever is in it.
+/// Quotes a word for any shell, whatever it contains.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -49,7 +49,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A word as a remote shell takes it that hands it to a command: exactly, whatever bytes are in it.
+/// Quotes a word for a remote shell, so that a command gets exactly the same bytes.
 pub(crate) fn quoted_word(word: &OsStr) -> OsString {
     match word.to_str() {
         Some(text) => quoted(text).into(),
@@ -60,9 +60,9 @@ pub(crate) fn quoted_word(word: &OsStr) -> OsString {
     }
 }
 
-/// A failure of the system in words alone, without its number.
+/// A system error in words alone, without its number.
 pub struct InWords<'a>(
-    /// The failure.
+    /// The error.
     pub &'a io::Error,
 );
 
@@ -72,7 +72,7 @@ impl fmt::Display for InWords<'_> {
     }
 }
 
-/// A message without the numbers of the system's errors in it: they help nobody at night, the words before them do.
+/// Returns a message without the numbers of system errors: they help nobody at night, but the words before them do.
 pub fn without_numbers(message: &str) -> String {
     let mut words = message.to_owned();
     while let Some(start) = words.find(" (os error ") {

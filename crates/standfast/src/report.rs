@@ -1,5 +1,5 @@
-//! Facts about a job and its checkpoints, for people and programs to read. Plain data; what a field means and its unit
-//! stand in its name, since these names are also those of the command's JSON.
+//! Facts about a job and its checkpoints, for people and programs. All types are plain data. Field names say what a
+//! value means and its unit, since they are also the names in the command's JSON.
 
 use crate::settings::{FlushReport, JobOptions, Method, Why};
 use serde::{Deserialize, Serialize};
@@ -9,96 +9,96 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(Default))]
 pub struct CheckpointReport {
-    /// Its generation.
+    /// Its generation number.
     pub generation: u64,
-    /// Threads that stood still.
+    /// Number of threads that were frozen.
     pub tasks: u64,
-    /// Processes that they belong to.
+    /// Number of processes to which they belong.
     #[serde(default)]
     pub processes: u64,
-    /// The generation that it builds upon; none for a full one.
+    /// Generation upon which it builds; `None` for a full one.
     pub parent: Option<u64>,
-    /// Pages of the program that hold something.
+    /// Pages of the program with contents.
     pub pages_scanned: u64,
-    /// Those of them that were read, since they had changed or may have.
+    /// Pages among them that were read, since they had changed or may have.
     pub pages_read: u64,
-    /// Pages that stand in the image.
+    /// Pages in the image.
     pub pages_stored: u64,
-    /// Huge pages of the program that are small ones since they were tracked, and have not been made huge again.
+    /// Huge pages of the program that tracking has split and that have not been made huge again.
     #[serde(default)]
     pub huge_pages_split: u64,
-    /// First writes of the program to tracked pages since the checkpoint before.
+    /// First writes of the program to tracked pages since the previous checkpoint.
     #[serde(default)]
     pub first_writes: u64,
-    /// What these took, by what one takes in the supervisor's own memory.
+    /// Estimated time of these writes, from the time of one such write in the supervisor's own memory.
     #[serde(default)]
     pub first_writes_nanoseconds: u64,
-    /// Length of the image.
+    /// Length of the image in bytes.
     pub file_bytes: u64,
-    /// When it was taken, in nanoseconds since 1970.
+    /// Time at which it was taken, in nanoseconds since 1970.
     pub taken_nanoseconds: u64,
-    /// How long the program stood still.
+    /// Time for which the program was frozen.
     pub pause_nanoseconds: u64,
-    /// How much of that it took to find out what it holds and what has changed.
+    /// Part of that time for finding out what the program holds and what has changed.
     pub scanning_nanoseconds: u64,
-    /// From the start of the checkpoint until it counted: durable on the disk, or complete in memory.
+    /// Time from the start of the checkpoint until it was durable on the disk, or complete in memory.
     pub durable_nanoseconds: u64,
-    /// How memory was taken.
+    /// How memory was captured.
     #[serde(default)]
     pub method: Method,
-    /// Why it was taken so.
+    /// Why that method was chosen.
     #[serde(default)]
     pub why: Why,
-    /// How long the program was expected to stand still, where that was known.
+    /// Expected time for which the program would be frozen, if it was known.
     #[serde(default)]
     pub expected_pause_nanoseconds: Option<u64>,
-    /// Whether it is in memory, and on the disk only when it has been flushed.
+    /// Whether it is in memory. It gets to the disk only by a flush.
     #[serde(default)]
     pub is_in_memory: bool,
 }
 
-/// What became of checkpoints that build upon each other.
+/// Result of coalescing checkpoints that build upon each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoalescingReport {
-    /// The generation that is full now; none where there was nothing to coalesce.
+    /// Generation that is full now; `None` if there was nothing to coalesce.
     pub generation: Option<u64>,
-    /// Length of its image.
+    /// Length of its image in bytes.
     pub file_bytes: u64,
-    /// Older generations that have gone for that.
+    /// Number of older generations that were removed.
     pub removed: u64,
 }
 
-/// What was removed of a job, or would be.
+/// What was or would be removed of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CleaningReport {
     /// The job's directory.
     pub directory: PathBuf,
-    /// Whether nothing was removed in truth.
+    /// Whether nothing was actually removed.
     pub is_dry_run: bool,
-    /// Checkpoints.
+    /// Number of checkpoints.
     pub checkpoints: u64,
-    /// Bytes that this gives back.
+    /// Bytes that this frees.
     pub bytes: u64,
-    /// Names in the directory that are none of Standfast's; it stays because of them.
+    /// Names in the directory that are not Standfast's. The directory stays because of them.
     pub left: Vec<String>,
 }
 
-/// What only a live supervisor knows.
+/// Facts that only a live supervisor knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveReport {
-    /// The supervisor.
+    /// Process id of the supervisor.
     pub supervisor_pid: i32,
-    /// The job's main process.
+    /// Process id of the job's main process.
     pub program_pid: i32,
     /// Whether a checkpoint is being taken at this moment.
     pub is_checkpointing: bool,
     /// Whether checkpoints are being coalesced at this moment.
     #[serde(default)]
     pub is_coalescing: bool,
-    /// Where checkpoints in memory are brought to the disk, and why, where there is a level in memory.
+    /// Where checkpoints in memory are flushed to the disk, and why. `None` without a level in memory.
     #[serde(default)]
     pub flush: Option<FlushReport>,
-    /// Since when the program has kept checkpoints from being taken; `None` where it does not.
+    /// Time for which the program has kept checkpoints disabled; `None` if they are enabled.
     #[serde(default)]
     pub disabled_seconds: Option<f64>,
     /// Time until the next checkpoint; `None` if none is planned.
@@ -109,21 +109,21 @@ pub struct LiveReport {
     pub last_failure: Option<String>,
 }
 
-/// How a job stands.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum JobStatus {
     /// It runs and is protected.
     Running,
-    /// It runs, its supervisor died: no checkpoints are taken.
+    /// It runs, but its supervisor died: no checkpoints are taken.
     Unprotected,
-    /// Somebody holds it whom this machine cannot see: another host or container.
+    /// Its holder is not visible from this machine: it is on another host or in another container.
     Elsewhere,
-    /// It ran and is gone, with nobody left to note how.
+    /// It ran and is gone, and how it ended was not recorded.
     Crashed,
     /// A signal killed it.
     Killed {
-        /// Which.
+        /// Number of the signal.
         signal: i32,
     },
     /// It was stopped on request, after a checkpoint.
@@ -135,59 +135,59 @@ pub enum JobStatus {
     },
 }
 
-/// One generation as the manifest has it.
+/// One generation of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GenerationReport {
-    /// Its number.
+    /// Its generation number.
     pub generation: u64,
-    /// The generation that it builds upon; none for a full one.
+    /// Generation upon which it builds; `None` for a full one.
     pub parent: Option<u64>,
-    /// When it was taken, in nanoseconds since 1970.
+    /// Time at which it was taken, in nanoseconds since 1970.
     pub taken_nanoseconds: u64,
-    /// How long the program stood still.
+    /// Time for which the program was frozen.
     pub pause_nanoseconds: u64,
-    /// Pages that stand in the image.
+    /// Pages in the image.
     pub pages_stored: u64,
-    /// Pages that are those of the generation that it builds upon.
+    /// Pages that it shares with the generation upon which it builds.
     pub pages_inherited: u64,
-    /// Length of the image.
+    /// Length of the image in bytes.
     pub file_bytes: u64,
-    /// Whether the job was later restarted from an earlier one.
+    /// Whether the job was later restarted from an earlier generation.
     pub is_superseded: bool,
-    /// Whether it is in memory: there it survives the program and its supervisor.
+    /// Whether it is in memory, where it survives the end of the program and its supervisor.
     pub is_in_memory: bool,
-    /// Whether it is in the job's directory: there it survives what that file system does.
+    /// Whether it is in the job's directory, where it survives whatever that file system survives.
     pub is_on_disk: bool,
     /// Identity of the image.
     pub root: String,
 }
 
-/// A job directory at a glance.
+/// Summary of a job directory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StatusReport {
     /// The newest checkpoint that survives a crash of the machine, if there is one.
     pub durable: Option<DurableReport>,
-    /// Where it is.
+    /// The job's directory.
     pub directory: PathBuf,
     /// The job's identity.
     pub job: String,
-    /// What was run.
+    /// The program.
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Where it was started.
+    /// Working directory in which it was started.
     pub working_directory: String,
-    /// When it was started, in nanoseconds since 1970.
+    /// Time at which it was started, in nanoseconds since 1970.
     pub started_nanoseconds: u64,
-    /// How it stands.
+    /// State of the job.
     pub state: JobStatus,
-    /// Its main process, where it runs on this machine.
+    /// Process id of its main process, if it runs on this machine.
     pub program_pid: Option<i32>,
     /// How it is protected.
     pub options: JobOptions,
-    /// What the supervisor says, if there is one.
+    /// Report of the supervisor, if there is one.
     pub live: Option<LiveReport>,
-    /// Its generations, ascending.
+    /// Its generations, in ascending order.
     pub generations: Vec<GenerationReport>,
     /// The level in memory, if it has one.
     pub memory: Option<MemoryLevelReport>,
@@ -196,7 +196,7 @@ pub struct StatusReport {
 /// The newest checkpoint on disk.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DurableReport {
-    /// Its number.
+    /// Its generation number.
     pub generation: u64,
     /// Seconds since it was taken: the work that would be lost now.
     pub age_seconds: f64,
@@ -205,22 +205,22 @@ pub struct DurableReport {
 /// A level in memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MemoryLevelReport {
-    /// Where it is; nowhere where it cannot be had.
+    /// Its directory; `None` if it is not available.
     pub place: Option<PathBuf>,
-    /// Why it cannot be had.
+    /// Why it is not available.
     pub missing: Option<String>,
 }
 
-/// What the verification of one generation found.
+/// Result of the verification of one generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerificationReport {
-    /// The generation.
+    /// Its generation number.
     pub generation: u64,
     /// Whether this is the one in memory.
     pub is_in_memory: bool,
-    /// Length of its image.
+    /// Length of its image in bytes.
     pub file_bytes: u64,
-    /// What is wrong with it; `None` where every byte is as it was written.
+    /// What is wrong with it; `None` if every byte is as it was written.
     pub damage: Option<String>,
 }
 
@@ -229,11 +229,11 @@ pub struct VerificationReport {
 pub struct InspectionReport {
     /// The generation, as in the manifest.
     pub generation: GenerationReport,
-    /// The machine it was taken on.
+    /// Machine on which it was taken.
     pub machine: MachineReport,
     /// Its processes.
     pub processes: Vec<ProcessReport>,
-    /// Pipes within the job and the bytes that wait in each.
+    /// Bytes that wait in each pipe within the job.
     pub pipes_bytes_waiting: Vec<u64>,
     /// Shared memory and files in memory.
     pub objects: Vec<ObjectReport>,
@@ -242,11 +242,11 @@ pub struct InspectionReport {
 /// A memory object of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ObjectReport {
-    /// What it is.
+    /// Description of the object.
     pub what: String,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// How much of it the image holds; the rest is zeros.
+    /// Bytes of it that the image holds; the rest is zeros.
     pub stored_bytes: u64,
 }
 
@@ -278,7 +278,7 @@ pub struct ProcessReport {
     pub memory: MemoryReport,
     /// Its descriptors.
     pub descriptors: Vec<DescriptorReport>,
-    /// Signals that wait for the process as a whole.
+    /// Pending signals of the process as a whole.
     pub pending_signals: Vec<u8>,
 }
 
@@ -289,24 +289,24 @@ pub struct ThreadReport {
     pub tid: i32,
     /// Its name.
     pub name: String,
-    /// Signals that wait for it.
+    /// Pending signals of the thread.
     pub pending_signals: Vec<u8>,
 }
 
-/// The memory of a process in an image, summed up.
+/// Summary of a process's memory in an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct MemoryReport {
     /// Mappings of all kinds.
     pub mappings: u64,
     /// Bytes that they reserve.
     pub mapped_bytes: u64,
-    /// Mappings of no file.
+    /// Mappings without a file.
     pub anonymous_mappings: u64,
     /// Private mappings of files.
     pub file_mappings: u64,
-    /// Bytes of pages that stand in the image.
+    /// Bytes of pages in the image.
     pub stored_bytes: u64,
-    /// Bytes of cleared pages over files, of which only the place is noted.
+    /// Bytes of cleared pages over files, of which only the place is recorded.
     pub zero_bytes: u64,
 }
 
@@ -315,7 +315,7 @@ pub struct MemoryReport {
 pub struct DescriptorReport {
     /// Its number.
     pub number: i32,
-    /// What it is: `file /tmp/out at 4096 of 8192 bytes`.
+    /// Description of the descriptor: `file /tmp/out at 4096 of 8192 bytes`.
     pub what: String,
     /// Whether exec closes it.
     pub close_on_exec: bool,

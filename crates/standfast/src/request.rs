@@ -1,4 +1,4 @@
-//! `checkpoint`: one checkpoint now, by the supervisor, or right here where the supervisor has died.
+//! `checkpoint`: takes one checkpoint now, in the supervisor, or in this process if the supervisor has died.
 
 use crate::Error;
 use crate::checkpoint::{Checkpointing, Destination, Failure, Order, Past, Purpose};
@@ -15,20 +15,20 @@ use standfast_store::{JobDirectory, LeaseRequest, LeaseState, Levels, StoreError
 use std::path::Path;
 use std::sync::Arc;
 
-/// What becomes of the program behind the checkpoint.
+/// What the program does after the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Afterwards {
-    /// It runs on.
+    /// It continues to run.
     #[default]
     Continue,
-    /// It ends where it stood.
+    /// It ends in the state that was saved.
     Stop,
 }
 
 /// Takes a checkpoint of the job in `directory` and returns when it is durable.
 ///
 /// # Errors
-/// When none was taken; the program runs on.
+/// If no checkpoint was taken; the program continues to run.
 pub fn checkpoint(
     directory: &Path,
     afterwards: Afterwards,
@@ -46,7 +46,7 @@ pub fn checkpoint(
     }
 }
 
-/// Takes the checkpoint in this process, of a program whose supervisor is gone.
+/// Takes the checkpoint of a program whose supervisor is gone in this process.
 fn without_supervisor(
     path: &Path,
     afterwards: Afterwards,
@@ -62,12 +62,12 @@ fn without_supervisor(
             let source = ControlError::Nobody.into();
             return Err(Error::Unanswered { directory: path.to_owned(), source });
         }
-        // A program that is exiting, or of which only children are still exiting, has nothing to save, and whoever starts its
-        // next life waits for the lease.
+        // A program that is exiting has nothing to save, and neither has one whose last children are exiting. The
+        // process that starts the next life waits for the lease.
         LeaseState::Orphaned(_, program) if in_engine(program).vitality() != Vitality::Alive => {
             return Err(Error::NothingRuns(path.to_owned()));
         }
-        // What may stand in the way of taking the lease is told by the attempt.
+        // The attempt to take the lease reports what prevents it.
         LeaseState::Orphaned(..) | LeaseState::OtherBoot(..) | LeaseState::Elsewhere(..) | LeaseState::Unreadable => {}
     }
     let lease_request = LeaseRequest { purpose: standfast_store::Purpose::Adopt, force: false };
@@ -80,20 +80,21 @@ fn without_supervisor(
         Afterwards::Stop => Purpose::Stop,
     };
     let options = JobOptions::from_record(manifest.options);
-    // Nobody heeds what the program asks for behind it.
+    // Nobody acts on what the program asks for after the checkpoint.
     let order = Order {
         purpose,
         past: Past::default(),
         behind_success: Advised::default(),
         behind_failure: Advised::default(),
     };
-    // Nobody will be there to build upon it.
+    // No later checkpoint will build upon this one.
     let options = JobOptions { incremental: crate::Incremental::Off, ..options };
-    // To the disk, whatever the program's supervisor did: nobody will be there to flush it.
+    // Write to the disk, whatever the program's supervisor did: nobody will flush the checkpoint later.
     let (mut levels, missing) = Levels::open(directory).map_err(of_store)?;
     match missing {
         None => {}
-        // What is gone is gone; what is there and cannot be read may have newer checkpoints, with numbers of their own.
+        // A level that is gone cannot be recovered. A level that is there but unreadable may have newer checkpoints,
+        // with numbers of their own.
         Some(error) if error.is_damage() => levels.discard_memory(&lease, true).map_err(of_store)?,
         Some(error) => return Err(of_store(error)),
     }

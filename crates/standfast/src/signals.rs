@@ -1,9 +1,9 @@
-//! What the supervisor does about the signals it gets: a pure policy, and the inbox that collects them.
+//! Handling of the signals that the supervisor receives: a pure policy, and the inbox that collects them.
 //!
-//! The program leads a process group of its own in the supervisor's session. Mostly that group has the terminal's keys, and
-//! gets what the kernel sends because of them (Ctrl-C, a hangup, a resized window). Where we have them (a shell has
-//! brought its job to the foreground and told nobody), what we get is passed on to the group, and the keys with it. What a
-//! process sends to the supervisor is passed on to the program. SIGCONT wakes the job with us.
+//! The program leads a process group of its own in the supervisor's session. Usually that group is in the foreground,
+//! and gets the signals of the terminal (Ctrl-C, a hangup, a resized window). If our group is in the foreground (a
+//! shell has brought its job there without telling us), we pass such signals and the terminal on to the program's
+//! group. A signal that a process sends to the supervisor is passed on to the program. SIGCONT wakes the job with us.
 
 use rustix::fd::{AsFd, BorrowedFd};
 use signal_hook::consts::signal::{
@@ -15,32 +15,32 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 use std::os::unix::net::UnixStream;
 
-/// Signals with a name that are passed on to the program. SIGPIPE is not among them: it is the answer to a write of
-/// one's own. Nor is SIGCHLD.
+/// Signals with a name that are passed on to the program. SIGPIPE is not among them, since it results from a process's
+/// own writes. Nor is SIGCHLD.
 const PASSED_ON: [i32; 10] = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGWINCH, SIGURG, SIGIO];
 
-/// The signals without a name that programs may give a meaning (`SIGRTMIN` and on, above the C library's own two).
+/// Signals without a name that programs can use freely (from `SIGRTMIN`, above the C library's own two).
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
-/// Who sent a signal.
+/// Sender of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// The kernel, as for a key on the terminal: only our group has got it.
+    /// The kernel, as for a key on the terminal: only our group received it.
     Kernel,
-    /// Some process: only the supervisor has got it.
+    /// Another process: only the supervisor received it.
     Process,
     /// The program itself, which takes the supervisor for its parent shell.
     Program,
 }
 
-/// What to do about a signal.
+/// Reaction to a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaction {
-    /// Nothing: it is not for the program.
+    /// Nothing, since it is not for the program.
     Leave,
-    /// Send it on to the program's group, and give it the terminal's keys.
+    /// Send it to the program's group, and put that group into the foreground.
     HandOn,
-    /// Send it on to the program.
+    /// Send it to the program.
     PassOn,
     /// Wake the job.
     GoOn,
@@ -48,42 +48,43 @@ pub(crate) enum Reaction {
     CheckpointAndStop,
 }
 
-/// The policy. `terminated_before` says whether a SIGTERM came earlier: only the first asks for a checkpoint.
+/// Decides how to react to a signal. `terminated_before` says whether a SIGTERM came earlier: only the first asks for a
+/// checkpoint.
 pub(crate) fn react(signal: i32, sender: Sender, terminated_before: bool) -> Reaction {
     match (signal, sender) {
         (SIGTERM, _) if !terminated_before => Reaction::CheckpointAndStop,
         (SIGTERM, _) => Reaction::PassOn,
         (SIGCHLD, _) => Reaction::Leave,
-        // Whoever has woken us: a shell by `fg`, or a process that only knows us.
+        // The sender may be a shell (`fg`), or a process that knows only us.
         (SIGCONT, Sender::Kernel | Sender::Process) => Reaction::GoOn,
         (SIGTSTP, Sender::Kernel | Sender::Process) => Reaction::HandOn,
         (SIGINT | SIGQUIT | SIGHUP | SIGWINCH, Sender::Kernel) => Reaction::HandOn,
-        // Sent back, it would hit a program that only reports to its parent.
+        // If we sent it back, it would hit a program that only reports to its parent.
         (_, Sender::Kernel | Sender::Program) => Reaction::Leave,
         (_, Sender::Process) => Reaction::PassOn,
     }
 }
 
-/// Collects the signals of this process. From its making on none of them ends the process any more.
+/// Collects the signals of this process. Once it exists, none of them ends the process any more.
 #[derive(Debug)]
 pub(crate) struct SignalInbox {
     delivery: SignalDelivery<UnixStream, WithOrigin>,
 }
 
 impl SignalInbox {
-    /// Takes over all signals of the policy but those that are ignored: a program run under `nohup` is to inherit
-    /// that, and nobody wants to hear of them here either.
+    /// Takes over all signals of the policy except those that are ignored. A program run under `nohup` must inherit
+    /// that, and nobody wants these signals here either.
     pub(crate) fn open() -> std::io::Result<Self> {
         let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status")?);
         let is_honoured = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
-        // A process of the job that has lost its parent may end, and we are then to take note of it.
+        // A process of the job that has lost its parent may end, which we then must handle.
         let signals =
             PASSED_ON.into_iter().chain([SIGTERM, SIGCHLD, SIGCONT, SIGTSTP]).chain(REAL_TIME).filter(is_honoured);
         let (read, write) = UnixStream::pair()?;
         Ok(Self { delivery: SignalDelivery::with_pipe(read, write, WithOrigin::default(), signals)? })
     }
 
-    /// The signals that came since the last call, with their senders. `program` is the job's main process.
+    /// Returns the signals that came since the last call, with their senders. `program` is the job's main process.
     pub(crate) fn take(&mut self, program: i32) -> Vec<(i32, Sender)> {
         let sender = |origin: &Origin| match &origin.process {
             _ if origin.cause == Cause::Kernel => Sender::Kernel,
@@ -100,7 +101,8 @@ impl AsFd for SignalInbox {
     }
 }
 
-/// The set of ignored signals in a `/proc/PID/status`; bit n - 1 is signal n. Empty where the line is missing.
+/// Returns the set of ignored signals in a `/proc/PID/status`; bit n - 1 is signal n. The set is empty if the line is
+/// missing.
 fn ignored_signals(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)

@@ -1,8 +1,8 @@
-//! Takes the lease of a job for a new life. A life that is about to end is waited for: its supervisor may be saving how it
-//! ended, and the kernel may still be freeing the memory and closing the files of processes that were killed. A life that
-//! goes on is refused.
+//! Takes the lease of a job for a new life. If an earlier life is about to end, the new one waits: the supervisor may
+//! still be recording the end, and the kernel may still be freeing the memory and closing the files of killed
+//! processes. If an earlier life continues, the new one is refused.
 //!
-//! The decision is pure ([`Patience`]); looking, saying and sleeping are not.
+//! The decision is pure ([`Patience`]). The checks, reports and sleeps are not.
 
 use crate::Error;
 use crate::event::{JobEvent, Listener};
@@ -13,21 +13,22 @@ use standfast_store::{Holder, JobDirectory, Lease, LeaseRequest, LeaseState, Pul
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a life that is about to end is waited for. The kernel frees 10 GB a second; a supervisor that flushes a
+/// Longest wait for a life that is about to end. The kernel frees 10 GB a second. A supervisor that flushes a
 /// checkpoint from memory has some seconds of grace for that.
 pub(crate) const EXIT_MAX: Duration = Duration::from_secs(30);
-/// How long a life must look alive before it is refused: between taking its SIGKILL and being marked as exiting a thread
-/// looks like any other, for as long as it has no processor; and what a program has left behind may just be noticing that.
+/// Time for which a life must look alive before the new one is refused. Between its SIGKILL and its exit a thread looks
+/// like any other, until it gets a processor. And processes that a program has left behind may just be noticing its
+/// end.
 pub(crate) const ALIVE_MIN: Duration = Duration::from_millis(300);
 /// Waits of at least this long are reported.
 const QUIET_MAX: Duration = Duration::from_secs(1);
-/// Between two looks at a heartbeat.
+/// Pause between two checks of a heartbeat.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
-/// Between two looks.
+/// Pause between two checks of an earlier life.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Takes the lease for a new life of the job, after waiting for an earlier one that is about to end. The user can end the wait
-/// at the `front`.
+/// Takes the lease for a new life of the job, after waiting for an earlier one that is about to end. The user can end
+/// the wait through the foreground proxy `front`.
 pub(crate) fn take_lease(
     directory: &JobDirectory,
     path: &Path,
@@ -41,14 +42,14 @@ pub(crate) fn take_lease(
         Ok(directory.take_watched_lease(lease_request, watched.as_ref()))
     };
     let taken = match attempt()? {
-        // A checkpoint of the life that was about to end may have had it for a moment.
+        // A checkpoint of the life that was about to end may have held it for a moment.
         Err(StoreError::Supervised(_)) => attempt()?,
         taken => taken,
     };
     taken.map_err(|error| Error::of_store(path, error))
 }
 
-/// Waits while whoever holds the lease is about to end. What then stands in the way of taking it, the attempt says.
+/// Waits while the holder of the lease is about to end. The attempt to take the lease reports what then prevents that.
 pub(crate) fn await_exit(
     directory: &JobDirectory,
     path: &Path,
@@ -60,8 +61,8 @@ pub(crate) fn await_exit(
     let mut remains = None;
     loop {
         let seen = match directory.lease_state().map_err(|error| Error::of_store(path, error))? {
-            // Who is not named in the lease may not be through either, and still write to the job's files. Only those that are
-            // exiting now: on a busy machine some others always are.
+            // Processes that the lease does not name may also still be exiting, and still write to the job's files.
+            // Only those that are exiting now count: on a busy machine some others always are.
             LeaseState::Abandoned(holder) => {
                 let remains = remains.get_or_insert_with(|| exiting_since(in_engine(holder.supervisor)));
                 remains.retain(|process| process.vitality() == Vitality::Exiting);
@@ -79,8 +80,9 @@ pub(crate) fn await_exit(
     }
 }
 
-/// Watches the heartbeat of a lease that was taken in another boot, for two of its periods. Which one that was, if it has not
-/// moved: nobody lives who could have moved it. Clocks are not compared, since those of two machines differ.
+/// Watches the heartbeat of a lease that was taken in another boot, for two of its periods. Returns the heartbeat if it
+/// has not moved: then no process that could move it is alive. Clocks are not compared, since those of two machines
+/// differ.
 fn watch_heartbeat(
     directory: &JobDirectory,
     path: &Path,
@@ -102,7 +104,7 @@ fn watch_heartbeat(
     }
 }
 
-/// An error when the user wants to wait no longer.
+/// Returns an error if the user has ended the wait.
 fn if_called_off(front: Option<&ForegroundConnection>) -> Result<(), Error> {
     match front.and_then(ForegroundConnection::asks_to_end) {
         Some(signal) => Err(Error::CalledOff { signal }),
@@ -117,14 +119,14 @@ struct Watch {
     time: Duration,
 }
 
-/// What has been seen of it so far.
+/// State of a watched heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Watched {
-    /// It has moved, or the lease has changed hands.
+    /// It has moved, or the lease has another holder.
     Moved,
-    /// It has not, and would have.
+    /// It has not moved, although it would have by now.
     Dead,
-    /// It has not, but might.
+    /// It has not moved, but still might.
     Unknown,
 }
 
@@ -140,36 +142,36 @@ impl Watch {
     }
 }
 
-/// What was seen of an earlier life.
+/// What was found of an earlier life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
-    /// Nothing that would have to be waited for.
+    /// Nothing to wait for.
     Nothing,
-    /// It is about to end, and this process is the last that was seen of it.
+    /// The life is about to end. This process was the last one found of it.
     Exiting(i32),
-    /// It seems to go on.
+    /// The life seems to continue.
     Alive,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// To take the lease, or to be refused.
+    /// Take the lease, or be refused.
     GoOn,
-    /// To look again soon.
+    /// Check again soon.
     Wait,
-    /// The same, after reporting which process is waited for.
+    /// Check again soon, after reporting which process is awaited.
     SayAndWait(i32),
 }
 
-/// How long has been waited, and for what.
+/// State of a wait for an earlier life.
 #[derive(Debug)]
 struct Patience {
     begun: Instant,
     alive_since: Option<Instant>,
-    /// The process that is waited for, and since when.
+    /// The awaited process, and when the wait for it began.
     waits_for: Option<(i32, Instant)>,
-    /// The last that was reported.
+    /// The process that was reported last.
     reported: Option<i32>,
 }
 
@@ -203,7 +205,7 @@ impl Patience {
 fn look(lease_state: &LeaseState, purpose: Purpose) -> Seen {
     match lease_state {
         LeaseState::Supervised(holder) => look_at_supervised(holder, purpose),
-        // The program is wanted as it is.
+        // The caller wants to adopt the running program.
         LeaseState::Orphaned(..) if purpose == Purpose::Adopt => Seen::Nothing,
         LeaseState::Orphaned(_, program) => look_at_program(in_engine(*program)),
         LeaseState::Free
@@ -218,7 +220,7 @@ fn look_at_supervised(holder: &Holder, purpose: Purpose) -> Seen {
     let supervisor = in_engine(holder.supervisor);
     match (supervisor.vitality(), holder.program.map(in_engine)) {
         (Vitality::Alive, Some(program)) if purpose == Purpose::Live => match look_at_program(program) {
-            // It takes note of its program's end.
+            // The supervisor is recording the end of its program.
             Seen::Nothing => Seen::Exiting(supervisor.pid),
             seen => seen,
         },
@@ -234,7 +236,7 @@ fn look_at_program(program: ProcessIdentity) -> Seen {
         Vitality::Alive => Seen::Alive,
     };
     match program.vitality() {
-        // The kernel gives its number to nobody else as long as it has a group.
+        // The kernel does not reuse the number as long as there is a process group with it.
         Vitality::Gone if ProcessIdentity::of(program.pid).is_ok_and(|now| now != program) => Seen::Nothing,
         Vitality::Gone => group_vitality(program.pid).map_or(Seen::Nothing, |(pid, vitality)| seen(pid, vitality)),
         vitality => seen(program.pid, vitality),

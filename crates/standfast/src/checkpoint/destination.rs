@@ -15,29 +15,29 @@ use standfast_store::{JobDirectory, Lease, Level, Levels, PreparePlan, Prepared,
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many times as long as it should be a chain may become while its coalescing is due or under way.
+/// Factor by which a chain may exceed its usual length while its coalescing is due or under way.
 const CHAINS_AHEAD: usize = 2;
 
 /// Where checkpoints of a job go.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
-    /// The job's directory, and the level in memory where there is one.
+    /// The job's directory, and the level in memory if there is one.
     pub(crate) levels: Levels,
-    /// Below this numbers are those of others, whatever the levels say.
+    /// Least number for new generations. Lower numbers belong to others, whatever the levels say.
     pub(crate) number_min: GenerationNumber,
-    /// The right to write there.
+    /// The lease, which gives the right to write there.
     pub(crate) lease: Arc<Lease>,
-    /// How many generations stay.
+    /// Number of generations to keep.
     pub(crate) keep: Keep,
-    /// How many images may build upon each other.
+    /// Number of images that may build upon each other.
     pub(crate) max_files: MaxFiles,
-    /// How much of the stack goes into them.
+    /// Part of the stack that is saved.
     pub(super) stack: StackPart,
     pub(super) incremental: Incremental,
     pub(super) tracking: Tracking,
     pub(super) snapshot: Snapshot,
     pub(super) save_files: SaveFiles,
-    /// What becomes of connections to others.
+    /// Policy for connections to the outside.
     pub(crate) external_sockets: ExternalSockets,
     reserve: Reserve,
     /// The checkpoint that is being written.
@@ -52,7 +52,7 @@ struct UnderWay {
 }
 
 impl Destination {
-    /// The job's directory, used as its options say.
+    /// Makes a destination from the levels and options of a job.
     pub(crate) fn new(levels: Levels, lease: Arc<Lease>, options: &JobOptions) -> Self {
         levels.each().for_each(|(_, level)| level.set_encodings(encodings(options.delta, options.compress)));
         Self {
@@ -72,19 +72,19 @@ impl Destination {
         }
     }
 
-    /// Notes which checkpoint is being written.
+    /// Records which checkpoint is being written.
     pub(super) fn note_under_way(&self, prepared: &Prepared) {
         let under_way = UnderWay { number: prepared.number(), progress: prepared.progress() };
         *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(under_way);
     }
 
-    /// How far the last checkpoint that was begun has come.
+    /// Returns the progress of the last checkpoint that was begun.
     pub(crate) fn progress(&self) -> Option<JobEvent> {
         let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         Some(JobEvent::of_progress(LongWork::Writing { generation: under_way.number.get() }, &under_way.progress))
     }
 
-    /// What kind of generation comes next, and how it is to be taken.
+    /// Decides what kind of generation comes next, and how memory is captured for it.
     pub(super) fn plan(
         &self,
         figures: &Figures,
@@ -103,15 +103,16 @@ impl Destination {
             }
             Purpose::Stop => Choice::stop(),
         };
-        // Coalescing has the lowest priority: on a machine that has no time for it the chain ends here.
+        // Coalescing has the lowest priority. If the machine has no time for it, the chain ends here.
         let links_max = CHAINS_AHEAD * self.max_files.get().get().max(self.keep.get().get() + 1) as usize;
         let number_min = self.levels.next()?.max(self.number_min);
-        // A program that ends behind the checkpoint does not wait to go on.
+        // A program that ends after the checkpoint does not wait to continue.
         let in_haste = purpose == Purpose::Protect && choice.method == Method::Sequential;
         Ok((PreparePlan { parent, links_max, writing: choice.writing(), in_haste, number_min }, choice))
     }
 
-    /// Refuses a checkpoint on disk that may leave too little free space. What an incremental one takes is an estimate.
+    /// Refuses a checkpoint on disk that may leave too little free space. The size of an incremental one is an
+    /// estimate.
     pub(super) fn check_reserve(&self, figures: &Figures, plan: &PreparePlan) -> Result<(), Failure> {
         let directory = self.levels.directory.path();
         let expected = figures.expected_bytes.filter(|_| plan.parent.is_some());
@@ -122,7 +123,7 @@ impl Destination {
         Err(Failure::TooLittleSpace { directory: directory.to_owned(), image_bytes, reserve: self.reserve })
     }
 
-    /// The level in memory, where it has room for two generations of the program; else why not.
+    /// Returns the level in memory if it has room for two generations of the program, else the reason why not.
     pub(super) fn memory_with_room(&self, figures: impl FnOnce() -> Figures) -> Option<Result<&JobDirectory, String>> {
         let memory = self.levels.memory.as_ref()?;
         let figures = figures();
@@ -135,7 +136,8 @@ impl Destination {
         Some(Err("two checkpoints of the program do not fit in half of the available memory".to_owned()))
     }
 
-    /// Removes what need not stay on a level. Memory is dear and the disk has older ones: there the newest does.
+    /// Removes generations that need not stay on a level. Memory is expensive and the disk has older generations, so
+    /// memory keeps only the newest.
     pub(crate) fn retain(&self, level: Level) -> Result<(), StoreError> {
         match (level, &self.levels.memory) {
             (Level::Memory, Some(memory)) => memory.retain(&self.lease, NonZeroU32::MIN),
@@ -147,7 +149,7 @@ impl Destination {
     pub(super) fn capture_options(&self, prepared: &Prepared, method: Method, asking: Asking) -> CaptureOptions {
         CaptureOptions {
             stack: self.stack,
-            // What is read ahead must be tracked, whether or not later checkpoints build upon this one.
+            // Memory that is read ahead must be tracked, whether or not later checkpoints build upon this one.
             tracking: if method == Method::Precopy && self.tracking == Tracking::Off {
                 Tracking::Pagemap
             } else {

@@ -1,4 +1,4 @@
-//! Why there is no checkpoint.
+//! Reasons for which a checkpoint fails.
 
 use crate::settings::Reserve;
 use bytesize::ByteSize;
@@ -9,36 +9,36 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why there is no checkpoint. The program runs on, or had ended.
+/// Reason why a checkpoint failed. The program continues to run, or had ended.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The engine's side.
+    /// An error of the engine.
     Engine(EngineError),
-    /// The store's side.
+    /// An error of the store.
     Store(StoreError),
     /// A file that the program writes could not be made durable.
     Output(io::Error),
-    /// It would leave less free space on the disk than the user wants.
+    /// The checkpoint would leave less free space on the disk than the user wants.
     TooLittleSpace {
-        /// Where it was to go.
+        /// Directory of the checkpoint.
         directory: PathBuf,
-        /// Bytes that it may take.
+        /// Bytes that the checkpoint may take.
         image_bytes: u64,
-        /// What is to be left.
+        /// Space that must stay free.
         reserve: Reserve,
     },
-    /// No thread could be had for it.
+    /// A thread could not be started.
     Thread(io::Error),
-    /// What the program has said about its memory was not what it had said before: another attempt is to be made.
+    /// The program's statements about its memory differed from those that were read ahead. Another attempt follows.
     Outdated,
-    /// The program has disabled checkpoints for the time being, and will say when it has enabled them.
+    /// The program has disabled checkpoints for now, and will report when it has enabled them.
     Disabled,
-    /// The thread panicked: a fault of Standfast itself.
+    /// The thread panicked, which is a fault of Standfast itself.
     Broken,
 }
 
 impl Failure {
-    /// Whether the reason may be gone in a moment.
+    /// Reports whether the reason may soon be gone.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Engine(EngineError::Refused(blockers)) => blockers.iter().all(|it| it.passing),
@@ -47,7 +47,7 @@ impl Failure {
         }
     }
 
-    /// How long the program has stood still in vain, where one of its threads did not stop.
+    /// Returns how long the program was stopped in vain, if one of its threads did not stop.
     pub(crate) fn stood_still(&self) -> Option<Duration> {
         match self {
             Self::Engine(EngineError::Unstoppable { stood_still, .. }) => Some(*stood_still),
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// Whether there is no program left to take a checkpoint of.
+    /// Reports whether the program has ended, so that no checkpoint is possible.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Engine(EngineError::Ended))
     }
@@ -98,7 +98,7 @@ impl From<StoreError> for Failure {
 }
 
 impl From<EngineError> for Failure {
-    /// What the store said to the engine is told as the store's own.
+    /// Unwraps an error of the store that the engine passed on.
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Image(boxed) => match boxed.downcast::<StoreError>() {

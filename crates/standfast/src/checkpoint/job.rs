@@ -1,5 +1,5 @@
-//! What a checkpoint asks of the job that it is taken of. The engine answers; the tests of the phases have a job of their own,
-//! which fails where they want it to.
+//! Operations that a checkpoint needs on its job. The engine implements them; the tests of the phases have a job of
+//! their own, which fails on demand.
 
 use super::{FREEZE_MAX, STOPPABLE_MAX};
 use standfast_engine::{
@@ -10,55 +10,55 @@ use standfast_format::ImageSink;
 use standfast_format::records::{FileReference, JobState};
 use std::time::{Duration, Instant};
 
-/// How long programs may take to give free memory back: a gigabyte takes some tenths of a second.
+/// Time for programs to give free memory back: a gigabyte takes some tenths of a second.
 const FREE_MEMORY_MAX: Duration = Duration::from_secs(1);
 
-/// A job that runs.
+/// A running job.
 pub(super) trait JobFreezer {
     type Frozen: FrozenJob<Precopied = Self::Precopied, Captured = Self::Captured>;
     type Precopied: PrecopiedPages;
     type Captured: CapturedJob;
 
-    /// What is known of it; `tracking` is how it is to be tracked.
+    /// Returns what is known of the job; `tracking` is the intended write tracking.
     fn figures(&self, tracking: Tracking) -> Figures;
 
-    /// Reads what would hold up the stop.
+    /// Reads ahead what would delay the freeze.
     fn prefetch(&self);
 
     /// Waits until no thread sleeps where it cannot be stopped.
     fn await_stoppable(&self) -> Result<(), EngineError>;
 
-    /// Stops it.
+    /// Freezes the job.
     fn freeze(&self) -> Result<Self::Frozen, EngineError>;
 
-    /// Whether programs of it may be asked to give free memory back.
+    /// Reports whether programs of the job may be asked to give free memory back.
     fn may_ask_for_free_memory(&self) -> bool;
 
-    /// Files that it does not hold open and that had changed at the last stop.
+    /// Returns files that the job does not hold open and that had changed at the last freeze.
     fn changed_files(&self) -> Vec<Output>;
 
-    /// Looks what the last checkpoint did not save that a restart will miss.
+    /// Checks which files that the last checkpoint did not save a restart will miss.
     fn judge_unsaved(&self);
 
-    /// Says that there is a copy of a file with code, which a restart will find.
+    /// Records that a file with code has been copied, so that a restart will find it.
     fn has_copy_of(&self, file: &FileReference);
 }
 
-/// A job that is stopped.
+/// A frozen job.
 pub(super) trait FrozenJob {
     type Precopied: PrecopiedPages;
     type Captured: CapturedJob;
 
-    /// Since when.
+    /// Returns when the freeze began.
     fn since(&self) -> Instant;
 
-    /// Whether a checkpoint may be taken now.
+    /// Reports whether a checkpoint may be taken now.
     fn readiness(&self) -> Result<Readiness, EngineError>;
 
-    /// Looks which pages may be read ahead.
+    /// Finds the pages that may be read ahead.
     fn foresee(&mut self, options: CaptureOptions) -> Result<Self::Precopied, EngineError>;
 
-    /// Collects all of it and reads its memory, but for what comes later.
+    /// Collects the state of the job and reads its memory, except for pages that are read later.
     fn capture(
         &mut self,
         precopied: Self::Precopied,
@@ -66,71 +66,71 @@ pub(super) trait FrozenJob {
         options: CaptureOptions,
     ) -> Result<Self::Captured, EngineError>;
 
-    /// Tells programs that wait for a checkpoint what has become of it.
+    /// Tells programs that wait for a checkpoint how it ended.
     fn tell(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError>;
 
-    /// Lets it run on. That it ended while it was stopped is an error.
+    /// Thaws the job. Returns an error if it ended while it was frozen.
     fn thaw(self) -> Result<(), EngineError>;
 
-    /// Lets it run on, and waits for programs that were asked to give free memory back.
+    /// Thaws the job, and waits for programs that were asked to give free memory back.
     fn thaw_and_give_back(self);
 
-    /// Ends it where it stands.
+    /// Kills the job in its present state.
     fn kill(self) -> Result<(), EngineError>;
 }
 
-/// Pages that are read before the stop that counts.
+/// Pages that are read before the final freeze.
 pub(super) trait PrecopiedPages: Default {
-    /// Whether there are none.
+    /// Reports whether there are none.
     fn is_empty(&self) -> bool;
 
-    /// Reads them, so many bytes at most, while the program runs.
+    /// Reads at most `bytes_max` bytes of them while the program runs.
     fn read(&mut self, sink: &mut dyn ImageSink, bytes_max: u64) -> Result<(), EngineError>;
 }
 
-/// What was captured of a job.
+/// State that was captured of a job.
 pub(super) trait CapturedJob {
-    /// Everything but the pages.
+    /// Returns everything except the pages.
     fn state(&self) -> &JobState;
 
-    /// Files that the program writes.
+    /// Returns the files that the program writes.
     fn outputs(&mut self) -> &mut Vec<Output>;
 
-    /// What is to be confirmed when the program runs again: whether what was asked ahead still held.
+    /// Takes the check to run after the program continues: whether the statements that were read ahead still held.
     fn take_confirmation(&mut self) -> Box<dyn FnOnce() -> bool + Send>;
 
-    /// Whether pages are to be read from clones.
+    /// Reports whether pages are to be read from clones.
     fn has_clones(&self) -> bool;
 
-    /// Reads what is yet to be read. The program may run.
+    /// Reads the rest of the pages. The program may run meanwhile.
     fn read_on(&mut self, sink: &mut dyn ImageSink) -> Result<(), EngineError>;
 
-    /// Says that the checkpoint counts, under this number.
+    /// Records that the checkpoint is committed under this number.
     fn committed(&self, generation: u64);
 
-    /// What there is to tell of it.
+    /// Converts the capture to what is reported of it.
     fn into_news(self) -> CaptureNews;
 }
 
-/// What is known of a job that runs.
+/// What is known of a running job.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Figures {
-    /// The id of its main process.
+    /// Id of the main process.
     pub(super) pid: i32,
     pub(super) processes: usize,
-    /// What it holds in memory beside files.
+    /// Bytes in memory that no file backs.
     pub(super) resident_bytes: u64,
     /// The last generation upon which the next one can build.
     pub(super) last_committed: Option<u64>,
-    /// How much the next checkpoint will have to read if it builds upon that one, roughly.
+    /// Approximate bytes that the next checkpoint will have to read if it builds upon that one.
     pub(super) expected_bytes: Option<u64>,
-    /// Whether the kernel notes what it writes.
+    /// Whether the kernel tracks its writes.
     pub(super) is_tracked: bool,
-    /// Whether programs of it have promised not to write to some memory.
+    /// Whether programs of the job have promised not to write to some memory.
     pub(super) has_promises: bool,
 }
 
-/// What there is to tell of a capture: the counts and times are those of [`Captured`].
+/// What is reported of a capture. The counts and times are those of [`Captured`].
 #[derive(Debug, Default)]
 pub(super) struct CaptureNews {
     pub(super) tasks: usize,

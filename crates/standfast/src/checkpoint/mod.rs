@@ -1,6 +1,6 @@
-//! One checkpoint, from preparation to retention, on a thread of its own: a tracer is a thread, and should this one
-//! die, the kernel lets go of the job and it runs on. This file decides where it goes and how often it is tried; each attempt
-//! goes through the types of `phases.rs`.
+//! One checkpoint, from preparation to retention, on a thread of its own. A tracer is a thread: if it dies, the kernel
+//! releases the job and the job continues to run. This file decides where the checkpoint goes and how often it is
+//! tried. Each attempt goes through the types of `phases.rs`.
 //!
 //! ```text
 //! sequential:  rehearse  prepare  freeze  capture  finish  thaw           seal  commit  retain
@@ -38,48 +38,48 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the threads of a program may take to stop, as long as one stops after the other.
+/// Time for the threads of a program to stop, as long as one stops after the other.
 pub(crate) const FREEZE_MAX: Duration = Duration::from_secs(10);
 
-/// How long a thread that hangs in the kernel is waited for before a freeze. The program runs meanwhile.
+/// Time that a freeze waits for a thread that hangs in the kernel. The program runs meanwhile.
 pub(crate) const STOPPABLE_MAX: Duration = Duration::from_secs(5);
 
-/// How the kernel is asked what programs have said about their memory, at one attempt after the other: one that was asked ahead
-/// counts only if the program has said nothing else meanwhile. One that goes on saying other things all the time is asked
-/// while it stands still at last.
+/// How each attempt asks programs what they have said about their memory. An answer that was read ahead counts only if
+/// the program has said nothing else meanwhile. If the program keeps changing its statements, the last attempt asks
+/// while it is frozen.
 const ATTEMPTS: [Asking; 3] = [Asking::Ahead, Asking::Ahead, Asking::Stopped];
 
-/// What becomes of the program behind the checkpoint.
+/// What the program does after the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It runs on as soon as its memory has been read.
+    /// It continues as soon as its memory has been read.
     Protect,
-    /// It ends where it stood, once the checkpoint is durable.
+    /// It ends in the saved state, once the checkpoint is durable.
     Stop,
 }
 
-/// A checkpoint that counts.
+/// A committed checkpoint.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// Where it is.
+    /// Level that holds it.
     pub(crate) level: Level,
-    /// Why it is not in memory, where it was to be.
+    /// Why it is not in memory although it was to be.
     pub(crate) degraded: Option<String>,
-    /// Of a checkpoint in memory the files that the program writes: they have yet to be made durable.
+    /// For a checkpoint in memory: files that the program writes and that are not durable yet.
     pub(crate) unsynced: Vec<Output>,
     /// Its figures.
     pub(crate) report: CheckpointReport,
     /// Files that the program writes.
     pub(crate) outputs: Vec<PathBuf>,
-    /// Why the kernel does not let writes be tracked, where that was asked for.
+    /// Why the kernel does not allow write tracking, if it was requested.
     pub(crate) untracked: Option<String>,
-    /// Why a process could not be cloned, where that was tried.
+    /// Why a process could not be cloned, if that was tried.
     pub(crate) uncloned: Option<String>,
-    /// Why what the program directs about its memory was not honoured, where that is so.
+    /// Why the program's directives about its memory were ignored, if they were.
     pub(crate) ignored_directives: Option<String>,
-    /// Promises of the program that it has not kept since the checkpoint before.
+    /// Promises that the program has broken since the previous checkpoint.
     pub(crate) broken: Vec<BrokenPromise>,
-    /// Why older generations could not be removed, where that failed: no harm to the checkpoint.
+    /// Why older generations could not be removed, if that failed. The checkpoint itself is good.
     pub(crate) retention: Result<(), StoreError>,
 }
 
@@ -88,27 +88,27 @@ pub(crate) struct Checkpointing {
     attempt: Background<Attempt>,
 }
 
-/// Why an attempt came to nothing. A generation that was given up travels with it, so that the thread need not wait for the disk
-/// before it ends: as long as it lives, the program may stand still.
+/// Why an attempt failed. It carries the abandoned generation, so that the thread need not wait for the disk before it
+/// ends: as long as the thread lives, the program may be frozen.
 struct GivenUp {
     failure: Failure,
-    /// Whether programs that have asked for it know that it failed.
+    /// Whether programs that asked for the checkpoint know that it failed.
     is_told: bool,
     _prepared: Option<Prepared>,
 }
 
 type Attempt = Result<Taken, Box<GivenUp>>;
 
-/// What is to be done.
+/// Instructions for a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order {
-    /// What becomes of the program.
+    /// What the program does afterwards.
     pub(crate) purpose: Purpose,
-    /// What is known of earlier ones.
+    /// Experience from earlier checkpoints.
     pub(crate) past: Past,
-    /// What programs are told when it has been taken.
+    /// What programs are told after success.
     pub(crate) behind_success: Advised,
-    /// What programs are told when it has failed.
+    /// What programs are told after a failure.
     pub(crate) behind_failure: Advised,
 }
 
@@ -125,7 +125,7 @@ impl Checkpointing {
         Ok(Self { attempt: Background::begin("checkpoint", work).map_err(Failure::Thread)? })
     }
 
-    /// Waits for the end.
+    /// Waits for the thread to end.
     pub(crate) fn join(self) -> Result<Taken, Failure> {
         match self.attempt.join() {
             Ok(attempt) => attempt.map_err(|given_up| given_up.failure),
@@ -135,13 +135,14 @@ impl Checkpointing {
 }
 
 impl AsFd for Checkpointing {
-    /// Polls as hung up once the thread is through.
+    /// Returns a descriptor that polls as hung up when the thread has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.attempt.as_fd()
     }
 }
 
-/// Takes it in memory, if there is a level there and it has room; in the directory otherwise, and where memory fails.
+/// Takes the checkpoint in memory if that level exists and has room. Otherwise, or if memory fails, takes it in the
+/// directory.
 fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) -> Attempt {
     let to = |level, level_directory| Site { destination, level, level_directory, freezer, order };
     let disk = to(Level::Directory, &destination.levels.directory);
@@ -159,7 +160,7 @@ fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) ->
 fn take_at<F: JobFreezer>(site: Site<'_, F>) -> Attempt {
     let attempts = match site.order.purpose {
         Purpose::Protect => &ATTEMPTS[..],
-        // It does not run again.
+        // The program does not run again.
         Purpose::Stop => &[Asking::Stopped],
     };
     let (last, others) = attempts.split_last().expect("there are some");
@@ -172,7 +173,7 @@ fn take_at<F: JobFreezer>(site: Site<'_, F>) -> Attempt {
     attempt(site, *last)
 }
 
-/// One attempt, phase by phase.
+/// Makes one attempt, phase by phase.
 fn attempt<F: JobFreezer>(site: Site<'_, F>, asking: Asking) -> Attempt {
     let captured = site.plan()?.prepare()?.read_ahead(asking)?.stop()?.capture()?;
     let committed = match site.order.purpose {
@@ -182,15 +183,15 @@ fn attempt<F: JobFreezer>(site: Site<'_, F>, asking: Asking) -> Attempt {
     Ok(committed.retain())
 }
 
-/// Tells programs that wait for a checkpoint that there is none. Where that fails, they ask again.
+/// Tells programs that wait for a checkpoint that it failed. If that does not work, they ask again.
 fn tell_failure(freezer: &impl JobFreezer, advised: Advised) {
     if let Ok(frozen) = freezer.freeze() {
         let _ = frozen.tell(None, advised).and_then(|()| frozen.thaw());
     }
 }
 
-/// Keeps copies of the executable and the libraries, so that the job does not depend on the system staying as it is. Only
-/// files that were read whole: others could not be told from what they were. `has_copy_of` is told of each.
+/// Keeps copies of the executable and the libraries, so that the job does not depend on an unchanged system. It copies
+/// only files that were read whole: others could not be told from changed ones. It calls `has_copy_of` for each.
 pub(crate) fn keep_code<'a>(
     destination: &Destination,
     has_copy_of: impl Fn(&FileReference),
@@ -205,9 +206,9 @@ pub(crate) fn keep_code<'a>(
     Ok(())
 }
 
-/// Makes durable what the program has written to its files.
+/// Makes the program's writes to its files durable.
 pub(crate) fn sync_outputs<'a>(outputs: impl IntoIterator<Item = &'a Output>) -> Result<(), Failure> {
-    // Files that the kernel makes up (/proc, /sys) know no such thing.
+    // Files that the kernel makes up (/proc, /sys) do not support this.
     let sync = |output: &Output| match output.file.sync_data() {
         Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(Failure::Output(error)),
         _ => Ok(()),

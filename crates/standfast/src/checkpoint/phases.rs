@@ -1,4 +1,5 @@
-//! The phases of a checkpoint, each a type that owns what it needs. Each has one way on, and one way out: what was given up.
+//! The phases of a checkpoint. Each is a type that owns what it needs, and leads to the next phase or to an abandoned
+//! checkpoint.
 //!
 //! ```text
 //! Site  plan  Planned  prepare  Ready  read_ahead  Ahead  stop  Stopped  capture  Caught
@@ -18,18 +19,18 @@ use standfast_format::records::FileReference;
 use standfast_store::{JobDirectory, Level, PreparePlan, Prepared, Sealed, Writing};
 use std::time::{Duration, Instant};
 
-/// How much nicer than the program whoever reads beside it is.
+/// Nice value of threads that read memory while the program runs.
 const NICENESS: i32 = 10;
 
-/// Behind a checkpoint of so many pages, 64 MiB, and behind the next, which gives up the buffers that it does not need, what the
-/// allocator holds goes back to the system (D5).
+/// Number of pages, 64 MiB, from which the allocator returns its free memory to the system after a checkpoint (D5). It
+/// does so after the following checkpoint too, which frees buffers that it does not need.
 const GIVE_BACK_PAGES: u64 = 1 << 14;
 
-/// How often a job is let go again because one of its threads talks with the supervisor, and for how long.
+/// How often, and for how long, a job is thawed again because one of its threads talks with the supervisor.
 const ASKING_LOOKS: u32 = 50;
 const ASKING_PAUSE: Duration = Duration::from_millis(1);
 
-/// Of which job a checkpoint is taken, what for, and where it goes.
+/// The job of a checkpoint, its purpose and its destination.
 pub(super) struct Site<'a, F> {
     pub(super) destination: &'a Destination,
     pub(super) level: Level,
@@ -46,7 +47,7 @@ impl<F> Clone for Site<'_, F> {
 
 impl<F> Copy for Site<'_, F> {}
 
-/// It is known how it will be taken, and there is room for it.
+/// A checkpoint with a chosen method and enough room.
 pub(super) struct Planned<'a, F> {
     site: Site<'a, F>,
     started: Instant,
@@ -54,17 +55,17 @@ pub(super) struct Planned<'a, F> {
     choice: Choice,
 }
 
-/// There is a place for it, and all has been done that can be while the program runs.
+/// A checkpoint with a prepared generation. All work that is possible while the program runs is done.
 pub(super) struct Ready<'a, F> {
     site: Site<'a, F>,
     started: Instant,
     choice: Choice,
-    /// Whether pages are written only when the program runs on.
+    /// Whether pages are written only after the program continues.
     is_held: bool,
     prepared: Prepared,
 }
 
-/// Pages have been read ahead, where that was chosen.
+/// A checkpoint whose pages have been read ahead, if that method was chosen.
 pub(super) struct Ahead<'a, F: JobFreezer> {
     ready: Ready<'a, F>,
     options: CaptureOptions,
@@ -73,14 +74,14 @@ pub(super) struct Ahead<'a, F: JobFreezer> {
     stood_still: Duration,
 }
 
-/// The program is stopped.
+/// A checkpoint whose program is stopped.
 pub(super) struct Stopped<'a, F: JobFreezer> {
     ahead: Ahead<'a, F>,
     frozen: F::Frozen,
     since: Instant,
 }
 
-/// All of it has been collected, and read or cloned; programs that wait for it know.
+/// A checkpoint whose state has been collected, and whose memory was read or cloned. Programs that wait for it know.
 pub(super) struct Caught<'a, F: JobFreezer> {
     prepared: Prepared,
     captured: F::Captured,
@@ -88,7 +89,7 @@ pub(super) struct Caught<'a, F: JobFreezer> {
     moments: Moments<'a, F>,
 }
 
-/// The program runs on.
+/// A checkpoint whose program runs again.
 pub(super) struct Resumed<'a, F: JobFreezer> {
     prepared: Prepared,
     captured: F::Captured,
@@ -96,7 +97,7 @@ pub(super) struct Resumed<'a, F: JobFreezer> {
     pause: Duration,
 }
 
-/// The image is durable, and so is what the program has written to its files.
+/// A checkpoint whose image is durable, as are the program's writes to its files.
 pub(super) struct Durable<'a, F: JobFreezer> {
     sealed: Sealed,
     captured: F::Captured,
@@ -104,7 +105,7 @@ pub(super) struct Durable<'a, F: JobFreezer> {
     pause: Duration,
 }
 
-/// The manifest names it: it counts.
+/// A checkpoint that the manifest names.
 pub(super) struct Committed<'a, F: JobFreezer> {
     generation: Generation,
     captured: F::Captured,
@@ -112,14 +113,14 @@ pub(super) struct Committed<'a, F: JobFreezer> {
     pause: Duration,
 }
 
-/// What is to be known of a capture behind it.
+/// Facts about a capture that later phases need.
 pub(super) struct Moments<'a, F> {
     pub(super) site: Site<'a, F>,
     pub(super) started: Instant,
     freezing: Instant,
-    /// How long the program had been stopped before.
+    /// How long the program had been stopped before the final freeze.
     earlier: Duration,
-    /// Whether the pages are yet to be written.
+    /// Whether the pages have not been written yet.
     is_held: bool,
     pub(super) choice: Choice,
     /// Whether nothing was read ahead.
@@ -127,23 +128,23 @@ pub(super) struct Moments<'a, F> {
 }
 
 impl GivenUp {
-    /// Before programs that have asked for a checkpoint were told anything.
+    /// Makes a failure of which waiting programs do not know.
     fn untold(failure: impl Into<Failure>, prepared: Option<Prepared>) -> Box<Self> {
         let failure = failure.into();
-        // Whoever has disabled checkpoints does not wait for one; a program that does not stop is not stopped once more.
-        // Those in it that wait ask again, and hear it then.
+        // A program that has disabled checkpoints does not wait for one, and a program that does not stop is not
+        // stopped again. Threads that wait ask again, and are told then.
         let is_told = matches!(failure, Failure::Disabled) || failure.stood_still().is_some();
         Box::new(Self { failure, is_told, _prepared: prepared })
     }
 
-    /// When they know.
+    /// Makes a failure of which they know.
     fn told(failure: impl Into<Failure>, prepared: Option<Prepared>) -> Box<Self> {
         Box::new(Self { failure: failure.into(), is_told: true, _prepared: prepared })
     }
 }
 
 impl<'a, F: JobFreezer> Site<'a, F> {
-    /// Rehearses the restart, chooses how to take it, and makes sure that there is room.
+    /// Rehearses the restart, chooses the capture method, and checks that there is enough room.
     pub(super) fn plan(self) -> Result<Planned<'a, F>, Box<GivenUp>> {
         let started = Instant::now();
         let untold = |failure: Failure| GivenUp::untold(failure, None);
@@ -212,7 +213,7 @@ impl<'a, F: JobFreezer> Stopped<'a, F> {
                 Ok(Caught { prepared, captured, frozen, moments })
             }
             Err(error) => {
-                // The program runs on, unless it ended while it stood still; the reason is the same.
+                // The program continues, unless it ended while it was frozen; the reason is the same.
                 drop(frozen.thaw());
                 Err(GivenUp::told(error, Some(prepared)))
             }
@@ -223,14 +224,14 @@ impl<'a, F: JobFreezer> Stopped<'a, F> {
 impl<'a, F: JobFreezer> Caught<'a, F> {
     pub(super) fn resume(self) -> Resumed<'a, F> {
         let Self { prepared, mut captured, frozen, moments } = self;
-        // That the program ended while it stood still does not harm the image: it may be needed the more.
+        // If the program ended while it was frozen, the image is still good, and even more likely to be needed.
         drop(frozen.thaw());
         let pause = moments.pause();
         captured.outputs().extend(moments.site.freezer.changed_files());
         Resumed { prepared, captured, moments, pause }
     }
 
-    /// Makes it durable while the program is stopped, and ends the program then.
+    /// Makes the checkpoint durable while the program is stopped, then kills the program.
     pub(super) fn commit_and_kill(self) -> Result<Committed<'a, F>, Box<GivenUp>> {
         let Self { prepared, mut captured, frozen, moments } = self;
         let pause = moments.pause();
@@ -240,7 +241,7 @@ impl<'a, F: JobFreezer> Caught<'a, F> {
         let sealed = prepared.seal().map_err(|error| told(error.into()))?;
         let generation = sealed.commit(pause).map_err(|error| told(error.into()))?;
         match frozen.kill() {
-            // Had it ended already, it is as dead as it was to be.
+            // If the program had ended already, that is just as good.
             Ok(()) | Err(EngineError::Ended) => Ok(Committed { generation, captured, moments, pause }),
             Err(error) => Err(told(error.into())),
         }
@@ -248,7 +249,8 @@ impl<'a, F: JobFreezer> Caught<'a, F> {
 }
 
 impl<'a, F: JobFreezer> Resumed<'a, F> {
-    /// Reads what is yet to be read, and makes all of it durable; meanwhile it is confirmed that what was asked ahead still held.
+    /// Reads the remaining pages and makes the image durable. Meanwhile it confirms that the statements that were read
+    /// ahead still held.
     pub(super) fn seal(self) -> Result<Durable<'a, F>, Box<GivenUp>> {
         let Self { mut prepared, mut captured, moments, pause } = self;
         let confirm = captured.take_confirmation();
@@ -278,7 +280,7 @@ impl<'a, F: JobFreezer> Durable<'a, F> {
 }
 
 impl<F: JobFreezer> Committed<'_, F> {
-    /// Removes older generations, and says what has been taken.
+    /// Removes older generations, and returns what has been taken.
     pub(super) fn retain(self) -> Taken {
         let Self { generation, captured, moments, pause } = self;
         let Site { destination, level, freezer, order, .. } = moments.site;
@@ -310,13 +312,14 @@ impl<F: JobFreezer> Committed<'_, F> {
 }
 
 impl<F: JobFreezer> Moments<'_, F> {
-    /// How long the program has been stopped up to now.
+    /// Returns how long the program has been stopped so far.
     fn pause(&self) -> Duration {
         self.earlier + self.freezing.elapsed()
     }
 
-    /// What the program has written to its files up to the checkpoint must survive a power failure as the checkpoint does:
-    /// a restart refuses files that are shorter than they were. A checkpoint in memory survives none.
+    /// Makes the program's writes to its files durable. Up to the checkpoint they must survive a power failure as the
+    /// checkpoint does, since a restart refuses files that have become shorter. A checkpoint in memory does not survive
+    /// a power failure.
     fn make_durable(&self, outputs: &[Output]) -> Result<(), Failure> {
         match self.site.level {
             Level::Memory => Ok(()),
@@ -325,7 +328,7 @@ impl<F: JobFreezer> Moments<'_, F> {
     }
 }
 
-/// Freezes the job at a moment when its programs have nothing against it, and says when that began.
+/// Freezes the job at a moment when its programs allow a checkpoint. Returns when the freeze began.
 fn freeze<F: JobFreezer>(freezer: &F) -> Result<(F::Frozen, Instant), Failure> {
     let mut looks = 0;
     loop {
@@ -337,7 +340,7 @@ fn freeze<F: JobFreezer>(freezer: &F) -> Result<(F::Frozen, Instant), Failure> {
                 drop(frozen.thaw());
                 return Err(Failure::Disabled);
             }
-            // That takes microseconds. Where it does not, the collection finds the connection.
+            // This takes microseconds. If it takes longer, the collection finds the connection.
             Readiness::Asking if looks < ASKING_LOOKS => {
                 drop(frozen.thaw());
                 looks += 1;
@@ -348,8 +351,8 @@ fn freeze<F: JobFreezer>(freezer: &F) -> Result<(F::Frozen, Instant), Failure> {
     }
 }
 
-/// Has programs whose library offers that give back what their allocators hold as free. Where that takes too long it is saved.
-/// Fails only where a second freeze would fail as well.
+/// Asks programs whose library supports it to return the free memory of their allocators. If that takes too long, that
+/// memory is saved. Fails only if a second freeze would fail as well.
 fn give_back_free_memory(freezer: &impl JobFreezer) -> Result<(), EngineError> {
     if !freezer.may_ask_for_free_memory() {
         return Ok(());
@@ -361,12 +364,12 @@ fn give_back_free_memory(freezer: &impl JobFreezer) -> Result<(), EngineError> {
             Ok(())
         }
         Err(error @ EngineError::Unstoppable { .. }) => Err(error),
-        // What this is about the checkpoint itself will say.
+        // The checkpoint itself will report this error.
         Err(_) => Ok(()),
     }
 }
 
-/// Reads ahead, where that was chosen. With it comes how long the program has stood still for that.
+/// Reads ahead, if that method was chosen. Returns also how long the program was stopped for that.
 fn read_ahead<F: JobFreezer>(
     freezer: &F,
     prepared: &mut Prepared,
@@ -386,10 +389,10 @@ fn read_ahead<F: JobFreezer>(
     Ok((precopied, pause))
 }
 
-/// Reads what is to be read when the program runs on, with low priority.
+/// Reads the pages that are read after the program continues, with low priority.
 fn read_on(captured: &mut impl CapturedJob, prepared: &mut Prepared) -> Result<(), EngineError> {
     if captured.has_clones() {
-        // Where that is refused it is read all the same.
+        // If this is refused, the pages are read all the same.
         let _ = rustix::process::setpriority_process(None, NICENESS);
     }
     captured.read_on(prepared)

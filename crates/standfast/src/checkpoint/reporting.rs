@@ -1,4 +1,4 @@
-//! What is reported of a checkpoint.
+//! The report about a checkpoint.
 
 use super::job::CaptureNews;
 use super::phases::Moments;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 impl<F> Moments<'_, F> {
-    /// What is reported of a checkpoint that is durable now.
+    /// Returns the report about a checkpoint that is durable now.
     pub(super) fn report(&self, news: &CaptureNews, generation: &Generation, pause: Duration) -> CheckpointReport {
         let durable = self.started.elapsed();
         let (method, why) = match &news.uncloned {
@@ -42,10 +42,10 @@ impl<F> Moments<'_, F> {
     }
 }
 
-/// What a first write to a tracked page takes, as it was when that was of interest for the first time.
+/// Returns the cost of a first write to a tracked page, measured once when it is first needed.
 fn first_write_nanoseconds() -> u64 {
     static COST: OnceLock<u64> = OnceLock::new();
-    // Where nothing can be tracked there are no such writes.
+    // Without tracking there are no such writes.
     *COST.get_or_init(|| standfast_linux::first_write_cost().map_or(0, nanoseconds))
 }
 

@@ -1,5 +1,5 @@
-//! How the memory of a job is taken at a checkpoint: the option, and the choice that [`Snapshot::Auto`] makes of it, a pure
-//! function of what earlier checkpoints took and of the memory that there is.
+//! How a checkpoint captures the memory of a job: the option, and the choice that [`Snapshot::Auto`] makes. The choice
+//! is a pure function of the cost of earlier checkpoints and of the available memory.
 
 use crate::report::CheckpointReport;
 use crate::settings::{Method, Snapshot, Why};
@@ -8,43 +8,45 @@ use standfast_linux::proc::Room;
 use standfast_store::Writing;
 use std::time::Duration;
 
-/// [`Snapshot::Auto`] holds so much back at most.
+/// Most bytes that [`Snapshot::Auto`] holds back.
 const HELD_BYTES_MAX: u64 = 512 << 20;
-/// And this share of the memory that the system has to spare; twice that may be copied as a clone's original is written.
+/// Divisor of the system's spare memory, which also limits this. Twice that may be copied while a clone's original
+/// writes.
 const HELD_SHARE: u64 = 8;
-/// Where it was asked for, so much is held back at most.
+/// Divisor of the spare memory for a method that the user asked for.
 const FORCED_SHARE: u64 = 2;
 
-/// How a checkpoint is to be taken.
+/// How a checkpoint captures memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) method: Method,
     pub(crate) why: Why,
-    /// How long the program is expected to stand still, where anything is known of that.
+    /// How long the program is expected to be frozen, if that is known.
     pub(crate) pause: Option<Duration>,
-    /// How much may be held back until the program runs on.
+    /// Most bytes that may be held back until the program continues.
     pub(crate) held_bytes_max: u64,
-    /// How much probably will be, where it is all that is read.
+    /// Bytes that probably will be held back, if they are all that is read.
     pub(crate) held_bytes: u64,
 }
 
 impl Choice {
-    /// A checkpoint behind which the program ends.
+    /// Returns the choice for a checkpoint after which the program ends.
     pub(crate) fn stop() -> Self {
         Self { method: Method::Sequential, why: Why::Stop, pause: None, held_bytes_max: 0, held_bytes: 0 }
     }
 
-    /// How much may be read ahead.
+    /// Returns how many bytes may be read ahead.
     pub(crate) fn ahead_bytes_max(&self) -> u64 {
         self.held_bytes_max / AHEAD_SHARE
     }
 
-    /// When the store is to write.
+    /// Returns when the store writes.
     pub(crate) fn writing(&self) -> Writing {
         match self.method {
             Method::Sequential => Writing::AtOnce,
             Method::Copy => Writing::Held { bytes_max: self.held_bytes_max, bytes_expected: self.held_bytes },
-            // What is read when the program runs on is written as it is read; and room for what is read before, made before.
+            // Pages that are read after the program continues are written as they are read. Room for earlier ones is
+            // made in advance.
             Method::Fork | Method::Precopy => Writing::Held { bytes_max: self.held_bytes_max, bytes_expected: 0 },
         }
     }
@@ -53,45 +55,45 @@ impl Choice {
 /// What is known when a checkpoint is about to be taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Situation {
-    /// What will have to be read, in bytes, as far as can be foreseen.
+    /// Expected bytes to read.
     to_read: u64,
-    /// What the processes hold in all, in bytes.
+    /// Bytes that all processes hold.
     held: u64,
-    /// How many there are.
+    /// Number of processes.
     processes: usize,
-    /// What share of it the program writes a second, as long as that is little.
+    /// Share of its memory that the program writes per second, while that share is small.
     rewriting: f64,
-    /// Whether the kernel notes what it writes.
+    /// Whether the kernel tracks its writes.
     is_tracked: bool,
-    /// Memory that there is.
+    /// Available memory.
     room: Room,
-    /// What earlier checkpoints took.
+    /// Costs of earlier checkpoints.
     experience: Experience,
     trials: Trials,
 }
 
-/// When each way was measured last.
+/// When each method was measured last.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Trials {
-    /// Checkpoints since: by copy, written at once, by clones, by reading ahead.
+    /// Number of checkpoints since: by copy, sequential, by clones, by reading ahead.
     since: [u32; MEASURED.len()],
-    /// Seconds since one was taken to learn from it.
+    /// Seconds since the last trial.
     idle: f64,
 }
 
-/// Ways that have a figure of their own.
+/// Methods with a figure of their own.
 const MEASURED: [Method; 4] = [Method::Copy, Method::Sequential, Method::Fork, Method::Precopy];
 
-/// So many checkpoints after a way was taken last it is taken once more, to see what it takes by now...
+/// A method is tried again after this many checkpoints without it, to learn its present cost...
 const TRIAL_EVERY: u32 = 32;
 /// ...if that costs no more than this part of the time since the last trial.
 const TRIAL_SHARE: f64 = 0.002;
 
-/// What checkpoints take on this machine, of this job. Begins with figures of an ordinary one (a virtual machine of 2024),
-/// and follows what is measured.
+/// Costs of checkpoints of this job on this machine. It begins with the figures of an ordinary one (a virtual machine
+/// of 2024), and follows the measurements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Experience {
-    /// Pause before anything is read, in seconds: to stop the job and to look what it holds.
+    /// Pause before anything is read, in seconds: for stopping the job and examining what it holds.
     look: f64,
     /// Pause in seconds for each byte that is read and handed to the file system.
     sequential: f64,
@@ -99,35 +101,37 @@ struct Experience {
     copy: f64,
     /// Pause in seconds for each byte that the job holds, to clone it.
     clone: f64,
-    /// Pause in seconds for each byte that is read ahead, where that has been done; before, it is reckoned.
+    /// Pause in seconds for each byte that is read ahead, once that has been measured. Before that it is estimated.
     ahead: Option<f64>,
 }
 
-/// What each clone takes beside page tables, in seconds: to inject what makes it, and to take it out of the way.
+/// Cost of each clone apart from page tables, in seconds: for injecting the code that makes it, and for setting it
+/// aside.
 const CLONE: f64 = 2e-3;
-/// What the first write to a page costs that a clone holds too, in seconds for each byte: 2 us a page.
+/// Cost of the first write to a page that a clone shares, in seconds for each byte: 2 us a page.
 const SHARED_WRITE: f64 = 2e-6 / 4096.0;
-/// How fast a clone is read and written while the program runs, in seconds for each byte: 1 GB/s.
+/// Time to read and write a clone while the program runs, in seconds for each byte: 1 GB/s.
 const READ_ON: f64 = 1e-9;
-/// How fast a program is read while it runs, in seconds for each byte: 2 GB/s.
+/// Time to read a program while it runs, in seconds for each byte: 2 GB/s.
 const READ_AHEAD: f64 = 0.5e-9;
-/// What the first write to a page costs that has been looked at once more, in seconds for each byte: 1 us a page.
+/// Cost of the first write to a page that has been scanned again, in seconds for each byte: 1 us a page.
 const NOTED_WRITE: f64 = 1e-6 / 4096.0;
-/// Where everything had changed: how often each page is written is not known, but it is often.
+/// Rate if all pages had changed: it is not known how often each page is written, but it is often.
 const REWRITING_MAX: f64 = 1e6;
-/// Half of what may be held is read ahead, the rest is for what is read at the stop.
+/// Half of the memory that may be held is for reading ahead, the rest for what is read at the freeze.
 const AHEAD_SHARE: u64 = 2;
-/// How much of a new figure goes into the experience.
+/// Weight of a new figure in the running average.
 const NEW: f64 = 0.5;
 
 impl Default for Experience {
     fn default() -> Self {
-        // Copied is into memory that was made ready before, by two threads or more; into fresh memory it would be 2 GB/s.
+        // Pages are copied into memory that was prepared before, by two threads or more. Into fresh memory it would be
+        // 2 GB/s.
         Self { look: 2e-3, sequential: 1.0 / 1.5e9, copy: 1.0 / 5e9, clone: 25e-3 / 1e9, ahead: None }
     }
 }
 
-/// What earlier checkpoints of this life tell of the next one.
+/// What earlier checkpoints of this life say about the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Past {
     experience: Experience,
@@ -135,7 +139,7 @@ pub(crate) struct Past {
     last: Option<Last>,
 }
 
-/// The last checkpoint.
+/// Figures of the last checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Last {
     read: u64,
@@ -145,7 +149,8 @@ struct Last {
 }
 
 impl Past {
-    /// Takes note of a checkpoint. `tells_changes`: whether one that saves everything does so since most of it has changed.
+    /// Records a checkpoint. `tells_changes`: whether a checkpoint that saves everything does so because most of it has
+    /// changed.
     pub(crate) fn note(&mut self, report: &CheckpointReport, tells_changes: bool) {
         let bytes = |pages: u64| pages * PAGE_BYTES as u64;
         let (read, held) = (bytes(report.pages_read), bytes(report.pages_scanned));
@@ -164,13 +169,14 @@ impl Past {
         self.last = Some(Last { read, held, rewriting, taken_nanoseconds: report.taken_nanoseconds });
     }
 
-    /// How many pages the last one has read.
+    /// Returns how many pages the last checkpoint has read.
     pub(crate) fn last_read(&self) -> u64 {
         self.last.map_or(0, |last| last.read / PAGE_BYTES as u64)
     }
 
-    /// How the next one stands, which saves all or `builds` upon the last, of a job that `is_tracked` or not, and is
-    /// `expected` to read so much where that is known. So many processes it has, and `resident` bytes.
+    /// Returns the situation for the next checkpoint. It saves everything or `builds` upon the last one. `expected` is
+    /// how much it will read, if that is known. The job has `processes` processes and `resident` bytes, and may be
+    /// tracked.
     pub(crate) fn situation(
         &self,
         builds: bool,
@@ -198,9 +204,9 @@ impl Past {
     }
 }
 
-/// The share of its memory that a program writes a second, of which so much had changed after some seconds. Pages are written
-/// at random, as far as anybody knows, so that some have been written many times by then: where all had changed, nobody knows
-/// how soon.
+/// Returns the share of its memory that a program writes per second, given how much had changed after some seconds.
+/// Pages are assumed to be written at random, so that some have been written many times by then. If all have changed,
+/// the rate cannot be known.
 fn rewriting(changed: u64, held: u64, seconds: f64) -> f64 {
     if held == 0 || seconds <= 0.0 {
         return 0.0;
@@ -209,24 +215,24 @@ fn rewriting(changed: u64, held: u64, seconds: f64) -> f64 {
     (-unchanged.ln() / seconds).min(REWRITING_MAX)
 }
 
-/// What a checkpoint took.
+/// Measurements of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Measured {
     method: Method,
     processes: usize,
     checking: Duration,
     pause: Duration,
-    /// Read from the program, in bytes.
+    /// Bytes read from the program.
     read: u64,
-    /// What the processes hold, in bytes.
+    /// Bytes that the processes hold.
     held: u64,
 }
 
 impl Experience {
-    /// Where less was read or cloned, a figure would say more of the rest.
+    /// Least bytes read or cloned for a meaningful figure. With fewer, other costs would dominate it.
     const TELLING_BYTES: u64 = 4 << 20;
 
-    /// Takes a figure in. Whether there was one to be had.
+    /// Adds a measurement. Returns whether it changed a figure.
     fn learn(&mut self, it: Measured) -> bool {
         let follow = |figure: &mut f64, new: f64| *figure += (new - *figure) * NEW;
         let look = it.checking.as_secs_f64();
@@ -246,7 +252,7 @@ impl Experience {
 }
 
 impl Situation {
-    /// How long the program would stand still, in seconds.
+    /// Returns the expected pause of the program in seconds.
     fn pause(&self, method: Method) -> f64 {
         let of = &self.experience;
         of.look
@@ -261,13 +267,13 @@ impl Situation {
             }
     }
 
-    /// What the program writes while it or a clone of it is read, so long for each byte, in bytes.
+    /// Returns how many bytes the program writes while it or a clone of it is read, at `seconds` for each byte.
     fn written_in(&self, seconds: f64) -> f64 {
         let untouched = (-self.rewriting * self.to_read as f64 * seconds).exp();
         self.held as f64 * (1.0 - untouched)
     }
 
-    /// How much longer the program would run, in seconds.
+    /// Returns how much longer the program would run, in seconds.
     fn cost(&self, method: Method) -> f64 {
         let later = match method {
             Method::Sequential | Method::Copy => 0.0,
@@ -277,8 +283,8 @@ impl Situation {
         self.pause(method) + later
     }
 
-    /// A way that is to be taken instead of the cheapest to learn what it takes: the one that was not for longest, where the
-    /// time that has passed pays for it.
+    /// Returns a method to try instead of the cheapest, to learn its cost: the one that was not used for longest, if
+    /// the time that has passed pays for it.
     fn trial(&self, cheapest: Method, possible: &[Method]) -> Option<Method> {
         let is_due = |(method, since): &(Method, u32)| {
             let bytes = if *method == Method::Fork { self.held } else { self.to_read };
@@ -292,7 +298,8 @@ impl Situation {
         due.max_by_key(|(_, since)| *since).map(|(method, _)| method)
     }
 
-    /// Whether there is the memory for it. Twice of what is written while a clone is read may be needed at once.
+    /// Reports whether there is enough memory for a method. Twice what is written while a clone is read may be needed
+    /// at once.
     fn has_room(&self, method: Method) -> bool {
         let spare = self.room.spare_bytes / HELD_SHARE;
         match method {
@@ -308,7 +315,7 @@ impl Situation {
 }
 
 impl Snapshot {
-    /// How the next checkpoint is to be taken.
+    /// Chooses how the next checkpoint captures memory.
     pub(crate) fn choose(self, now: &Situation) -> Choice {
         let choice = |method, why, held_bytes_max| {
             let pause = Some(Duration::from_secs_f64(now.pause(method)));
@@ -325,7 +332,7 @@ impl Snapshot {
                     let by_cost = |one: &&Method, other: &&Method| now.cost(**one).total_cmp(&now.cost(**other));
                     methods.iter().min_by(by_cost).copied().unwrap_or_default()
                 };
-                // Where two cost the same, the first.
+                // If two methods cost the same, the first one wins.
                 let mut all = vec![Method::Copy, Method::Sequential, Method::Fork];
                 all.extend(now.is_tracked.then_some(Method::Precopy));
                 let possible: Vec<_> = all.iter().copied().filter(|method| now.has_room(*method)).collect();
@@ -335,7 +342,7 @@ impl Snapshot {
                     None if cheapest_here == cheapest(&all) => (cheapest_here, Why::Cheapest),
                     None => (cheapest_here, Why::Memory),
                 };
-                // There may be more to read than was foreseen: what has no room is written at once.
+                // There may be more to read than expected. Pages for which there is no room are written at once.
                 choice(method, why, HELD_BYTES_MAX.min(now.room.spare_bytes / HELD_SHARE))
             }
         }

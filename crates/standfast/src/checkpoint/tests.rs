@@ -1,4 +1,4 @@
-//! The phases of a checkpoint, taken of a job that notes what is done to it and fails where it is told to. The store is real.
+//! The phases of a checkpoint, tested on a job that records the calls and fails on demand. The store is real.
 
 use super::job::{CaptureNews, CapturedJob, Figures, FrozenJob, JobFreezer, PrecopiedPages};
 use super::*;
@@ -21,13 +21,13 @@ struct Script {
     asks: usize,
     is_refused: bool,
     ends_when_told: bool,
-    /// How often it has said something else about its memory than what was asked ahead.
+    /// How often its statements about its memory differ from those that were read ahead.
     outdated: usize,
     clone_is_killed: bool,
     ends_before_it_is_killed: bool,
 }
 
-/// A job of which nothing is there but what was done to it.
+/// A job that only records the calls.
 #[derive(Debug, Clone)]
 struct FakeJob {
     script: Script,
@@ -44,13 +44,13 @@ impl FakeJob {
         self.done.lock().unwrap().iter().filter(|it| *it == what).count()
     }
 
-    /// How many checkpoints count.
+    /// Returns the number of committed checkpoints.
     fn generations(&self) -> usize {
         JobDirectory::open(&self.directory).unwrap().manifest().unwrap().generations.len()
     }
 }
 
-/// What was captured of it.
+/// What was captured of the job.
 struct FakeCapture {
     job: FakeJob,
     outputs: Vec<Output>,
@@ -194,7 +194,7 @@ impl CapturedJob for FakeCapture {
     }
 }
 
-/// What became of one checkpoint.
+/// Result of one checkpoint.
 struct Outcome {
     attempt: Attempt,
     done: Vec<String>,
@@ -217,7 +217,7 @@ fn checkpoint(purpose: Purpose, snapshot: Snapshot, script: Script) -> Outcome {
     Outcome { attempt, done, generations: job.generations() }
 }
 
-/// With the program running on.
+/// Takes a checkpoint after which the program continues.
 fn protect(script: Script) -> Outcome {
     checkpoint(Purpose::Protect, Snapshot::Copy, script)
 }

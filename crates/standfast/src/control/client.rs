@@ -1,4 +1,4 @@
-//! The asking side of the control socket.
+//! The client side of the control socket.
 
 use super::protocol::{LINE_BYTES_MAX, ProtocolError, Reply, Request, decode, encode};
 use super::{SOCKET_NAME, SocketPlace, is_trusted};
@@ -7,27 +7,28 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest wait for an answer to a question that needs no checkpoint.
+/// Longest wait for the answer to a request that needs no checkpoint.
 const ANSWER_SECONDS_MAX: u64 = 10;
 
 /// Why a supervisor did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
-    /// There is none.
+    /// There is no supervisor.
     #[error("no supervisor listens")]
     Nobody,
-    /// Somebody else's process listens there.
+    /// A process of another user listens there.
     #[error("the control socket belongs to another user")]
     Untrusted,
-    /// It went away or stayed silent.
+    /// It closed the connection or stayed silent.
     #[error("the supervisor did not answer: {0}")]
     Silent(#[source] io::Error),
-    /// It answered something else.
+    /// Its answer is not of the protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
 }
 
-/// Asks the supervisor of the job in `directory`. What it writes to the disk is waited for, however long.
+/// Sends a request to the supervisor of the job in `directory`. Waits without limit for requests that write to the
+/// disk.
 pub(crate) fn ask(directory: &Path, request: Request) -> Result<Reply, ControlError> {
     let place = SocketPlace::open(directory, SOCKET_NAME).map_err(|_| ControlError::Nobody)?;
     let mut stream = place.connect().map_err(|_| ControlError::Nobody)?;

@@ -1,6 +1,6 @@
-//! The control socket: how `checkpoint DIR` and `status DIR` talk to the supervisor of a job.
+//! The control socket, through which `checkpoint DIR` and `status DIR` talk to the supervisor of a job.
 //!
-//! A Unix socket named `control` in the job's directory, which only its owner may enter; the other side's user is
+//! It is a Unix socket named `control` in the job's directory, which only its owner may enter. The peer's user is
 //! checked all the same.
 
 mod client;
@@ -17,10 +17,10 @@ pub(crate) use server::{ClientId, ControlSocket};
 pub(crate) use place::{SocketPlace, is_trusted};
 use std::path::Path;
 
-/// The socket's name in the job's directory.
+/// Name of the socket in the job's directory.
 pub(crate) const SOCKET_NAME: &str = "control";
 
-/// The control socket; where a file system has no sockets, a program is protected without.
+/// Opens the control socket. If the file system has no sockets, the program is protected without one.
 pub(crate) fn bind_control(directory: &Path, listener: &mut Listener<'_>) -> Option<ControlSocket> {
     ControlSocket::bind(directory)
         .map_err(|error| {

@@ -1,6 +1,6 @@
-//! Where the sockets of a job lie: in its directory, which only its owner may enter. They are reached through an open
-//! descriptor of the directory (`/proc/self/fd/N/NAME`), since an address has room for 108 bytes only and directories have
-//! longer names.
+//! Location of the sockets of a job: its directory, which only its owner may enter. They are reached through an open
+//! descriptor of the directory (`/proc/self/fd/N/NAME`), since an address has room for only 108 bytes and directories
+//! may have longer names.
 
 use rustix::fd::{AsFd as _, AsRawFd as _};
 use rustix::fs::{AtFlags, FileType};
@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A name in a directory that is held open, so that the socket there has a short address.
+/// A socket name in a directory that is held open, so that the socket has a short address.
 #[derive(Debug)]
 pub(crate) struct SocketPlace {
     directory: Directory,
@@ -32,8 +32,9 @@ impl SocketPlace {
         UnixStream::connect(self.address())
     }
 
-    /// Listens there, for this user only. Whoever calls this holds the job's lease, so a socket that lies there is a dead
-    /// one's. Anything else of this name is the user's, and stays. Nobody is waited for.
+    /// Listens on the socket, for this user only. The caller holds the job's lease, so an existing socket belongs to a
+    /// dead supervisor and is replaced. A file of another type with this name is the user's, and stays. Nothing here
+    /// blocks.
     pub(crate) fn listen(&self) -> io::Result<UnixListener> {
         self.remove()?;
         let listener = UnixListener::bind(self.address())?;
@@ -45,7 +46,7 @@ impl SocketPlace {
     pub(crate) fn remove(&self) -> io::Result<()> {
         match rustix::fs::statat(&self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) if FileType::from_raw_mode(found.st_mode) != FileType::Socket => return Ok(()),
-            // Whatever stands in the way of looking stands in the way of removing.
+            // If the file cannot be examined, it cannot be removed either.
             Ok(_) | Err(_) => {}
         }
         match rustix::fs::unlinkat(&self.directory, self.name, AtFlags::empty()) {
@@ -55,7 +56,7 @@ impl SocketPlace {
     }
 }
 
-/// Whether the other side is this user, or root, who could do everything anyhow.
+/// Reports whether the peer is this user or root, who can do everything anyway.
 pub(crate) fn is_trusted(stream: &UnixStream) -> io::Result<bool> {
     let peer = socket_peercred(stream)?.uid;
     Ok(peer.is_root() || peer == rustix::process::geteuid())

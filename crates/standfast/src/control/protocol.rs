@@ -1,4 +1,5 @@
-//! What goes over the control socket: one JSON line to the supervisor, one back. Pure; the socket is elsewhere.
+//! Messages of the control socket: one JSON line to the supervisor, and one back. The module is pure; the socket is
+//! elsewhere.
 //!
 //! ```text
 //! client      {"version":1,"request":"checkpoint","stop":false}\n
@@ -9,52 +10,52 @@ use crate::report::{CheckpointReport, CoalescingReport, LiveReport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The version of this protocol. Client and supervisor may be different builds while a job runs for weeks.
+/// Version of this protocol. Client and supervisor may be different builds, since a job may run for weeks.
 pub(crate) const VERSION: u32 = 1;
 
-/// Longest line either way. A reply with a long list of blockers takes some thousand bytes.
+/// Longest line in either direction. A reply with a long list of blockers takes some thousand bytes.
 pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// What a client wants.
+/// A request of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// A checkpoint that begins after this request.
+    /// Take a checkpoint that begins after this request.
     Checkpoint {
-        /// Whether to stop the program where the checkpoint was taken.
+        /// Whether to stop the program after the checkpoint.
         stop: bool,
     },
-    /// To coalesce the checkpoints that build upon each other.
+    /// Coalesce the checkpoints that build upon each other.
     Coalesce,
-    /// How things stand.
+    /// Report the state.
     Status,
-    /// A program asks for a checkpoint of itself where it stands. It waits for the outcome in its own memory.
+    /// A program asks for a checkpoint of itself at its present point. It waits for the outcome in its own memory.
     Here {
-        /// Whether it has asked before and heard nothing.
+        /// Whether it has asked before and has no outcome yet.
         again: bool,
     },
-    /// A program has enabled checkpoints for which it had been too early.
+    /// A program has enabled checkpoints after one was put off.
     Enabled,
 }
 
-/// What the supervisor answers.
+/// A reply of the supervisor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub(crate) enum Reply {
     /// The checkpoint is durable.
     Taken(CheckpointReport),
-    /// What was coalesced.
+    /// The checkpoints have been coalesced.
     Coalesced(CoalescingReport),
-    /// How things stand.
+    /// The state.
     Status(LiveReport),
-    /// It will be done.
+    /// The request will be carried out.
     Noted,
-    /// It is too early for that.
+    /// The request came too early.
     NotDue {
-        /// By so much; the most that can be said for ever.
+        /// Remaining time. The greatest possible number means for ever.
         nanoseconds: u64,
     },
-    /// It could not be done.
+    /// The request failed.
     Failed {
         /// Cause and remedy, for people.
         message: String,
@@ -73,39 +74,39 @@ struct Versioned {
     version: u32,
 }
 
-/// Why a line makes no sense.
+/// Reason why a line is not a valid message.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
-    /// The other side is of another build.
+    /// The peer uses another version of the protocol.
     #[error(
         "the other side uses version {theirs} of the control protocol, and this one version {VERSION}\nhint: use the same standfast on both sides"
     )]
     Version {
-        /// Its version.
+        /// Version of the peer.
         theirs: u32,
     },
-    /// Not a message of the protocol.
+    /// The line is not a message of the protocol.
     #[error("the other side does not use the control protocol: {0}")]
     Senseless(String),
-    /// Longer than any message.
+    /// The line is longer than any message.
     #[error("the message is longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
 }
 
-/// The line for a message, with its newline.
+/// Returns the line for a message, with its newline.
 pub(crate) fn encode<T: Serialize>(body: T) -> Vec<u8> {
     let mut line = serde_json::to_vec(&Line { version: VERSION, body }).expect("messages are plain data");
     line.push(b'\n');
     line
 }
 
-/// The message in a line, with or without its newline.
+/// Returns the message in a line, with or without its newline.
 pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolError> {
     if line.len() > LINE_BYTES_MAX {
         return Err(ProtocolError::TooLong);
     }
     let senseless = |error: serde_json::Error| ProtocolError::Senseless(error.to_string());
-    // The version first: the body of another one may well not decode.
+    // First check the version: the body of another version may not decode.
     let Versioned { version } = serde_json::from_slice(line).map_err(senseless)?;
     if version != VERSION {
         return Err(ProtocolError::Version { theirs: version });

@@ -1,4 +1,4 @@
-//! The answering side of the control socket: part of the supervisor's event loop, so nothing here ever waits.
+//! The supervisor's side of the control socket. It is part of the event loop, so nothing here ever waits.
 
 use super::protocol::{LINE_BYTES_MAX, Reply, Request, decode, encode};
 use super::{SOCKET_NAME, SocketPlace, is_trusted};
@@ -8,31 +8,31 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Clients served at the same time. They are people and scripts; more than some would be a loop gone wild.
+/// Most clients served at the same time. They are people and scripts; more than a few would be a runaway loop.
 const CLIENTS_MAX: usize = 16;
 
-/// How long a client may take to state its request.
+/// Time for a client to send its request.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// Longest message in a refusal, so that the reply stays below the limit of a line however it is escaped.
+/// Longest message in a refusal. The reply stays below the limit of a line however the message is escaped.
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
 
-/// Names a client for as long as it waits for its answer.
+/// Identifies a client as long as it waits for its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClientId(u64);
 
 #[cfg(test)]
 impl ClientId {
-    /// A client that nobody has seen.
+    /// Makes the id of a client that does not exist.
     pub(crate) fn imagined(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// The listening socket and whoever is connected.
+/// The listening socket and its clients.
 pub(crate) struct ControlSocket {
     place: SocketPlace,
-    /// `None` once nobody is to come in any more.
+    /// The listener; `None` once no more clients are accepted.
     listener: Option<UnixListener>,
     clients: Vec<Client>,
     next: u64,
@@ -47,14 +47,14 @@ struct Client {
 }
 
 impl ControlSocket {
-    /// Listens in `directory`. Whoever calls this holds the job's lease, so a socket that lies there is a dead one's.
+    /// Listens in `directory`. The caller holds the job's lease, so an existing socket belongs to a dead supervisor.
     pub(crate) fn bind(directory: &Path) -> io::Result<Self> {
         let place = SocketPlace::open(directory, SOCKET_NAME)?;
         let listener = place.listen()?;
         Ok(Self { place, listener: Some(listener), clients: Vec::new(), next: 0 })
     }
 
-    /// What to poll: the listener and all clients that have not stated their request.
+    /// Returns what to poll: the listener and all clients that have not sent their request.
     pub(crate) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         let asking = self.clients.iter().filter(|client| !client.has_asked);
         let clients = asking.map(|client| PollFd::new(&client.stream, PollFlags::IN));
@@ -64,13 +64,13 @@ impl ControlSocket {
         listener.chain(clients)
     }
 
-    /// When a client runs out of time to state its request.
+    /// Returns when the time of the next client for sending its request is over.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.clients.iter().filter(|client| !client.has_asked).map(|client| client.connected + SILENCE_MAX).min()
     }
 
-    /// Lets new clients in, reads what they say and returns the requests that are complete. Who talks nonsense is
-    /// told so, who says nothing is dropped.
+    /// Accepts new clients, reads their data and returns complete requests. Clients that send an invalid message get an
+    /// error; clients that send nothing are dropped.
     pub(crate) fn take_requests(&mut self, now: Instant) -> Vec<(ClientId, Request)> {
         self.accept(now);
         let mut requests = Vec::new();
@@ -98,7 +98,7 @@ impl ControlSocket {
         requests
     }
 
-    /// Answers a client and lets it go. One that has gone by itself is no loss.
+    /// Answers a client and closes its connection. Ignores clients that are gone.
     pub(crate) fn answer(&mut self, id: ClientId, reply: &Reply) {
         let Some(position) = self.clients.iter().position(|client| client.id == id) else { return };
         let mut client = self.clients.swap_remove(position);
@@ -106,15 +106,15 @@ impl ControlSocket {
             Reply::Failed { message } => encode(Reply::Failed { message: shortened(message) }),
             whole => encode(whole),
         };
-        // The line fits into an empty socket buffer, so this does not wait; a client that is gone needs no answer.
+        // The line fits into an empty socket buffer, so this does not wait. A client that is gone needs no answer.
         drop(client.stream.write_all(&line));
     }
 
-    /// Lets nobody in any more and gives up the name, which the job's next supervisor will have; whoever waits for an answer
-    /// can still be given it. Call it before the lease is released.
+    /// Stops accepting clients and removes the socket's name, which the job's next supervisor will use. Waiting clients
+    /// can still be answered. Call it before the lease is released.
     pub(crate) fn close(&mut self) {
         if self.listener.take().is_some() {
-            // The next supervisor removes it if this fails.
+            // The next supervisor removes the name if this fails.
             drop(self.place.remove());
         }
     }
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// Serves until `count` requests have been answered by `answer`.
+    /// Serves until `count` requests have been answered with `answer`.
     fn serve(socket: &mut ControlSocket, count: usize, answer: &Reply) -> Vec<Request> {
         let mut seen = Vec::new();
         while seen.len() < count {

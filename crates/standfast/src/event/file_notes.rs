@@ -1,4 +1,4 @@
-//! What a user reads of files that a restart has changed, or goes on with elsewhere.
+//! Texts about files that a restart has changed, or that the job uses in another place after it.
 
 use crate::quoting::ForShell;
 use standfast_engine::FileNote;
@@ -70,7 +70,7 @@ them",
     }
 }
 
-/// Where a stream of this command goes.
+/// Describes where a stream of this command goes.
 fn stream_target(path: &Path) -> String {
     match path.to_str() {
         Some(pipe) if pipe.starts_with("pipe:") => "the pipe of this command".to_owned(),
@@ -82,7 +82,7 @@ fn stream_name(stream: i32) -> &'static str {
     if stream == 2 { "standard error" } else { "standard output" }
 }
 
-/// The first of many paths.
+/// Lists the first few of many paths.
 fn shown(paths: &[PathBuf]) -> String {
     const SHOWN: usize = 3;
     let shown: Vec<_> = paths.iter().take(SHOWN).map(|path| ForShell(path).to_string()).collect();

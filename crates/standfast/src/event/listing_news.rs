@@ -1,4 +1,4 @@
-//! What a user reads of files that the program has not open: what a restart could do about them, and what helps.
+//! Texts about files that the program does not have open: what a restart could do about them, and what helps.
 
 use crate::quoting::ForShell;
 use standfast_engine::{ListingNews, NotSaved};

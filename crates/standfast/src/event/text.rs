@@ -1,4 +1,4 @@
-//! What a user reads of each event, a sentence or two.
+//! Texts of events for users: a sentence or two each.
 
 use super::file_notes::write_file_note;
 use super::listing_news::write_listing_news;
@@ -208,7 +208,7 @@ fn write_leftovers(f: &mut fmt::Formatter<'_>, processes: &[i32]) -> fmt::Result
     )
 }
 
-/// Processes by their ids, the first few.
+/// Lists the first few processes by their ids.
 fn list(processes: &[i32]) -> String {
     const SHOWN: usize = 8;
     let ids: Vec<String> = processes.iter().take(SHOWN).map(ToString::to_string).collect();
@@ -217,7 +217,7 @@ fn list(processes: &[i32]) -> String {
     format!("{} {noun} ({}{more})", processes.len(), ids.join(", "))
 }
 
-/// What a program and its user see of its ids after a restart.
+/// Describes what a program and its user see of the ids after a restart.
 fn consequences(ids: &JobIds) -> String {
     match ids {
         JobIds::Old { of_user } => {

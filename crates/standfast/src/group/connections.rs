@@ -1,6 +1,8 @@
-//! Whether the nodes of a launch still answer, and all ranks on them are there. Each has a *connection*: a command on it, by way of the
-//! agent, that answers what it is sent. That takes hardly any processor time, here or there. A node whose connection has ended or is
-//! silent is asked again, and is lost where it does not answer then. What becomes of the launch is not decided here.
+//! Watches whether the nodes of a launch still answer, and whether all ranks on them are there.
+//!
+//! Each node has a *connection*: a command that the agent starts there, and that answers what it is sent. That takes
+//! hardly any processor time on either side. A node whose connection has ended or is silent is asked again, and is lost
+//! if it does not answer then. Other modules decide what to do about the launch.
 
 use super::nodes::{ANSWER_MAX, Nodes, answer_by};
 use super::ranks::{ENDED, WELL};
@@ -10,18 +12,18 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
-/// A connection that has given nothing back for so long is not believed any more, and neither is a node that takes longer to answer.
+/// Time after which a silent connection counts as broken, and a node that does not answer as lost.
 const SILENCE_MAX: Duration = ANSWER_MAX;
-/// From one connection to the next: an agent that can hold none is not kept busy.
+/// Pause between two connections to a node, so that an agent which cannot hold one is not kept busy.
 const REST: Duration = Duration::from_secs(30);
-/// Connections end by themselves when they are closed; those to dead nodes do not.
+/// Time for connections to end after they are closed. Those to dead nodes do not end by themselves.
 const CLOSING_MAX: Duration = Duration::from_secs(1);
 
-/// The nodes of one launch.
+/// Connections to the nodes of one launch.
 #[derive(Debug)]
 pub(super) struct Connections<'n> {
     nodes: &'n Nodes,
-    /// What a connection is at its other end.
+    /// Command that runs at the other end of a connection.
     command: Vec<OsString>,
     watched: Vec<Watched>,
     silence_max: Duration,
@@ -31,7 +33,7 @@ pub(super) struct Connections<'n> {
 struct Watched {
     name: String,
     contact: Contact,
-    /// When its last connection began.
+    /// When the last connection to the node began.
     opened: Option<Instant>,
 }
 
@@ -44,27 +46,27 @@ enum Contact {
 }
 
 impl<'n> Connections<'n> {
-    /// To these nodes, which have just answered. The command answers each question on its standard input with what was asked
-    /// ([`WELL`]), or with [`ENDED`] where a rank there has ended.
+    /// Makes connections to these nodes, which have just answered. The command answers each question on its standard
+    /// input with [`WELL`], or with [`ENDED`] if a rank on its node has ended.
     pub(super) fn new(nodes: &'n Nodes, taken: &[String], command: Vec<OsString>) -> Self {
         let watched = |name: &String| Watched { name: name.clone(), contact: Contact::None, opened: None };
         let watched = taken.iter().map(watched).collect();
         Self { nodes, command, watched, silence_max: SILENCE_MAX }
     }
 
-    /// Whether there are none.
+    /// Reports whether there are no nodes.
     pub(super) fn is_empty(&self) -> bool {
         self.watched.is_empty()
     }
 
-    /// Whether a rank had ended on one of the nodes when it answered last.
+    /// Reports whether a rank had ended on one of the nodes when it answered last.
     pub(super) fn has_ended(&self) -> bool {
         self.watched
             .iter()
             .any(|node| matches!(&node.contact, Contact::Connection(connection) if connection.answered == ENDED))
     }
 
-    /// Asks all nodes, and says which are lost. Waits for nobody.
+    /// Asks all nodes, and returns those that are lost. Does not wait for answers.
     pub(super) fn lost(&mut self) -> Vec<String> {
         self.watched.iter_mut().for_each(|node| node.look(self.nodes, &self.command, self.silence_max));
         let lost = self.watched.iter().filter(|node| matches!(node.contact, Contact::Lost));
@@ -72,10 +74,10 @@ impl<'n> Connections<'n> {
     }
 }
 
-/// Nothing of it remains, here or on nodes that answer.
+/// Leaves nothing of the connections, neither here nor on nodes that answer.
 impl Drop for Connections<'_> {
     fn drop(&mut self) {
-        // All connections are closed before the first is waited for.
+        // Close all connections before waiting for the first.
         let agents: Vec<Child> = self.watched.drain(..).filter_map(|node| node.contact.closed()).collect();
         let deadline = Instant::now() + CLOSING_MAX;
         agents.into_iter().for_each(|agent| drop(answer_by(agent, deadline)));
@@ -103,7 +105,7 @@ impl Watched {
             },
             Contact::None if self.opened.is_none_or(|opened| opened.elapsed() >= REST) => {
                 self.opened = Some(Instant::now());
-                // What cannot be begun here says nothing of the node.
+                // A failure to start the agent here says nothing about the node.
                 nodes
                     .begin_connection(&self.name, command)
                     .and_then(Connection::new)
@@ -115,7 +117,7 @@ impl Watched {
 }
 
 impl Contact {
-    /// The command that is under way, with nothing more to do.
+    /// Closes the connection and returns the agent that may still run.
     fn closed(self) -> Option<Child> {
         match self {
             Self::Connection(connection) => Some(connection.closed()),
@@ -125,7 +127,7 @@ impl Contact {
     }
 }
 
-/// What is asked is answered.
+/// A connection to a node, which answers each question.
 #[derive(Debug)]
 struct Connection {
     agent: Child,
@@ -143,7 +145,7 @@ impl Connection {
         Ok(Self { agent, input, output, heard: Instant::now(), answered: WELL })
     }
 
-    /// Takes what has been answered, and asks again.
+    /// Reads the answers so far, and asks again. Returns whether the connection works.
     fn answers(&mut self, silence_max: Duration) -> bool {
         let mut bytes = [0; 64];
         loop {
@@ -159,7 +161,7 @@ impl Connection {
         is_open && self.heard.elapsed() < silence_max
     }
 
-    /// What it sent from goes, and the command on the node comes to its end.
+    /// Closes the agent's input, so that the command on the node ends.
     fn closed(self) -> Child {
         self.agent
     }
@@ -173,7 +175,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// Says which processes are a node's commands, and does not answer for the dead.
+    /// Records the processes of a node's commands, and does not answer for dead nodes.
     const AGENT: &str = r#"cd "$0" && test ! -e "$1.dead" && echo $$ >>"$1.begun" && shift && exec "$@""#;
 
     fn nodes(folder: &Path) -> Nodes {
@@ -187,7 +189,7 @@ mod tests {
         whole.filter_map(|line| line.trim().parse().ok().and_then(Pid::from_raw)).collect()
     }
 
-    /// Looks until something is so, and returns who was lost by then.
+    /// Checks until a condition is true, and returns the nodes that were lost by then.
     fn looked_until(
         connections: &mut Connections<'_>,
         is_so: impl Fn(&Connections<'_>, &[String]) -> bool,
@@ -203,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Two nodes with their connections; something happens to the connection of the second.
+    /// Runs two nodes with their connections, and applies `strike` to the connection of the second.
     fn struck(
         silence_max: Duration,
         strike: impl Fn(&Path, Pid),

@@ -1,5 +1,5 @@
-//! The name of a job of many processes, in a file of its directory for as long as the job is not done. By it processes are
-//! found, ended and forgotten, so it is believed only where nobody else can have written it.
+//! The name of a job of many processes. A file in the job's directory holds it as long as the job is not done.
+//! Processes are found, killed and forgotten by it, so it is trusted only if no other user can have written it.
 
 use crate::error::Error;
 use rustix::fs::{Mode, OFlags, openat};
@@ -9,17 +9,17 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// What is being done when it cannot be.
+/// Action to report if that fails.
 pub(super) const NAMING: &str = "write the job's name to its directory";
 
 const NAME: &str = "job";
-/// A name is shorter.
+/// Longest name.
 const BYTES_MAX: u64 = 1024;
 
-/// The name that a directory holds, if it is there and holds one.
+/// Returns the name in a directory, if there is one.
 ///
 /// # Errors
-/// Where others own the directory, may write it or have led here.
+/// If other users own the directory, may write it, or control a link to it.
 pub(super) fn job_name(directory: &Path) -> Result<Option<String>, Error> {
     let opened = match open_directory(directory) {
         Err(StoreError::StorageBackend { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
@@ -33,17 +33,17 @@ pub(super) fn job_name(directory: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// The same where it must hold one.
+/// Returns the name in a directory that must have one.
 ///
 /// # Errors
-/// As above, and where it holds none.
+/// As above, and if there is none.
 pub(super) fn named_job(directory: &Path) -> Result<String, Error> {
     let none =
         || Error::Declined(format!("{} names no job\nhint: see standfast group run --help", directory.display()));
     job_name(directory)?.ok_or_else(none)
 }
 
-/// The job's name in its file, which is locked.
+/// The job's name, with its locked file.
 pub(super) struct JobName {
     directory: PathBuf,
     pub(super) text: String,
@@ -52,10 +52,10 @@ pub(super) struct JobName {
 }
 
 impl JobName {
-    /// Takes the directory, which is made where there is none, and names the job unless it has a name.
+    /// Takes the directory, creating it if necessary, and names the job unless it has a name.
     ///
     /// # Errors
-    /// As for [`job_name`]; where another launcher has it.
+    /// As for [`job_name`], and if another launcher holds the directory.
     pub(super) fn take(directory: &Path) -> Result<Self, Error> {
         let opened = create_directory(directory).map_err(Error::Store)?;
         Self::take_in(&opened, directory).map_err(Error::system(NAMING))
@@ -78,7 +78,7 @@ impl JobName {
         Ok(Self { directory: directory.to_owned(), text, was_there, _lock: file })
     }
 
-    /// Nothing needs the name any more.
+    /// Removes the name, since nothing needs it any more.
     pub(super) fn give_up(self) -> io::Result<()> {
         fs::remove_file(self.directory.join(NAME))?;
         match fs::remove_dir(&self.directory) {
@@ -88,7 +88,7 @@ impl JobName {
     }
 }
 
-/// Opens the file, if it is one, and is this user's alone.
+/// Opens the file, after checking that it is a regular file that only this user may write.
 fn open(directory: &Directory, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(directory, NAME, flags, Mode::RUSR | Mode::WUSR)?);

@@ -1,8 +1,8 @@
-//! `standfast group run`: launches a job of many processes, and again when it has lost some of them.
+//! `standfast group run`: launches a job of many processes, and relaunches it when it has lost some of them.
 //!
-//! Nothing is known here of what the job keeps. Its name is all that connects one launch with the next: by it the library
-//! in the processes finds in memory what their predecessors left there. The name is in a file for as long as the job is
-//! not done, so that the same command later, or after the launcher itself was killed, goes on with the same job.
+//! This module knows nothing of what the job keeps. Only the name connects one launch with the next: with it the
+//! library in the processes finds in memory what their predecessors left there. The name is in a file as long as the
+//! job is not done. So the same command continues the same job later, or after the launcher itself was killed.
 
 use super::connections::Connections;
 use super::job_name::{JobName, NAMING};
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// The variables by which the library learns what was asked for here.
+/// Environment variables that pass the options to the library.
 pub(super) const JOB: &str = "STANDFAST_GROUP_JOB";
 const DIRECTORY: &str = "STANDFAST_GROUP_DIRECTORY";
 const DIRECTORY_EVERY: &str = "STANDFAST_GROUP_DIRECTORY_EVERY";
@@ -35,10 +35,10 @@ const HANG: &str = "STANDFAST_GROUP_HANG";
 const INTERVAL: &str = "STANDFAST_GROUP_INTERVAL";
 const CHECK_QUIESCENT: &str = "STANDFAST_GROUP_CHECK_QUIESCENT";
 const LAUNCH_PROGRESSES: &str = "STANDFAST_GROUP_MILESTONES";
-/// By which Open MPI's launcher learns which variables the processes on other nodes are to have.
+/// Variable in which Open MPI's launcher expects the names of variables for processes on other nodes.
 const OPEN_MPI_VARIABLES: &str = "OMPI_MCA_mca_base_env_list";
 
-/// What a job ends with that hangs when it is done: EX_SOFTWARE of sysexits.h, as its processes that hang.
+/// Exit status of a job that hangs when it is done: EX_SOFTWARE of sysexits.h, as for its processes that hang.
 const HUNG: i32 = 70;
 
 const WATCHING: &str = "watch over the job's processes";
@@ -46,75 +46,75 @@ const WATCHING: &str = "watch over the job's processes";
 /// What to launch.
 #[derive(Debug, Clone)]
 pub struct GroupRequest {
-    /// Where the job's name is kept, and epochs that are copied to disk. All nodes see it.
+    /// Directory of the job's name, and of epochs that are copied to disk. All nodes see it.
     pub directory: PathBuf,
-    /// How often it is launched at most.
+    /// Most launches of the job.
     pub tries: u32,
-    /// How long it may take in all; what it holds in memory is saved then.
+    /// Most time for the whole job. When it is over, what the job holds in memory is saved.
     pub time_limit: Option<Duration>,
-    /// How long a launcher is waited for where the job has not begun, cannot go on, or is done.
+    /// Limits for a launcher whose job has not begun, cannot continue, or is done.
     pub limits: LaunchLimits,
-    /// How long a process may hang before it ends itself.
+    /// Time after which a process that hangs ends itself.
     pub hang: Option<Duration>,
-    /// Time between checkpoints, where the program leaves that open.
+    /// Time between checkpoints, if the program leaves that open.
     pub interval: Option<Duration>,
-    /// Every how many epochs one is copied to the directory in the background; 0 for none.
+    /// Every this many epochs one is copied to the directory in the background; 0 for never.
     pub flush_every: u32,
-    /// Every how many epochs one is encoded, where the program leaves that open; the others are local.
+    /// Every this many epochs one is encoded, if the program leaves that open; the others are local.
     pub encode_every: u32,
-    /// How many checks each group has, where the program leaves that open.
+    /// Number of checks of each group, if the program leaves that open.
     pub checks: u32,
-    /// Whether checkpoints with messages of the program under way are given up.
+    /// Whether checkpoints are abandoned if messages of the program are under way.
     pub check_quiescent: bool,
     /// The nodes.
     pub nodes: Nodes,
-    /// The memory file system of this node.
+    /// Memory file system of this node.
     pub memory: PathBuf,
-    /// The command that launches all its processes: `mpirun` and its arguments.
+    /// Command that launches all processes: `mpirun` and its arguments.
     pub command: Vec<OsString>,
 }
 
-/// Of a job that ends well all processes have left the group.
+/// Message: in a job that ends well all processes have left the group.
 const STAYED: &str = "not all of its processes have left the group (standfast_group_finish)";
 
-/// What the launcher has to say.
+/// Events of the launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupEvent {
-    /// The job was begun by an earlier command and goes on.
+    /// An earlier command began the job, and this one continues it.
     Continues(PathBuf),
-    /// It has lost processes.
+    /// The job has lost processes and is launched again.
     Again {
-        /// How it ended.
+        /// How the last launch ended.
         ended: String,
-        /// The number of the launch that follows.
+        /// Number of the launch that follows.
         launch: u32,
-        /// Of how many.
+        /// Most launches of the job.
         tries: u32,
     },
-    /// Processes of an earlier launch, whose launcher is gone, were ended.
+    /// Processes of an earlier launch, whose launcher is gone, were killed.
     Left(usize),
-    /// The launch is ended for this.
+    /// The launch is being ended because of this.
     Trouble(Trouble),
     /// These nodes do not answer and are left out.
     Dead(Vec<String>),
-    /// What it held in memory has been saved.
+    /// What the job held in memory has been saved.
     Saved {
-        /// So many shards.
+        /// Number of shards.
         shards: usize,
         /// What could not be saved.
         lost: Vec<String>,
-        /// Where to.
+        /// Directory that holds them.
         directory: PathBuf,
     },
-    /// The launcher has ended well, and none of its processes has joined a group.
+    /// The launcher has ended well, but none of its processes has joined a group.
     NeverJoined,
-    /// It is done, and these of its nodes do not answer.
+    /// The job is done, but these of its nodes do not answer.
     Gone(Vec<String>),
-    /// It is given up for now.
+    /// The job is abandoned for now.
     GivenUp {
-        /// How it ended.
+        /// How the last launch ended.
         ended: String,
-        /// So many launches.
+        /// Number of launches.
         tries: u32,
     },
 }
@@ -158,15 +158,15 @@ impl fmt::Display for GroupEvent {
 /// How the job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupEnding {
-    /// It is done.
+    /// The job is done.
     Done,
     /// Its last launch ended with this status.
     Failed(i32),
-    /// Its last launch was ended by this signal.
+    /// This signal ended its last launch.
     Killed(i32),
 }
 
-/// Launches the job until it is done, or may not be launched again, or this process is asked to end.
+/// Launches the job until it is done, has used up its launches, or this process is asked to end.
 ///
 /// # Errors
 /// [`Error`]: nothing has been started, or what was started has ended.
@@ -175,13 +175,13 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupEvent)) 
     let name = JobName::take(&request.directory)?;
     if name.was_there {
         listener(&GroupEvent::Continues(request.directory.clone()));
-        // An earlier command that was killed could end nobody.
+        // An earlier command that was killed could not kill its processes.
         let left = end_left(&name.text).map_err(Error::system(WATCHING))?;
         if left > 0 {
             listener(&GroupEvent::Left(left));
         }
     }
-    // Whoever loses its launcher comes to us, and is ended with the rest.
+    // Processes that lose their launcher become our children, and are killed with the rest.
     become_subreaper().map_err(Error::system(WATCHING))?;
     let mut watcher = Watcher::new(request.time_limit).map_err(Error::system(WATCHING))?;
     let mut taken = Vec::new();
@@ -203,7 +203,7 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupEvent)) 
             if launched.reached.is_none() {
                 listener(&GroupEvent::NeverJoined);
             }
-            // Nodes that were left out may have come back since, with what they held.
+            // Nodes that were left out may be back by now, with what they held.
             let gone = unanswered(request, &taken, "purge")?;
             if !gone.is_empty() {
                 listener(&GroupEvent::Gone(gone));
@@ -221,7 +221,7 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupEvent)) 
     unreachable!("the loop ends by itself")
 }
 
-/// One launch, from its launcher's start until nothing of it is left here.
+/// Runs one launch, from the start of its launcher until nothing of it is left here.
 fn launched(
     request: &GroupRequest,
     job: &str,
@@ -230,7 +230,7 @@ fn launched(
     listener: &mut dyn FnMut(&GroupEvent),
 ) -> Result<EndedLaunch, Error> {
     let launch_progress = fs::canonicalize(&request.directory).map_err(Error::system(NAMING))?.join("milestones");
-    // A command that was killed may have left it.
+    // A command that was killed may have left this file.
     let _ = fs::remove_file(&launch_progress);
     let not_started = |source| Error::NotStarted { program: request.command[0].clone(), source };
     let mut command = command(request, job, nodes).map_err(not_started)?;
@@ -243,14 +243,15 @@ fn launched(
     Ok(launched)
 }
 
-/// Which of the nodes of a launch do not answer when all nodes are asked for this.
+/// Returns the nodes of a launch that do not answer when all nodes are asked to carry out `action`.
 fn unanswered(request: &GroupRequest, taken: &[String], action: &str) -> Result<Vec<String>, Error> {
     let answers = request.nodes.ask_all(&on_nodes(request, action)?, ANSWER_MAX);
     let silent = answers.into_iter().filter(|(name, answer)| taken.contains(name) && answer.is_err());
     Ok(silent.map(|(name, _)| name).collect())
 }
 
-/// The nodes of the next launch, on which nothing is left of earlier ones. Where too few are left, what the others hold is saved.
+/// Returns the nodes of the next launch, after removing what is left of earlier ones. If too few nodes are left, the
+/// caller saves what the others hold.
 fn take_nodes(
     request: &GroupRequest,
     before: &[String],
@@ -259,7 +260,7 @@ fn take_nodes(
     if !has_place(&request.command) {
         return Err(Error::Declined("with --nodes the command needs {nodes} in the place of the nodes' names".into()));
     }
-    // It shows that a node is there, sees the directory and can be helped when the job is to be saved.
+    // The command shows that a node is up, sees the directory, and can take part in saving the job.
     let command = on_nodes(request, "end")?;
     let (taken, dead) = request.nodes.take(before, &command).map_err(Error::Declined)?;
     if !dead.is_empty() {
@@ -268,7 +269,7 @@ fn take_nodes(
     Ok(taken)
 }
 
-/// Copies what the job holds in the memory of all nodes that can be reached to its directory; its launcher has ended.
+/// Copies what the job holds in the memory of all reachable nodes to its directory. Its launcher has ended.
 fn saved(request: &GroupRequest, name: &str) -> Result<GroupEvent, Error> {
     let directory = request.directory.clone();
     if request.nodes.names.is_empty() {
@@ -282,7 +283,7 @@ fn saved(request: &GroupRequest, name: &str) -> Result<GroupEvent, Error> {
     Ok(GroupEvent::Saved { shards, lost, directory })
 }
 
-/// `standfast group` with this action, for this job, as it is carried out on its nodes.
+/// Returns the command that carries out an action of `standfast group` for this job on its nodes.
 fn on_nodes(request: &GroupRequest, action: &str) -> Result<Vec<OsString>, Error> {
     let program = std::env::current_exe().map_err(Error::system(WATCHING))?;
     let place = fs::canonicalize(&request.directory).map_err(Error::system(NAMING))?;
@@ -293,7 +294,7 @@ fn command(request: &GroupRequest, job: &str, nodes: &[String]) -> io::Result<Co
     let words = request.command.iter().map(|word| with_nodes(word, nodes));
     let mut command = Command::new(&request.command[0]);
     command.args(words.skip(1)).env(JOB, job);
-    // The processes need not start where this one stands.
+    // The processes may start in another working directory.
     command.env(DIRECTORY, fs::canonicalize(&request.directory)?);
     command.env(DIRECTORY_EVERY, request.flush_every.to_string()).env(CHECKS, request.checks.to_string());
     command.env(ENCODE_EVERY, request.encode_every.to_string());
@@ -313,7 +314,7 @@ fn command(request: &GroupRequest, job: &str, nodes: &[String]) -> io::Result<Co
     Ok(command)
 }
 
-/// Ends processes of the job that its launcher has left behind, so that they hold nothing that the next launch needs.
+/// Kills processes of the job that its launcher has left behind, so that they hold nothing that the next launch needs.
 fn end_what_is_left() {
     let me = std::process::id() as i32;
     while let Ok(left) = proc::children(me)
@@ -331,7 +332,8 @@ fn lost_in_words(nodes: &[String]) -> String {
 }
 
 impl EndedLaunch {
-    /// `None` where the job is done. A launcher that was told to end may end with 0 whatever became of the job.
+    /// Returns how the launch ended; `None` if the job is done. A launcher that was told to end may return 0 whatever
+    /// happened to the job.
     fn in_words(&self, asked: bool) -> Option<String> {
         match &self.trouble {
             Some(Trouble::Nodes(nodes)) => return Some(lost_in_words(nodes)),
@@ -340,7 +342,7 @@ impl EndedLaunch {
         }
         let ended = match (self.status.code(), self.status.signal()) {
             (Some(0), _) if asked => return Some("was asked to end".into()),
-            // mpirun of Open MPI 5 says so of a job that has lost a node.
+            // mpirun of Open MPI 5 returns 0 for a job that has lost a node.
             (Some(0), _) if self.reached == Some(LaunchProgress::Joined) => {
                 format!("ended with status 0, and {STAYED}")
             }
@@ -352,12 +354,13 @@ impl EndedLaunch {
         Some(ended + &error.unwrap_or_default())
     }
 
-    /// Whether all its processes had left the group when it was ended: there is nothing to go on from.
+    /// Reports whether all processes had left the group when the launch was ended. Then there is nothing to continue
+    /// from.
     fn has_left(&self) -> bool {
         matches!(self.trouble, Some(Trouble::Finish(_)))
     }
 
-    /// The same for who has launched it; it did not end well.
+    /// Returns the ending of a launch that did not end well, for the caller.
     fn ending(&self) -> GroupEnding {
         let failed = self.status.code().filter(|code| *code != 0).unwrap_or(1);
         self.status.signal().map_or(GroupEnding::Failed(failed), GroupEnding::Killed)

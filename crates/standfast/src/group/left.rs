@@ -1,6 +1,7 @@
-//! What is left of a job's processes on a node when its launcher has ended, or has been killed: it may hold what the next launch
-//! needs, and compute beside it. Who belongs to a job is told by the name that the launcher was started with and handed on. And
-//! what is left in memory of a job that is done, or that nobody wants any more.
+//! Removes what is left on a node of a job's processes, whose launcher has ended or was killed. They may hold what the
+//! next launch needs, and compute beside it. Processes belong to the job if their environment has its name, which the
+//! launcher was given and passed on. This module also removes what is left in memory of a job that is done or no longer
+//! wanted.
 
 use super::job_name::named_job;
 use super::launch::JOB;
@@ -12,23 +13,23 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A process that has not ended so long after SIGKILL waits for a device that does not answer.
+/// Time for a process to end after SIGKILL. One that takes longer waits for a device that does not answer.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(5);
-/// One that takes longer waits for a file system that does not answer.
+/// Checks of a process within execve(2). One that takes longer waits for a file system that does not answer.
 const EXECUTING_GLANCES: usize = 200;
-/// Where [`Stat::layout`] has the end of the environment.
+/// Index of the end of the environment in [`Stat::layout`].
 const ENVIRONMENT_END: usize = 9;
 
-/// Ends the processes of the job of a directory that run on this node, and says how many there were.
+/// Kills the processes of a directory's job that run on this node, and returns their number.
 ///
 /// # Errors
-/// Where the directory names no job, or one of them does not end.
+/// If the directory names no job, or one of the processes does not end.
 pub fn group_end(directory: &Path) -> Result<usize, Error> {
     end_left(&named_job(directory)?).map_err(Error::system("end the remaining processes of the job"))
 }
 
-/// Removes what the job of a directory has in this node's memory, and ends its processes first.
+/// Kills the processes of a directory's job, and removes what the job has in this node's memory.
 ///
 /// # Errors
 /// As above, and [`Error::Group`].
@@ -37,12 +38,12 @@ pub fn group_purge(directory: &Path, memory: &Path) -> Result<(), Error> {
     Ok(forget_in_memory(memory, job_named(named_job(directory)?.as_bytes()))?)
 }
 
-/// Ends the processes of a job by its name, and says how many there were.
+/// Kills the processes of a job by its name, and returns their number.
 pub(super) fn end_left(job: &str) -> io::Result<usize> {
     let mut ended = Vec::new();
     let deadline = Instant::now() + ENDING_MAX;
     loop {
-        // Each may have started another one before it was struck.
+        // Each may have started another one before it was killed.
         let left = left(job)?;
         if left.is_empty() {
             return Ok(ended.len());
@@ -52,7 +53,7 @@ pub(super) fn end_left(job: &str) -> io::Result<usize> {
         }
         for pid in left {
             if let Some(target) = Pid::from_raw(pid) {
-                // Who has gone by itself is gone.
+                // A process that has ended by itself needs no signal.
                 let _ = kill_process(target, Signal::KILL);
             }
             if !ended.contains(&pid) {
@@ -66,13 +67,14 @@ pub(super) fn end_left(job: &str) -> io::Result<usize> {
 fn left(job: &str) -> io::Result<Vec<i32>> {
     let sign = sign_of(job);
     let has_sign = |pid: &i32| {
-        // Of others nobody may read it, of who has ended there is none.
+        // The environment of other users' processes is unreadable, and processes that have ended have none.
         environment(*pid).split(|byte| *byte == 0).any(|entry| entry == sign.as_bytes())
     };
     Ok(proc::all()?.into_iter().filter(has_sign).collect())
 }
 
-/// For a moment within execve(2) there is none: the new memory is there already, and nothing in it yet.
+/// Reads the environment of a process. For a moment within execve(2) it is empty: the new memory is there, but has no
+/// contents yet.
 fn environment(pid: i32) -> Vec<u8> {
     let is_executing = || {
         let has_none = |stat: Stat| stat.state != b'Z' && stat.layout[ENVIRONMENT_END] == 0;
@@ -85,7 +87,7 @@ fn environment(pid: i32) -> Vec<u8> {
             return environment;
         }
         if !is_executing() {
-            // It may have come to the end of it meanwhile.
+            // The process may have finished execve(2) meanwhile.
             return read();
         }
         std::thread::sleep(GLANCE);
@@ -93,7 +95,7 @@ fn environment(pid: i32) -> Vec<u8> {
     Vec::new()
 }
 
-/// What all processes of a job have in their environment.
+/// Returns the entry that all processes of a job have in their environment.
 pub(super) fn sign_of(job: &str) -> String {
     format!("{JOB}={job}")
 }
@@ -104,7 +106,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::{Child, Command};
 
-    /// Does not outlive its test.
+    /// A process that does not outlive its test.
     struct Sleeper(Child);
 
     impl Sleeper {
@@ -132,7 +134,7 @@ mod tests {
         assert_eq!(end_left(&ours).expect("none is there"), 0);
     }
 
-    /// Where it is started it is within execve(2) still, now and then.
+    /// A process that has just started is sometimes still within execve(2).
     #[test]
     fn a_process_is_found_as_soon_as_it_is_there() {
         let job = format!("executing-{}", std::process::id());

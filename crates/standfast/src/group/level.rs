@@ -1,4 +1,4 @@
-//! What a job of many processes has on disk and in this node's memory, looked at and worked on without the program.
+//! Examines and processes what a job of many processes has on disk and in this node's memory, without the program.
 
 use super::job_name::{job_name, named_job};
 use crate::error::Error;
@@ -7,52 +7,53 @@ use standfast_format::manifest::JobId;
 use standfast_member::{HeldEpoch, LevelDirectory, held_in_memory, job_named};
 use std::path::{Path, PathBuf};
 
-/// Where this node's memory file system is mounted, unless it is said otherwise.
+/// Default mount point of this node's memory file system.
 const MEMORY: &str = "/dev/shm";
 const MEMORY_VARIABLE: &str = "STANDFAST_GROUP_MEMORY";
 
-/// Where the job's shards lie on this node: `/dev/shm`, or what the variable says that the library heeds as well.
+/// Returns the directory of the job's shards on this node: `/dev/shm`, or the value of the variable that the library
+/// heeds as well.
 pub fn group_memory(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> PathBuf {
     variable(MEMORY_VARIABLE).map_or_else(|| MEMORY.into(), PathBuf::from)
 }
 
-/// An epoch of which something is there.
+/// An epoch with at least one shard.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct GroupEpoch {
-    /// Number, life and the beginning of its random number.
+    /// Number, life, and the beginning of its random number.
     pub epoch: String,
-    /// `directory` or `memory`, of this node.
+    /// `directory`, or `memory` of this node.
     pub place: &'static str,
-    /// `encoded`, or `local`: each shard by itself.
+    /// `encoded`, or `local` if each shard stands by itself.
     pub level: &'static str,
     /// Logical ranks whose shards are there.
     pub held: Vec<u32>,
-    /// Logical ranks whose shards are not.
+    /// Logical ranks whose shards are missing.
     pub missing: Vec<u32>,
-    /// Whether what is missing can be rebuilt from what is there.
+    /// Whether the missing shards can be rebuilt from those that are there.
     pub suffices: bool,
-    /// How many more shards of any one group may be lost.
+    /// Number of shards of any one group that may still be lost.
     pub tolerates: usize,
 }
 
 /// A shard that was verified.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct GroupShard {
-    /// Of which epoch.
+    /// Its epoch.
     pub epoch: String,
-    /// Of which logical rank.
+    /// Its logical rank.
     pub logical_rank: u32,
-    /// Why it cannot be used.
+    /// Why the shard cannot be used.
     pub damage: Option<String>,
 }
 
-/// What of a job lies in its directory and in this node's memory.
+/// Lists the epochs of a job in its directory and in this node's memory.
 ///
 /// # Errors
 /// [`Error::Group`]
 pub fn group_status(directory: &Path, memory: &Path) -> Result<Vec<GroupEpoch>, Error> {
     let mut epochs = Vec::new();
-    // Before anything is read: whose it is.
+    // Check the owner before anything is read.
     let name = job_name(directory)?;
     for held in LevelDirectory::new(directory).epochs()? {
         epochs.push(report(&held, "directory")?);
@@ -93,12 +94,12 @@ pub fn group_verify(directory: &Path) -> Result<Vec<GroupShard>, Error> {
     Ok(shards)
 }
 
-/// What was rebuilt.
+/// Shards that were rebuilt.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct GroupRebuilt {
-    /// Of which epoch.
+    /// Their epoch.
     pub epoch: String,
-    /// Which logical ranks' shards.
+    /// Logical ranks of the shards.
     pub logical_ranks: Vec<u32>,
 }
 
@@ -115,19 +116,19 @@ pub fn group_rebuild(directory: &Path) -> Result<GroupRebuilt, Error> {
     })
 }
 
-/// What was saved from a node's memory.
+/// Shards that were saved from a node's memory.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct GroupSaved {
-    /// Epochs and logical ranks whose shards are in the directory now.
+    /// Epochs and logical ranks of the shards that are in the directory now.
     pub shards: Vec<(String, u32)>,
     /// What could not be saved, and why.
     pub lost: Vec<String>,
 }
 
-/// Copies what the job of a directory has in this node's memory into the directory. Its processes have ended.
+/// Copies what a directory's job has in this node's memory into the directory. Its processes must have ended.
 ///
 /// # Errors
-/// [`Error::Group`]; where the directory names no job.
+/// [`Error::Group`], and if the directory names no job.
 pub fn group_salvage(directory: &Path, memory: &Path) -> Result<GroupSaved, Error> {
     save(directory, memory, job_named(named_job(directory)?.as_bytes()))
 }

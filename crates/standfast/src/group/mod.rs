@@ -1,5 +1,5 @@
-//! Groups: programs of many processes that keep each other's state in memory. Their checkpoints are their own business
-//! (`libstandfast_group`); here is who launches them again, on which nodes, and who saves what they leave in memory.
+//! Groups: programs of many processes that keep each other's state in memory. The library takes their checkpoints
+//! (`libstandfast_group`). This module launches them again, chooses the nodes, and saves what they leave in memory.
 
 mod connections;
 mod job_name;

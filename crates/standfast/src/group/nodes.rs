@@ -1,5 +1,5 @@
-//! The nodes of a job: which of them answer, which are taken for the next launch, and commands on them. How a command gets
-//! to a node is the agent's business (`ssh`, or whatever takes a node's name and a command).
+//! The nodes of a job: which of them answer, which take part in the next launch, and how commands reach them. An agent
+//! carries commands to a node (`ssh`, or any command that takes a node's name and a command).
 
 use crate::quoting::quoted_word;
 use std::ffi::{OsStr, OsString};
@@ -8,42 +8,42 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Agents that hand the words to a shell on the node, with a space between them: each word is quoted for it. (Others, such as
-/// `srun`, hand them on as they are.)
+/// Agents that pass the words to a shell on the node, separated by spaces, so that each word must be quoted. (Others,
+/// such as `srun`, pass them on unchanged.)
 const SHELL_AGENTS: [&str; 5] = ["ssh", "rsh", "remsh", "mrsh", "krsh"];
-/// What the name of a node has besides letters and digits: `user@host.domain`, `[fe80::1%eth0]:22`, `alias_1`.
+/// Characters of a node's name besides letters and digits: `user@host.domain`, `[fe80::1%eth0]:22`, `alias_1`.
 const IN_NAMES: &str = "._-@:%[]+";
 
-/// What stands for the list of nodes in the command that launches the job.
+/// Placeholder for the list of nodes in the command that launches the job.
 const PLACE: &str = "{nodes}";
-/// A node that has not answered by then is dead.
+/// Time after which a node that has not answered is dead.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// What a node's memory holds may be large.
+/// Time for saving a node's memory, which may be large.
 const SAVING_MAX: Duration = Duration::from_secs(600);
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// The nodes that a job may run on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nodes {
-    /// Their names, as launcher and agent know them; none where the launcher sees to that.
+    /// Their names, as launcher and agent know them. Empty if the launcher chooses the nodes.
     pub names: Vec<String>,
-    /// How many of them are kept free for those that die.
+    /// How many of them are kept as spares for nodes that die.
     pub spares: usize,
-    /// By which a command is carried out on a node: `AGENT NODE COMMAND`.
+    /// Agent that carries out a command on a node: `AGENT NODE COMMAND`.
     pub agent: Vec<OsString>,
 }
 
 impl Nodes {
-    /// How many a launch takes.
+    /// Returns the number of nodes of a launch.
     fn needed(&self) -> usize {
         self.names.len().saturating_sub(self.spares)
     }
 
-    /// Those for the next launch, and those on which this command does not end well in time. Who was taken before and answers
-    /// keeps its place, so that its processes find what they left there.
+    /// Returns the nodes for the next launch, and those on which this command does not end well in time. Nodes of the
+    /// last launch that answer keep their places, so that their processes find what they left there.
     ///
     /// # Errors
-    /// Where too few answer.
+    /// If too few nodes answer.
     pub(crate) fn take(&self, before: &[String], command: &[OsString]) -> Result<(Vec<String>, Vec<String>), String> {
         let answers = self.ask_all(command, ANSWER_MAX);
         let (alive, dead): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, answer)| answer.is_ok());
@@ -60,7 +60,7 @@ impl Nodes {
         }
     }
 
-    /// Carries a command out on all nodes at once.
+    /// Carries out a command on all nodes at once.
     pub(crate) fn ask_all(&self, command: &[OsString], limit: Duration) -> Vec<(String, io::Result<()>)> {
         let asked: Vec<_> = self.names.iter().map(|name| (name.clone(), self.ask(name, command))).collect();
         let deadline = Instant::now() + limit;
@@ -68,18 +68,18 @@ impl Nodes {
         asked.into_iter().map(|(name, child)| (name, answer(child))).collect()
     }
 
-    /// Has what a job holds in the memory of all nodes saved. Says of which nodes it could not be.
+    /// Saves what a job holds in the memory of all nodes. Returns the nodes for which that failed.
     pub(crate) fn save_all(&self, command: &[OsString]) -> Vec<String> {
         let answers = self.ask_all(command, SAVING_MAX);
         answers.into_iter().filter(|(_, answer)| answer.is_err()).map(|(name, _)| name).collect()
     }
 
-    /// Begins to carry a command out on a node.
+    /// Begins to carry out a command on a node.
     pub(super) fn ask(&self, name: &str, command: &[OsString]) -> io::Result<Child> {
         self.command(name, command)?.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
     }
 
-    /// The same, of a command that answers what it is sent.
+    /// Begins a command on a node that answers what it is sent.
     pub(super) fn begin_connection(&self, name: &str, command: &[OsString]) -> io::Result<Child> {
         self.command(name, command)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
     }
@@ -96,17 +96,18 @@ impl Nodes {
         Ok(asked)
     }
 
-    /// Whether a shell on the node reads the command. Before the agent may stand others: `timeout 9 ssh -q`.
+    /// Reports whether a shell on the node reads the command. Other words may precede the agent's name: `timeout 9 ssh
+    /// -q`.
     fn agent_is_a_shell(&self) -> bool {
         let name = |word: &OsString| Path::new(word).file_name().map(OsStr::to_owned);
         self.agent.iter().filter_map(name).any(|name| SHELL_AGENTS.iter().any(|shell| name == *shell))
     }
 }
 
-/// That each name can only be taken for a name: not for an option of the agent or the launcher, nor for several names.
+/// Checks that each name can only be a name: neither an option of the agent or the launcher, nor several names.
 ///
 /// # Errors
-/// The first that could be.
+/// Returns the first name that could be something else.
 pub(crate) fn check_names(names: &[String]) -> Result<(), String> {
     let is_name = |name: &str| {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || IN_NAMES.contains(letter);
@@ -118,7 +119,7 @@ pub(crate) fn check_names(names: &[String]) -> Result<(), String> {
     }
 }
 
-/// The command with the list of nodes in its place.
+/// Returns the word with the list of nodes in place of the placeholder.
 pub(crate) fn with_nodes(word: &OsStr, nodes: &[String]) -> OsString {
     match word.to_str() {
         Some(text) if !nodes.is_empty() => text.replace(PLACE, &nodes.join(",")).into(),
@@ -126,7 +127,7 @@ pub(crate) fn with_nodes(word: &OsStr, nodes: &[String]) -> OsString {
     }
 }
 
-/// Whether the place for the list of nodes is in one of the words.
+/// Reports whether one of the words has the placeholder for the list of nodes.
 pub(crate) fn has_place(words: &[OsString]) -> bool {
     words.iter().any(|word| word.to_str().is_some_and(|text| text.contains(PLACE)))
 }
@@ -138,7 +139,7 @@ fn chosen(before: &[String], alive: &[String], needed: usize) -> Option<Vec<Stri
     places.into_iter().map(|kept| kept.or_else(|| free.next())).collect()
 }
 
-/// Waits for a command to end well, and ends it where it does not in time.
+/// Waits for a command to end well, and kills it if it does not end in time.
 pub(super) fn answer_by(mut child: Child, deadline: Instant) -> io::Result<()> {
     loop {
         match child.try_wait()? {
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(with_nodes("{nodes}".as_ref(), &[]), "{nodes}");
     }
 
-    /// A stand-in for ssh: joins the words behind the node's name, as that does, and hands them to a shell.
+    /// A stand-in for ssh: like ssh, it joins the words after the node's name, and passes them to a shell.
     const SSH: &str = "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
 
     #[test]

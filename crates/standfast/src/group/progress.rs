@@ -1,5 +1,6 @@
-//! How far a launch is, and the signs that it will come no further although its launcher stays: a node is lost, a process has
-//! ended, not all have joined after a time, or all have left long since. It is looked for now and then; nobody is ended here.
+//! The progress of a launch, and signs that it will not continue although its launcher stays. Such signs are a lost
+//! node, an ended process, processes that do not join in time, and processes that left long ago. The module checks
+//! periodically; it kills no processes.
 
 use super::connections::Connections;
 use super::ranks::Ranks;
@@ -8,34 +9,34 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How often it is looked for.
+/// Pause between two checks.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// How long a launcher is waited for; `None` for as long as it takes.
+/// Limits of the wait for a launcher; `None` for no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaunchLimits {
-    /// Until all processes have joined.
+    /// Time until all processes have joined.
     pub start: Option<Duration>,
-    /// When one of them has ended before all have left.
+    /// Time after one of them has ended before all have left.
     pub loss: Option<Duration>,
-    /// When all have left.
+    /// Time after all of them have left.
     pub finish: Option<Duration>,
 }
 
-/// Why a launch is ended although its launcher stays.
+/// Why a launch is ended although its launcher still runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
     /// These nodes do not answer any more.
     Nodes(Vec<String>),
-    /// Not all processes have joined in this time.
+    /// Not all processes have joined within this time.
     Start(Duration),
-    /// A process has ended so long ago.
+    /// A process has ended at least this long ago.
     Loss(Duration),
-    /// All processes have left so long ago.
+    /// All processes left at least this long ago.
     Finish(Duration),
 }
 
-/// As what ails it.
+/// Describes the trouble of a launch.
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -55,12 +56,12 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// One launch.
+/// Progress of one launch.
 #[derive(Debug)]
 pub(super) struct Progress<'n> {
     limits: LaunchLimits,
     connections: Connections<'n>,
-    /// Of this node, where there are no connections.
+    /// Ranks on this node, if there are no connections.
     ranks: Option<Ranks>,
     launch_progress: PathBuf,
     next: Instant,
@@ -70,29 +71,29 @@ pub(super) struct Progress<'n> {
 }
 
 impl<'n> Progress<'n> {
-    /// Of one that begins now and tells of its launch progress in this file.
+    /// Makes the progress of a launch that begins now and records its progress in the file `launch_progress`.
     pub(super) fn new(limits: LaunchLimits, connections: Connections<'n>, job: &str, launch_progress: PathBuf) -> Self {
         let begun = Instant::now();
         let ranks = connections.is_empty().then(|| Ranks::new(job));
         Self { limits, connections, ranks, launch_progress, next: begun, begun, ended: None, left: None }
     }
 
-    /// What all its processes have done.
+    /// Returns the progress that all its processes have reached.
     pub(super) fn reached(&self) -> Option<LaunchProgress> {
         LaunchProgress::read(&self.launch_progress)
     }
 
-    /// The last error that one of them was given.
+    /// Returns the last error of one of its processes.
     pub(super) fn error(&self) -> Option<String> {
         read_error(&self.launch_progress)
     }
 
-    /// When it is time to look again.
+    /// Returns when the next check is due.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// Looks.
+    /// Checks the launch if that is due.
     pub(super) fn trouble(&mut self) -> Option<Trouble> {
         let now = Instant::now();
         if now < self.next {
@@ -103,14 +104,14 @@ impl<'n> Progress<'n> {
         if !lost.is_empty() {
             return Some(Trouble::Nodes(lost));
         }
-        // Where nobody can look there is no sign.
+        // An error of the check is no sign of trouble.
         let has_ended =
             self.connections.has_ended() || self.ranks.as_mut().is_some_and(|it| it.has_ended().unwrap_or(false));
         self.judge(self.reached(), has_ended, now)
     }
 
     fn judge(&mut self, launch_progress: Option<LaunchProgress>, has_ended: bool, now: Instant) -> Option<Trouble> {
-        // Who has left may end.
+        // A process that has left may end.
         let has_left = launch_progress == Some(LaunchProgress::Left);
         let since = |begin: &mut Option<Instant>, is_so: bool| *begin = is_so.then(|| begin.unwrap_or(now));
         since(&mut self.left, has_left);
@@ -130,7 +131,7 @@ mod tests {
     use super::super::nodes::Nodes;
     use super::*;
 
-    /// What is found of a launch in each second of it, with limits of 10, 3 and 5 seconds.
+    /// Returns what is found of a launch in each of its seconds, with limits of 10, 3 and 5 seconds.
     fn found(seconds: impl IntoIterator<Item = (Option<LaunchProgress>, bool)>) -> Option<(u64, Trouble)> {
         let [start, loss, finish] = [10, 3, 5].map(|seconds| Some(Duration::from_secs(seconds)));
         let nodes = Nodes::default();
@@ -165,7 +166,7 @@ mod tests {
         );
         let joined = std::iter::repeat_n((JOINED, false), 100).chain([(JOINED, true); 4]);
         assert_eq!(found(joined), Some((103, loss)));
-        // Its launcher has ended it after all.
+        // The launcher has ended the process after all.
         assert_eq!(found([(JOINED, true), (JOINED, true), (JOINED, false), (JOINED, true), (JOINED, true)]), None);
         assert_eq!(found([(LEFT, true); 4]), None);
     }

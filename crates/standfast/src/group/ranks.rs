@@ -1,6 +1,7 @@
-//! The ranks of a job on this node: processes that its launcher has started here, told by the variables that launchers give
-//! them. One of them that has ended, while who started it goes on, is noticed; what becomes of the launch is not decided here.
-//! What ranks start themselves is none of them, nor is what `MPI_Comm_spawn` starts.
+//! The ranks of a job on this node. They are processes that the launcher has started here, known by the variables that
+//! launchers give them. The module notices a rank that has ended while its parent still runs; other modules decide what
+//! to do about the launch. Processes that ranks start themselves are not ranks, nor are those that `MPI_Comm_spawn`
+//! starts.
 
 use super::job_name::named_job;
 use super::left::sign_of;
@@ -10,37 +11,37 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// By which a process is told its rank: by Open MPI, by MPICH's and Slurm's PMI, and by PMIx. ($SLURM_PROCID will not do: scripts
-/// have it as well, and launchers in them.)
+/// Variables that hold a process's rank: of Open MPI, of MPICH's and Slurm's PMI, and of PMIx. ($SLURM_PROCID is
+/// unsuitable: scripts have it as well, and launchers in them.)
 const RANK_VARIABLES: [&[u8]; 3] = [b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK"];
-/// By which Open MPI and MPICH tell it how many there are on its node.
+/// Variables of Open MPI and MPICH that hold the number of ranks on the node.
 const COUNT_VARIABLES: [&[u8]; 2] = [b"OMPI_COMM_WORLD_LOCAL_SIZE", b"MPI_LOCALNRANKS"];
-/// By which Open MPI and MPICH tell one that `MPI_Comm_spawn` has started it: it may end before the others.
+/// Variables of Open MPI and MPICH that mark a process started by `MPI_Comm_spawn`, which may end before the others.
 const SPAWNED_VARIABLES: [&[u8]; 2] = [b"OMPI_PARENT_PORT", b"PMI_SPAWNED"];
 
-/// What a node answers when it is asked: all ranks are there, or one has ended.
+/// Answers of a node: all ranks are there, or one has ended.
 pub(super) const WELL: u8 = b'.';
 pub(super) const ENDED: u8 = b'!';
 
-/// A process for good: pids are used again.
+/// Identity of a process. The start time is needed because pids are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     pid: i32,
     start_time: u64,
 }
 
-/// Those that have been seen, each with its parent.
+/// Ranks that have been seen, each with its parent.
 #[derive(Debug)]
 pub(super) struct Ranks {
     sign: String,
     seen: BTreeMap<Identity, Identity>,
 }
 
-/// Says on `output`, each time it is asked on `input`, whether a rank of the job of a directory has ended on this node. Returns at
+/// Answers each question on `input` on `output`: whether a rank of a directory's job has ended on this node. Returns at
 /// the end of the input.
 ///
 /// # Errors
-/// Where the directory names no job, or nothing can be read or said.
+/// If the directory names no job, or reading or writing fails.
 pub fn group_watch(directory: &Path, mut input: impl Read, mut output: impl Write) -> Result<(), Error> {
     let watching = || Error::system("watch over the job's processes");
     let mut ranks = Ranks::new(&named_job(directory)?);
@@ -57,17 +58,17 @@ pub fn group_watch(directory: &Path, mut input: impl Read, mut output: impl Writ
 }
 
 impl Ranks {
-    /// Of the job with this name.
+    /// Makes an empty set for the job with this name.
     pub(super) fn new(job: &str) -> Self {
         Self { sign: sign_of(job), seen: BTreeMap::new() }
     }
 
-    /// Looks, and says whether one of them has ended although its parent goes on; or that there are fewer than they should be,
-    /// since one had ended before anybody looked, or since they are being started.
+    /// Checks whether one of the ranks has ended while its parent still runs. Returns true also if there are fewer
+    /// ranks than there should be, because one ended before the first check, or because they are being started.
     pub(super) fn has_ended(&mut self) -> io::Result<bool> {
         let mut there = BTreeMap::new();
         for pid in proc::all()? {
-            // Of others nobody may read it, and of who has ended there is none.
+            // The environment of other users' processes is unreadable, and processes that have ended have none.
             let environment = proc::read(pid, "environ").unwrap_or_default();
             if is_rank(&environment, &self.sign)
                 && let Ok(stat) = Stat::of(pid)
@@ -96,7 +97,7 @@ impl Identity {
         Ok(Self { pid, start_time: Stat::of(pid)?.start_time })
     }
 
-    /// Whether it has not ended. One that writes its core has not.
+    /// Reports whether the process still runs. One that dumps core does.
     fn is_there(self) -> bool {
         Stat::of(self.pid).is_ok_and(|stat| stat.start_time == self.start_time && stat.state != b'Z')
     }
@@ -108,13 +109,13 @@ fn is_rank(environment: &[u8], sign: &str) -> bool {
     is_of_job() && has(&RANK_VARIABLES) && !has(&SPAWNED_VARIABLES)
 }
 
-/// How many there are on this node; 0 where that is not said.
+/// Returns the number of ranks on this node; 0 if it is not given.
 fn count_in(environment: &[u8]) -> usize {
     let count = value(environment, &COUNT_VARIABLES).and_then(|value| std::str::from_utf8(value).ok());
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Of the first of these variables that is there.
+/// Returns the value of the first of these variables that is set.
 fn value<'e>(environment: &'e [u8], names: &[&[u8]]) -> Option<&'e [u8]> {
     let mut entries = environment.split(|byte| *byte == 0);
     entries.find_map(|entry| names.iter().find_map(|name| entry.strip_prefix(*name)?.strip_prefix(b"=")))
@@ -128,10 +129,10 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
 
-    /// A stand-in for a launcher: starts a rank, whose pid it says, and stays.
+    /// A stand-in for a launcher: it starts a rank, prints its pid, and stays.
     const LAUNCHER: &str = r#"PMI_RANK=3 sleep 600 & echo $!; exec sleep 600"#;
 
-    /// Nothing of it outlives its test.
+    /// A launch that does not outlive its test.
     struct Launched {
         launcher: Child,
         job: String,
@@ -176,7 +177,7 @@ mod tests {
         until(|| !ranks.has_ended().expect("/proc") && ranks.seen.keys().any(|it| it.pid == rank));
         kill(rank);
         until(|| ranks.has_ended().expect("/proc"));
-        // With its launcher it has ended as it should.
+        // The rank has ended together with its launcher, as it should.
         launched.launcher.kill().expect("it runs");
         launched.launcher.wait().expect("it has ended");
         assert!(!ranks.has_ended().expect("/proc") && ranks.seen.is_empty());
@@ -196,7 +197,7 @@ mod tests {
     #[test]
     fn what_a_rank_starts_itself_may_end() {
         let job = format!("children-{}", std::process::id());
-        // The launcher is the test, and the script the rank.
+        // Here the test is the launcher, and the script is the rank.
         let script = format!("PMI_RANK=3 sh -c '{}'", "sleep 600 & echo $!; while :; do sleep 600 & wait $!; done");
         let (_launched, child) = launched(&job, &script);
         let mut ranks = Ranks::new(&job);

@@ -1,5 +1,6 @@
-//! How long and how much the memory file system keeps of a group's checkpoints: what empties it behind a job's back, and
-//! whether it is large enough to be of use. Decided from facts; one function gathers them.
+//! Checks how long and how much the memory file system keeps of a group's checkpoints: what empties it without the
+//! job's knowledge, and whether it is large enough to be of use. The decision depends only on facts, which one function
+//! gathers.
 
 use crate::doctor::Finding;
 use std::collections::BTreeMap;
@@ -7,9 +8,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Less than this part of the machine's memory is told: containers give 64 MiB.
+/// A file system smaller than this part of the machine's memory is reported: containers give 64 MiB.
 const SMALL_PART: u64 = 8;
-/// Users below are the system's; what they leave is not removed when they log out (SYS_UID_MAX).
+/// Lower user ids are the system's. Their files are not removed at logout (SYS_UID_MAX).
 const FIRST_USER: u32 = 1000;
 
 const LOGIND_FILES: [&str; 2] = ["/usr/lib/systemd/logind.conf", "/etc/systemd/logind.conf"];
@@ -19,21 +20,21 @@ const LOGIND_RUNS: &str = "/run/systemd/users";
 const LINGERING: &str = "/var/lib/systemd/linger";
 const SLURM: &str = "/etc/slurm/slurm.conf";
 
-/// What is known of this machine.
+/// Facts about this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Facts {
     memory: PathBuf,
-    /// Bytes that the file system takes, and that the machine has.
+    /// Capacity of the file system, and memory of the machine, in bytes.
     sizes: (u64, u64),
-    /// Whether the login manager runs, and what its files say of RemoveIPC, the last of which counts.
+    /// Values of RemoveIPC in the files of the login manager, the last of which counts. `None` if it does not run.
     logind: Option<Vec<String>>,
-    /// Whether this user's things stay when it logs out, in any case.
+    /// Whether this user's files stay after logout in any case.
     stays: bool,
-    /// Slurm's settings, if this is one of its jobs; empty where they cannot be read.
+    /// Slurm's settings, if this is one of its jobs; empty if they cannot be read.
     slurm: Option<String>,
 }
 
-/// What `doctor` has to say of a memory file system. `variable` gives the environment.
+/// Returns the findings of `doctor` about a memory file system. `variable` reads the environment.
 pub fn examine_group_memory(memory: &Path, variable: impl Fn(&str) -> Option<OsString>) -> Vec<Finding> {
     findings(&gather(memory, variable))
 }
@@ -81,7 +82,7 @@ fn findings(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Whether Slurm gives jobs a `/dev/shm` of their own; `None` where its settings say nothing at all.
+/// Reports whether Slurm gives jobs a `/dev/shm` of their own; `None` if its settings are empty.
 fn container_of(settings: &str) -> Option<bool> {
     if settings.trim().is_empty() {
         return None;
@@ -89,13 +90,14 @@ fn container_of(settings: &str) -> Option<bool> {
     Some(last_value(settings, "jobcontainertype").is_some_and(|it| it.eq_ignore_ascii_case("job_container/tmpfs")))
 }
 
-/// The default is yes.
+/// Reports whether logout removes files. The default is yes.
 fn removes(files: &[String]) -> bool {
     let set = files.iter().filter_map(|text| last_value(text, "removeipc")).next_back();
     set.is_none_or(|value| !["no", "0", "false", "off"].contains(&value.to_ascii_lowercase().as_str()))
 }
 
-/// Of lines `name=value`, names in any case; comments begin with `#` or `;`.
+/// Returns the last value of `name` in lines `name=value`. Names are case-insensitive, and comments begin with `#` or
+/// `;`.
 fn last_value(text: &str, name: &str) -> Option<String> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with(['#', ';']));
     let pairs = lines.filter_map(|line| line.split_once('='));
@@ -121,13 +123,14 @@ fn gather(memory: &Path, variable: impl Fn(&str) -> Option<OsString>) -> Facts {
     }
 }
 
-/// A machine's memory in bytes, by `/proc/meminfo`.
+/// Returns a machine's memory in bytes from `/proc/meminfo`.
 fn total_of(text: &str) -> u64 {
     let kilobytes = |line: &str| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
     text.lines().find_map(kilobytes).unwrap_or(0) * 1024
 }
 
-/// The texts in the order in which they count: those in folders by name, a later folder's instead of an earlier one's.
+/// Returns the texts in order of increasing precedence. Those in folders are sorted by name, and a later folder's file
+/// replaces an earlier one's.
 fn logind_files() -> Vec<String> {
     let mut parts: BTreeMap<OsString, PathBuf> = BTreeMap::new();
     for folder in LOGIND_FOLDERS {

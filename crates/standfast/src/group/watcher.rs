@@ -1,5 +1,5 @@
-//! What is waited for while a job runs: its launcher's end, signals, the time limit, and trouble that the launcher may not notice.
-//! A launcher that is to end is asked first and ended after a while.
+//! Waits while a job runs: for its launcher's end, signals, the time limit, and trouble that the launcher may not
+//! notice. A launcher is first asked to end and killed after a while.
 
 use super::launch::GroupEvent;
 use super::progress::{Progress, Trouble};
@@ -12,32 +12,32 @@ use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// How long a launcher that was asked to end may take before it is ended.
+/// Time for a launcher to end before it is killed.
 const GRACE: Duration = Duration::from_secs(30);
-/// The same where there is trouble: it is of little use to wait for what waits for a lost node.
+/// The same in case of trouble: there is little use in waiting for a launcher that waits for a lost node.
 const GRACE_TROUBLE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Watcher {
     signals: Receiver<i32>,
     limit: Option<Instant>,
-    /// Whether the job is to end.
+    /// Whether the job has been asked to end.
     asked: bool,
 }
 
-/// How a launch has ended.
+/// A launch that has ended.
 #[derive(Debug)]
 pub(super) struct EndedLaunch {
     pub(super) status: ExitStatus,
-    /// How far it came.
+    /// Progress that it reached.
     pub(super) reached: Option<LaunchProgress>,
-    /// The last that one of its processes was given.
+    /// Last error of one of its processes.
     pub(super) error: Option<String>,
-    /// For which it was ended, if it was.
+    /// Trouble for which it was ended, if there was any.
     pub(super) trouble: Option<Trouble>,
 }
 
-/// A launch that runs.
+/// A running launch.
 #[derive(Debug)]
 struct Launch {
     child: Child,
@@ -55,12 +55,12 @@ impl Watcher {
         Ok(Self { signals: told, limit: limit.map(|limit| Instant::now() + limit), asked: false })
     }
 
-    /// Whether the job is to end, by a signal or at its limit.
+    /// Reports whether the job has been asked to end, by a signal or by its time limit.
     pub(super) fn asked(&self) -> bool {
         self.asked
     }
 
-    /// Waits for the launcher's end, hands on what this process is asked, and ends the launcher where there is trouble.
+    /// Waits for the launcher to end, passes signals on to it, and ends it in case of trouble.
     pub(super) fn watch(
         &mut self,
         child: Child,
@@ -90,14 +90,14 @@ impl Watcher {
                 None | Some(SIGCHLD) => {}
                 Some(signal) => {
                     self.asked = true;
-                    // The terminal's keys have reached it already; twice does no harm.
+                    // A key of the terminal has signalled it already; a second signal does no harm.
                     launch.end(signal, GRACE);
                 }
             }
         }
     }
 
-    /// The next signal; `None` at this moment.
+    /// Returns the next signal; `None` if there is none until `moment`.
     fn next(&self, moment: Option<Instant>) -> Option<i32> {
         let Some(moment) = moment else { return self.signals.recv().ok() };
         self.signals.recv_timeout(moment.saturating_duration_since(Instant::now())).ok()

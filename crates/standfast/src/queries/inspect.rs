@@ -1,4 +1,5 @@
-//! `inspect` and `verify`: what an image holds, and whether every byte of it is as it was written. Nothing is written.
+//! `inspect` and `verify`: show what an image holds, and check that every byte of it is as it was written. They write
+//! nothing.
 
 use crate::event::LongWork;
 use crate::progress::reported;
@@ -15,10 +16,10 @@ use standfast_format::{Contents, ImageSource, Run};
 use standfast_store::{Chain, JobDirectory, Level, Levels, Selector};
 use std::path::Path;
 
-/// What the image of a generation holds; the newest good one if none is named.
+/// Describes what the image of a generation holds. `None` means the newest good generation.
 ///
 /// # Errors
-/// When there is no such image, or its header, tables or records are not as they were written.
+/// If there is no such image, or its header, tables or records are not as they were written.
 pub fn inspect(directory: &Path, at: Option<GenerationNumber>) -> Result<InspectionReport, Error> {
     let of_store = |error| Error::of_store(directory, error);
     let levels = JobDirectory::look(directory).and_then(Levels::open).map_err(of_store)?.0;
@@ -30,10 +31,10 @@ pub fn inspect(directory: &Path, at: Option<GenerationNumber>) -> Result<Inspect
     Ok(describe(&choice.image, GenerationReport::of(generation, level)))
 }
 
-/// Reads and verifies every block of a generation; of all generations if none is named. `listener` hears of its progress.
+/// Reads and verifies every block of a generation, or of all generations for `None`. Reports progress to `listener`.
 ///
 /// # Errors
-/// When there is nothing to verify. Damage is no error but the result.
+/// If there is nothing to verify. Damage is not an error but a result.
 pub fn verify(
     directory: &Path,
     at: Option<GenerationNumber>,

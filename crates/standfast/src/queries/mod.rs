@@ -1,4 +1,4 @@
-//! Questions about a job that change nothing: how it stands, what its checkpoints hold, whether they verify.
+//! Queries that change nothing: the state of a job, the contents of its checkpoints, and whether they verify.
 
 mod inspect;
 mod status;

@@ -1,4 +1,4 @@
-//! `status` and `list`: how a job stands, as its directory and its supervisor tell it. Nothing is written.
+//! `status` and `list`: the state of a job, from its directory and its supervisor. They write nothing.
 
 use crate::Error;
 use crate::control::{Reply, Request, ask};
@@ -11,24 +11,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The job in `directory` at a glance.
+/// Returns a summary of the job in `directory`.
 ///
 /// # Errors
-/// When there is no job, or the directory cannot be read or trusted.
+/// If there is no job, or the directory cannot be read or trusted.
 pub fn status(directory: &Path) -> Result<StatusReport, Error> {
     let of_store = |error| Error::of_store(directory, error);
     let opened = JobDirectory::look(directory).map_err(of_store)?;
     let lease_state = opened.lease_state().map_err(of_store)?;
     let live = match &lease_state {
-        // Root does not connect to what another user has put there.
+        // As root, do not connect to a socket that another user has put there.
         LeaseState::Supervised(_) if !opened.is_of_another_user() => match ask(directory, Request::Status) {
             Ok(Reply::Status(live)) => Some(live),
-            // It may just be starting or ending; that it lives is known from the lease.
+            // The supervisor may just be starting or ending; the lease shows that it is alive.
             Ok(_) | Err(_) => None,
         },
         _ => None,
     };
-    // Behind what the supervisor says, so that a checkpoint that it calls taken is there.
+    // Read the levels after the supervisor's answer, so that a checkpoint that it reports is there.
     let (levels, missing) = Levels::open(opened.clone()).map_err(of_store)?;
     let manifest = opened.manifest().map_err(of_store)?;
     let program_pid = match &lease_state {
@@ -60,7 +60,7 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
     })
 }
 
-/// The newest checkpoint on disk that counts.
+/// Returns the newest checkpoint on disk that is not superseded.
 fn last_durable(generations: &[GenerationReport], now: SystemTime) -> Option<DurableReport> {
     let durable = generations.iter().rev().find(|it| it.is_on_disk && !it.is_superseded)?;
     let taken = UNIX_EPOCH + Duration::from_nanos(durable.taken_nanoseconds);
@@ -68,17 +68,17 @@ fn last_durable(generations: &[GenerationReport], now: SystemTime) -> Option<Dur
     Some(DurableReport { generation: durable.generation, age_seconds: age.as_secs_f64() })
 }
 
-/// The generations of the job in `directory`, ascending.
+/// Lists the generations of the job in `directory` in ascending order.
 ///
 /// # Errors
-/// When there is no job, or the directory cannot be read or trusted.
+/// If there is no job, or the directory cannot be read or trusted.
 pub fn list(directory: &Path) -> Result<Vec<GenerationReport>, Error> {
     let of_store = |error| Error::of_store(directory, error);
     let levels = JobDirectory::look(directory).and_then(Levels::open).map_err(of_store)?.0;
     generations(&levels).map_err(of_store)
 }
 
-/// The generations of all levels, each once: as it is in memory where it is in both.
+/// Returns the generations of all levels, each once. A generation in memory and on disk is reported as it is in memory.
 fn generations(levels: &Levels) -> Result<Vec<GenerationReport>, StoreError> {
     let mut all: BTreeMap<u64, GenerationReport> = BTreeMap::new();
     for (level, level_directory) in levels.each() {
@@ -92,7 +92,7 @@ fn generations(levels: &Levels) -> Result<Vec<GenerationReport>, StoreError> {
 }
 
 impl GenerationReport {
-    /// The report of a generation in the manifest of a level.
+    /// Makes the report of a generation in the manifest of a level.
     pub(crate) fn of(generation: &Generation, level: Level) -> Self {
         Self {
             generation: generation.number.get(),
@@ -110,7 +110,7 @@ impl GenerationReport {
     }
 }
 
-/// How a job stands, from who holds its lease and what was last noted about it.
+/// Returns the state of a job, from the holder of its lease and the last recorded outcome.
 fn job_status(lease_state: &LeaseState, outcome: Outcome) -> JobStatus {
     match lease_state {
         LeaseState::Supervised(_) => JobStatus::Running,

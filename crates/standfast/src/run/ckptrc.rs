@@ -1,8 +1,8 @@
-//! `.ckptrc`: the parameters of a run in the words of the 1995 libckpt paper, sections 2 to 3.2 (L2, L3). A pure parser,
-//! what its words mean for a job, and one thin function that opens the file.
+//! `.ckptrc`: the parameters of a run in the words of the 1995 libckpt paper, sections 2 to 3.2 (L2, L3). The module
+//! has a pure parser, the meaning of its words for a job, and one thin function that opens the file.
 //!
-//! It is not Standfast's own configuration: it knows the seven keys of that paper and no others. What they ask for and
-//! this version does not do is kept and named ([`Ckptrc::unmet`]), never dropped.
+//! The file is not Standfast's own configuration: it has the seven keys of that paper and no others. Requests that this
+//! version does not honour are kept and named ([`Ckptrc::unmet`]), never dropped.
 
 use super::default_directory::default_directory;
 use crate::quoting::{ForShell, InWords};
@@ -20,10 +20,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The name of the file, which is looked for in the current directory.
+/// Name of the file, which is looked for in the current directory.
 pub const CKPTRC: &str = ".ckptrc";
 
-/// What a `.ckptrc` says: `None` for keys that are not there.
+/// Contents of a `.ckptrc`. Keys that are not there are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ckptrc {
     checkpointing: Option<Switch>,
@@ -45,7 +45,7 @@ impl Ckptrc {
     /// Reads and parses the file, if there is one.
     ///
     /// # Errors
-    /// When it cannot be read, others could have written it, or a line of it is wrong.
+    /// If it cannot be read, if others could have written it, or if one of its lines is wrong.
     pub fn load(path: &Path) -> Result<Option<Self>, CkptrcError> {
         let Some(bytes) = read_settings(path)? else { return Ok(None) };
         Self::parse(&bytes).map(Some).map_err(|source| CkptrcError::Line { path: path.to_owned(), source })
@@ -54,7 +54,7 @@ impl Ckptrc {
     /// Parses the contents of such a file.
     ///
     /// # Errors
-    /// The first line that is wrong.
+    /// Returns the first line that is wrong.
     pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
         let mut said = Self::default();
         for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -82,15 +82,16 @@ impl Ckptrc {
         }
     }
 
-    /// The directory for a program's checkpoints.
+    /// Returns the directory for a program's checkpoints.
     pub fn directory(&self, program: &OsStr) -> PathBuf {
         let name = default_directory(program);
         self.dir.as_ref().map_or(name.clone(), |dir| dir.join(name))
     }
 
-    /// What is said in so many words. It also holds for a job that is continued, whose own options stand otherwise.
+    /// Returns the options that the file sets explicitly. For a job that is continued, they take precedence over its
+    /// own options.
     pub fn choices(&self) -> OptionChoices {
-        // `checkpointing on` alone speaks of the interval, too: a job that once was off must not stay so.
+        // `checkpointing on` alone also sets the interval: a job that once was off must not stay off.
         let is_interval_said = self.checkpointing.is_some() || self.maxtime_seconds.is_some();
         let interval = is_interval_said.then(|| self.interval());
         let said = OptionChoices {
@@ -112,7 +113,7 @@ impl Ckptrc {
         }
     }
 
-    /// `checkpointing off` heeds no request of the program's own either.
+    /// Returns the minimum interval. `checkpointing off` ignores the program's own requests as well.
     fn min_interval(&self) -> Option<MinInterval> {
         let least = self.mintime_seconds.map(|seconds| MinInterval::After(Duration::from_secs(seconds)));
         match self.checkpointing {
@@ -130,7 +131,7 @@ impl Ckptrc {
         }
     }
 
-    /// What holds for keys that are not there (L3), where there is a `.ckptrc` at all.
+    /// Returns the defaults for missing keys (L3). They apply only if there is a `.ckptrc`.
     pub fn defaults() -> JobOptions {
         JobOptions {
             interval: Interval::Every(Duration::from_secs(600)),
@@ -141,7 +142,7 @@ impl Ckptrc {
         }
     }
 
-    /// What is asked for and not done by this version, each in a sentence.
+    /// Returns the requests that this version does not honour, each as a sentence.
     pub fn unmet(&self) -> impl Iterator<Item = String> {
         let one_file = self.maxfiles.is_none_or(|files| files == Self::defaults().keep);
         let incremental = self.incremental == Some(Switch::On) && one_file;
@@ -158,7 +159,7 @@ fn snapshot(fork: Switch) -> Snapshot {
     }
 }
 
-/// What stands before a `#` that begins a word: one in the middle of a word may belong to a path.
+/// Returns the line up to a `#` that begins a word. A `#` in the middle of a word may belong to a path.
 fn without_comment(line: &[u8]) -> &[u8] {
     let begins_comment = |at: &usize| line[*at] == b'#' && (*at == 0 || line[*at - 1].is_ascii_whitespace());
     let end = (0..line.len()).find(begins_comment).unwrap_or(line.len());
@@ -181,7 +182,7 @@ fn switch(key: &'static str, value: &[u8]) -> Result<Switch, LineFault> {
 }
 
 fn number(key: &'static str, bounds: RangeInclusive<u64>, value: &[u8]) -> Result<u64, LineFault> {
-    // A sign is refused by looking at the digits: the parser of numbers would take a plus.
+    // Check the digits to refuse a sign: the parser of numbers would accept a plus.
     let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let found = digits.and_then(|text| text.parse().ok()).filter(|number| bounds.contains(number));
     found.ok_or_else(|| LineFault::Number { key, text: shown(value), least: *bounds.start(), most: *bounds.end() })
@@ -199,19 +200,20 @@ fn directory(value: &[u8]) -> Result<PathBuf, LineFault> {
     Ok(OsString::from_vec(value.to_vec()).into())
 }
 
-/// Text of the file as a message may show it: no control characters for the terminal, and not without end.
+/// Returns text of the file for a message: without control characters, and of limited length.
 fn shown(text: &[u8]) -> String {
     String::from_utf8_lossy(text).chars().take(SHOWN_CHARACTERS_MAX).flat_map(char::escape_debug).collect()
 }
 
-/// The contents of a file of settings, once it has proved to be a regular file of this user that nobody else may write.
+/// Returns the contents of a settings file, after checking that it is a regular file of this user that nobody else may
+/// write.
 ///
 /// # Errors
-/// When it is none, or cannot be read.
+/// If the check fails, or the file cannot be read.
 pub fn read_settings(path: &Path) -> Result<Option<Vec<u8>>, CkptrcError> {
     let unreadable = |source: io::Error| CkptrcError::Unreadable { path: path.to_owned(), source };
     let untrusted = |fault| CkptrcError::Untrusted { path: path.to_owned(), fault };
-    // Without waiting: a FIFO would otherwise hold the run up before it could be refused.
+    // Do not block: otherwise a FIFO would hold up the run before it is refused.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(descriptor) => File::from(descriptor),
@@ -232,7 +234,7 @@ pub fn read_settings(path: &Path) -> Result<Option<Vec<u8>>, CkptrcError> {
     Ok(Some(bytes))
 }
 
-/// Memory images go where the file says: nobody but `user` may have a say in that.
+/// Checks that only `user` may write the file, since it decides where memory images go.
 fn check_trusted(owner: u32, mode: u32, user: u32) -> Result<(), TrustFault> {
     if owner != user {
         return Err(TrustFault::Owner { owner, user });
@@ -243,7 +245,7 @@ fn check_trusted(owner: u32, mode: u32, user: u32) -> Result<(), TrustFault> {
     Ok(())
 }
 
-/// Why a `.ckptrc` was not followed.
+/// Reason why a `.ckptrc` was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CkptrcError {
@@ -255,15 +257,15 @@ pub enum CkptrcError {
         /// The line.
         source: LineError,
     },
-    /// Somebody else could have written it.
+    /// Another user could have written it.
     #[error("{path} is not used, because it decides where memory images go: {fault}", path = ForShell(.path))]
     Untrusted {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason not to trust it.
         fault: TrustFault,
     },
-    /// It is far longer than settings can be.
+    /// It is longer than settings can be.
     #[error(
         "{path} is longer than {CKPTRC_BYTES_MAX} bytes and cannot be a settings file\nhint: move it away",
         path = ForShell(.path)
@@ -272,12 +274,12 @@ pub enum CkptrcError {
         /// The file.
         path: PathBuf,
     },
-    /// The system does not let it be read.
+    /// The system does not allow to read it.
     #[error("cannot read {path}: {}\nhint: make it readable, or move it away", InWords(.source), path = ForShell(.path))]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
 }
@@ -286,48 +288,48 @@ pub enum CkptrcError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct LineError {
-    /// Which, counted from 1.
+    /// Number of the line, counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Fault of the line.
     pub fault: LineFault,
 }
 
-/// What is wrong with a line, and what to write instead.
+/// A fault of a line, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineFault {
-    /// It begins with none of the keys.
+    /// The line begins with none of the keys.
     #[error(
         "unknown key '{text}': use checkpointing, dir, maxtime, mintime, incremental, maxfiles or fork, or put a # in front"
     )]
     Key {
-        /// What stood there.
+        /// The word in place of the key.
         text: String,
     },
-    /// Neither on nor off.
+    /// The value is neither on nor off.
     #[error("'{text}' is not a value of {key}: write '{key} on' or '{key} off'")]
     Switch {
         /// The key.
         key: &'static str,
-        /// What stood there.
+        /// The word in place of the value.
         text: String,
     },
-    /// Not a number, or not one within the bounds.
+    /// The value is not a number within the bounds.
     #[error("'{text}' is not a value of {key}: write a whole number from {least} to {most}")]
     Number {
         /// The key.
         key: &'static str,
-        /// What stood there.
+        /// The word in place of the value.
         text: String,
-        /// The least that is taken.
+        /// Least number accepted.
         least: u64,
-        /// The most that is taken.
+        /// Greatest number accepted.
         most: u64,
     },
-    /// Not a path.
+    /// The value is not a path.
     #[error("dir names no directory: write its path after the key")]
     Directory,
-    /// The key was there before.
+    /// The key was set before.
     #[error("{key} is set a second time: keep one of the two lines")]
     Repeated {
         /// The key.
@@ -335,44 +337,44 @@ pub enum LineFault {
     },
 }
 
-/// Why a file could be somebody else's work, and what to do.
+/// Reason why another user could have written a file, and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustFault {
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error(
         "it belongs to user {owner}, not to you (user {user})\nhint: start the program in another directory, or put a file of your own there"
     )]
     Owner {
-        /// Whose it is.
+        /// User id of its owner.
         owner: u32,
-        /// Who runs this.
+        /// User id of this process.
         user: u32,
     },
-    /// Its mode lets others write.
+    /// Its mode lets other users write.
     #[error("other users may write it (mode {mode:o})\nhint: if you are sure that nobody has, chmod go-w it")]
     Mode {
         /// Permission bits.
         mode: u32,
     },
-    /// It leads somewhere else.
+    /// It is a symbolic link.
     #[error("it is a symbolic link\nhint: put the file itself in its place")]
     Link,
-    /// A directory, a FIFO, a device.
+    /// It is a directory, a FIFO or a device.
     #[error("it is not a regular file\nhint: move it away")]
     NoFile,
 }
 
-/// Longest file that is read: some settings, the longest path that Linux knows, and a lot of comment.
+/// Longest file that is read. It leaves room for some settings, the longest path that Linux accepts, and many comments.
 const CKPTRC_BYTES_MAX: u64 = 64 << 10;
 
-/// Seconds that `maxtime` and `mintime` take: as far as intervals go on the command line.
+/// Seconds that `maxtime` and `mintime` accept. The upper bound is that of intervals on the command line.
 const SECONDS: RangeInclusive<u64> = 0..=INTERVAL_MAX.as_secs();
 
-/// Files that `maxfiles` takes: one at least, and no more than a manifest can list with ease.
+/// Numbers that `maxfiles` accepts: at least one, and no more than a manifest can list with ease.
 const FILES: RangeInclusive<u64> = 1..=10_000;
 
-/// So much of a wrong word is shown: enough to find it.
+/// Length to which a wrong word is shown: enough to find it.
 const SHOWN_CHARACTERS_MAX: usize = 60;
 
 #[cfg(test)]

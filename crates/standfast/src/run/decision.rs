@@ -1,33 +1,34 @@
-//! What `run` does with a directory that may hold a job already. Pure: looked at here, carried out elsewhere.
+//! Decides what `run` does with a directory that may hold a job already. The module is pure; its callers carry out the
+//! decision.
 
 use standfast_format::manifest::{JobDescription, Manifest};
 
-/// What the user wants done with a job that is not finished.
+/// What the user wants done with an unfinished job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unfinished {
-    /// Nothing: it could be work of days.
+    /// Nothing: it could be days of work.
     #[default]
     Refuse,
     /// Continue it.
     Resume,
-    /// Give it up and start afresh.
+    /// Discard it and start from the beginning.
     Discard,
 }
 
-/// What `run` is to do.
+/// What `run` has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunPlan {
-    /// Start the program from its beginning; whatever generations there are go.
+    /// Start the program from its beginning and remove all generations.
     Start,
-    /// Continue from the newest good generation; where there is none, start.
+    /// Continue from the newest good generation. If there is none, start the program.
     Continue,
-    /// The job is unfinished and nobody said what to do about that.
+    /// Refuse: the job is unfinished, and the user did not say what to do about it.
     RefuseUnfinished,
-    /// The job to be continued is that of another command line.
+    /// Refuse: the unfinished job has another command line.
     RefuseOther,
 }
 
-/// The plan for a directory with this manifest (`None`: it holds no job), which nobody else cares for at present.
+/// Returns the plan for a directory with this manifest. `None` means that it holds no job. The caller holds the lease.
 pub(crate) fn plan_run(found: Option<&Manifest>, wanted: &JobDescription, unfinished: Unfinished) -> RunPlan {
     let Some(found) = found else { return RunPlan::Start };
     if found.is_finished() || found.generations.is_empty() {

@@ -1,4 +1,4 @@
-//! Where the checkpoints of a program lie unless the user names a directory: `PROGRAM.standfast` in the working directory.
+//! The default directory for the checkpoints of a program: `PROGRAM.standfast` in the working directory.
 
 use crate::Error;
 use standfast_core::Root;
@@ -7,9 +7,9 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The directory in which a program's checkpoints lie unless another one is named: `PROGRAM.standfast`, right here. Where that is
-/// longer than a name may be, the program's is shortened, between characters, and a digest of all of it tells it from others
-/// that begin alike.
+/// Returns the default directory for a program's checkpoints: `PROGRAM.standfast` in the working directory. If that
+/// name is too long, the program's name is cut between characters, and a digest of the whole name is added to keep
+/// similar names apart.
 pub fn default_directory(program: &OsStr) -> PathBuf {
     let name = Path::new(program).file_name().unwrap_or(program);
     let mut directory = match name.len() + DIRECTORY_SUFFIX.len() <= NAME_BYTES_MAX {
@@ -21,7 +21,7 @@ pub fn default_directory(program: &OsStr) -> PathBuf {
 }
 
 fn shortened(name: &[u8]) -> OsString {
-    // One for which nobody makes another name with the same.
+    // The digest is long enough that nobody can make another name with the same one.
     let digest = Root::of(&[name]).to_bytes();
     let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     let digest = format!("-{digits}");
@@ -31,16 +31,16 @@ fn shortened(name: &[u8]) -> OsString {
     OsString::from_vec([&name[..end], digest.as_bytes()].concat())
 }
 
-/// How long a name may be in the file systems of Linux.
+/// Longest file name in the file systems of Linux.
 const NAME_BYTES_MAX: usize = 255;
 
-/// How the names of job directories end, where nobody named them otherwise.
+/// Suffix of the default names of job directories.
 const DIRECTORY_SUFFIX: &str = ".standfast";
 
-/// The directories right below `place` that are named as `run` names them, in alphabetical order.
+/// Returns the directories directly below `place` that have a default name, in alphabetical order.
 ///
 /// # Errors
-/// When `place` cannot be read.
+/// If `place` cannot be read.
 pub fn find_directories(place: &Path) -> Result<Vec<PathBuf>, Error> {
     let found = || -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();

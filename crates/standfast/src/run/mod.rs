@@ -1,4 +1,4 @@
-//! `run`: a program is started under a supervisor, or its unfinished job is continued.
+//! `run`: starts a program under a supervisor, or continues its unfinished job.
 
 mod ckptrc;
 mod decision;
@@ -44,25 +44,26 @@ pub struct RunRequest {
     pub program: OsString,
     /// Its arguments, without the program's own name.
     pub arguments: Vec<OsString>,
-    /// Directories that are saved with all that is in them, and put back as a whole; or what the job is seen to write.
+    /// Directories that are saved with all their contents and restored as a whole, or the files that the job is seen to
+    /// write.
     pub folders: Vec<SaveFolder>,
-    /// What a `.ckptrc` says about that, if there is one. The options have more weight.
+    /// Contents of a `.ckptrc`, if there is one. The options take precedence.
     pub ckptrc: Option<Ckptrc>,
     /// What to do about an unfinished job in the directory.
     pub unfinished: Unfinished,
-    /// On which terminal it is started.
+    /// Terminal on which the program starts.
     pub terminal: TerminalKind,
-    /// What the program's libstandfast is to do besides, if it has one.
+    /// Optional tasks of the program's libstandfast, if it has one.
     pub assistance: Assistance,
 }
 
 impl RunRequest {
-    /// What was said about the options, by whichever of command line and `.ckptrc` has more weight.
+    /// Returns the options that the user set. The command line takes precedence over `.ckptrc`.
     fn choices(&self) -> OptionChoices {
         self.ckptrc.as_ref().map_or(self.context.options, |ckptrc| self.context.options.over(ckptrc.choices()))
     }
 
-    /// The options of a job that begins.
+    /// Returns the options for a job that begins.
     fn options(&self) -> JobOptions {
         let defaults = if self.ckptrc.is_some() { Ckptrc::defaults() } else { JobOptions::default() };
         self.choices().or(defaults)
@@ -71,10 +72,10 @@ impl RunRequest {
 
 /// Runs a program to its end.
 ///
-/// Call it from a process of its own: the supervisor takes over most signals, and must be its program's parent.
+/// Call it from a process of its own: the supervisor takes over most signals, and must be the program's parent.
 ///
 /// # Errors
-/// When the program was not started. One that was started is supervised until it ends.
+/// If the program was not started. A program that was started is supervised until it ends.
 pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let path = &request.context.directory;
     let of_store = |error| Error::of_store(path, error);
@@ -114,7 +115,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
     }
 }
 
-/// The manifest, if there is a job. One that cannot be read is no hindrance to giving the job up.
+/// Returns the manifest, if there is a job. An unreadable manifest does not prevent discarding the job.
 fn find_manifest(directory: &JobDirectory, unfinished: Unfinished) -> Result<Option<Manifest>, StoreError> {
     match directory.manifest() {
         Ok(manifest) => Ok(Some(manifest)),
@@ -134,7 +135,7 @@ fn start(
     let options = request.options();
     let of_store = |error| Error::of_store(&request.context.directory, error);
     let memory = request.context.memory.clone().unwrap_or_default();
-    // Memory that a job which is given up here may still have.
+    // A job that is discarded here may still have memory.
     if let Ok((mut given_up, _)) = Levels::open((*directory).clone()) {
         given_up.discard_memory(&lease, false).map_err(of_store)?;
     }
@@ -160,7 +161,7 @@ fn start(
     };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
     save_folders(&job, &description, &request.context.directory);
-    // Whether anybody has the terminal open is the job's affair from now on.
+    // Drop our copies of the terminal: from now on only the job decides whether it is open.
     drop(launch);
     let destination = Destination::new(levels, lease, &options);
     let post = Post {
@@ -176,7 +177,7 @@ fn start(
     supervise(post, job, listener)
 }
 
-/// The terminal on which the program is to start, and who holds it if it is one of its own.
+/// Returns the terminal on which the program starts, and its holder if the program gets one of its own.
 fn terminal_for(request: &RunRequest) -> Result<(Option<Arc<HeldTerminal>>, LaunchTerminal), Error> {
     if request.context.detached || request.terminal.is_own(&request.program, &request.arguments) {
         let (held, terminal) = terminal::make(&request.context.directory, request.context.detached)?;
@@ -206,7 +207,7 @@ fn describe(request: &RunRequest) -> Result<JobDescription, Error> {
     })
 }
 
-/// The path of a folder as the kernel shows it. It need not be there yet.
+/// Returns the path of a folder as the kernel shows it. The folder need not exist yet.
 fn settled(folder: &Path) -> Result<Bytes, Error> {
     let unknown = Error::system("find the folder to save");
     let settled = match folder.canonicalize() {
@@ -261,7 +262,7 @@ mod tests {
         ];
         for (options, ckptrc, interval, keep) in table {
             let others = if ckptrc.is_some() { Ckptrc::defaults() } else { JobOptions::default() };
-            // Where nothing is to be checkpointed, the program's own requests are not honoured either.
+            // With checkpoints off, the program's own requests are not honoured either.
             let off = ckptrc == Some("checkpointing off");
             let min_interval = if off { MinInterval::Never } else { others.min_interval };
             let wanted = JobOptions { interval, keep: Keep::new(keep).unwrap(), min_interval, ..others };

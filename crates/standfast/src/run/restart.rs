@@ -1,4 +1,4 @@
-//! `restart`: a job goes on from one of its checkpoints.
+//! `restart`: continues a job from one of its checkpoints.
 
 mod reported;
 
@@ -35,31 +35,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A wait for an address that lasts longer is reported.
+/// A wait for an address is reported if it lasts longer than this.
 const UNREPORTED_MAX: Duration = Duration::from_secs(1);
 
 /// What to restart.
 #[derive(Debug, Clone)]
 pub struct RestartRequest {
-    /// Where its checkpoints are, what is to be other than in the life before, and who waits for it.
+    /// Where its checkpoints are, what changes from the previous life, and who waits for it.
     pub context: JobContext,
-    /// The generation; the newest good one if none is named.
+    /// Generation to restart from. `None` means the newest good one.
     pub at: Option<GenerationNumber>,
-    /// What to do about monotonic clocks that are behind the checkpoint's.
+    /// Policy for monotonic clocks that are behind those of the checkpoint.
     pub clocks: ClockPolicy,
 }
 
 /// Continues a job and supervises it to its end.
 ///
-/// Call it from a process of its own that has a single thread: the supervisor takes over most signals, and becomes the
-/// program's parent.
+/// Call it from a single-threaded process of its own: the supervisor takes over most signals, and becomes the program's
+/// parent.
 ///
 /// # Errors
-/// When the program does not run again. One that does is supervised until it ends.
+/// If the program does not run again. A program that does is supervised until it ends.
 pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let of_store = |error| Error::of_store(&request.context.directory, error);
     let directory = Arc::new(JobDirectory::open(&request.context.directory).map_err(of_store)?);
-    // Before the lease, which would leave a trace where there is no job.
+    // Check before the lease is taken, since taking it would leave a trace in a directory without a job.
     let is_finished =
         || -> Result<bool, StoreError> { Ok(request.at.is_none() && directory.manifest()?.is_finished()) };
     if is_finished().map_err(of_store)? && is_free(&directory).map_err(of_store)? {
@@ -74,7 +74,7 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
         request.context.front.as_ref(),
         listener,
     )?);
-    // The life that held the lease until now may have come to its end.
+    // The life that held the lease until now may have ended.
     if is_finished().map_err(of_store)? {
         return Ok(tell_finished(request, &directory, listener));
     }
@@ -83,13 +83,13 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     continue_job(Continuation { context, directory, lease, clocks }, selector, listener)
 }
 
-/// Whether nobody holds the job.
+/// Reports whether nobody holds the job.
 fn is_free(directory: &JobDirectory) -> Result<bool, StoreError> {
     Ok(matches!(directory.lease_state()?, LeaseState::Free | LeaseState::Abandoned(_)))
 }
 
-/// The program has ended with status 0, and a script that restarts whatever it finds must not compute the same result a
-/// second time. Whoever wants that names the checkpoint.
+/// Reports that the program has ended with status 0, and does not restart it: a script that restarts every job it finds
+/// must not compute the same result twice. Users who want that name the checkpoint.
 fn tell_finished(request: &RestartRequest, directory: &JobDirectory, listener: &mut Listener<'_>) -> Ending {
     let generation = Levels::open(directory.clone()).ok().and_then(|(levels, _)| newest(&levels));
     listener(&JobEvent::HasFinished { directory: request.context.directory.clone(), generation });
@@ -98,17 +98,18 @@ fn tell_finished(request: &RestartRequest, directory: &JobDirectory, listener: &
 
 /// A job to be continued.
 pub(crate) struct Continuation {
-    /// What the new life is given.
+    /// Context of the new life.
     pub(crate) context: JobContext,
-    /// Its directory.
+    /// The job's directory.
     pub(crate) directory: Arc<JobDirectory>,
-    /// The right to give it a life.
+    /// The lease, which gives the right to start a life.
     pub(crate) lease: Arc<Lease>,
-    /// What to do about monotonic clocks that are behind the checkpoint's.
+    /// Policy for monotonic clocks that are behind those of the checkpoint.
     pub(crate) clocks: ClockPolicy,
 }
 
-/// Continues a job from the generation that is wished for, falling back to older ones where that leaves a choice.
+/// Continues a job from the generation that `selector` names. Falls back to older generations if the selector allows
+/// it.
 pub(crate) fn continue_job(
     job: Continuation,
     mut selector: Selector,
@@ -117,11 +118,11 @@ pub(crate) fn continue_job(
     let of_store = |error| Error::of_store(&job.context.directory, error);
     let manifest = job.directory.manifest().map_err(of_store)?;
     let recorded = JobOptions::from_record(manifest.options);
-    // What is done about files is said for this restart; the next one has other files before it.
+    // The policy for files applies to this restart only, since the next one finds other files.
     let files = job.context.options.files.unwrap_or(recorded.files);
     let options = OptionChoices { files: None, ..job.context.options }.or(recorded);
     let mut life = Life::prepare(&job, &manifest, listener)?;
-    // Of a level that turned out to be bad nothing is taken any more.
+    // A level that turned out to be bad is not used again.
     let mut trusted = life.levels.clone();
     loop {
         let (level, choice) = trusted.choose(selector).map_err(of_store)?;
@@ -169,24 +170,24 @@ pub(crate) fn continue_job(
     }
 }
 
-/// Whether a job had namespaces of its own when it was checkpointed: only a restart gives it some.
+/// Reports whether a job had namespaces of its own at the checkpoint. Only a restart creates them.
 fn was_in_namespaces(job: &JobState) -> bool {
     let own = std::fs::metadata("/proc/self/ns/pid").map(|file| file.ino());
     job.pid_namespace != 0 && own.is_ok_and(|own| own != job.pid_namespace)
 }
 
-/// The levels of the life that is to begin.
+/// Levels and manifest of the life that is to begin.
 struct Life {
     levels: Levels,
-    /// Whether it is to have one in memory.
+    /// Whether the life is to have a level in memory, and where.
     memory: Memory,
     manifest: Manifest,
-    /// What went wrong without standing in the way.
+    /// Problems that did not prevent the restart.
     trouble: Vec<String>,
 }
 
 impl Life {
-    /// Opens the levels that the job has. One in memory that this life is not to use is emptied to the disk first.
+    /// Opens the levels that the job has. A level in memory that this life will not use is flushed to the disk first.
     fn prepare(job: &Continuation, manifest: &Manifest, listener: &mut Listener<'_>) -> Result<Self, Error> {
         let of_store = |error| Error::of_store(&job.context.directory, error);
         let (mut levels, missing) = Levels::open((*job.directory).clone()).map_err(of_store)?;
@@ -210,7 +211,8 @@ impl Life {
         Ok(Self { levels, memory, manifest: job.directory.manifest().map_err(of_store)?, trouble: Vec::new() })
     }
 
-    /// Has the directory name the level in memory of this life, or none: from now on no earlier one is taken any more.
+    /// Records this life's level in memory, or that there is none, in the directory. Earlier levels in memory are not
+    /// used any more.
     fn settle_memory(&mut self, lease: &Lease) -> Result<(), StoreError> {
         if self.levels.memory.is_some() {
             return Ok(());
@@ -225,8 +227,8 @@ impl Life {
     }
 }
 
-/// Whether no good will ever come from a job that could not be continued: it has no checkpoint, or all of them are
-/// damaged. A disk that cannot be read at present, or files that others may write, are no reason to give it up.
+/// Reports whether a job that could not be continued never can be: it has no checkpoint, or all of them are damaged. A
+/// disk that is unreadable at present, or files that others may write, are no reason to abandon a job.
 pub(crate) fn is_hopeless(error: &StoreError) -> bool {
     match error {
         StoreError::NoCheckpoint(_) => true,
@@ -239,7 +241,7 @@ fn skipped_event(number: GenerationNumber, reason: &StoreError) -> JobEvent {
     JobEvent::Skipped { generation: number.get(), reason: without_numbers(&reason.to_string()) }
 }
 
-/// Files that the program has open for writing, or writes through a mapping.
+/// Returns the files that the program has open for writing, or writes through a mapping.
 fn outputs(state: &JobState) -> Vec<PathBuf> {
     let written = state.open_files.iter().filter(|open| open.is_writable());
     let mapped = state.objects.iter().filter_map(|object| object.kind.file());
@@ -247,11 +249,11 @@ fn outputs(state: &JobState) -> Vec<PathBuf> {
     files.map(|file| PathBuf::from(OsStr::from_bytes(&file.path.0))).collect()
 }
 
-/// Why a generation did not come to life.
+/// Why the job could not be revived from a generation.
 enum Unrevived {
-    /// Its image is not what was written: another generation may do.
+    /// The image is damaged: another generation may work.
     Damaged(Box<StoreError>),
-    /// Something else, which stands in the way of every generation.
+    /// Another error, which affects every generation.
     Other(Box<Error>),
 }
 
@@ -267,15 +269,15 @@ impl Unrevived {
     }
 }
 
-/// What a supervisor has from the moment at which the job runs.
+/// What a supervisor needs from the moment at which the job runs.
 struct Supervision {
     signals: SignalInbox,
-    /// The job's own terminal, where it is held for it.
+    /// The job's own terminal, if it has one.
     terminal: Option<Arc<HeldTerminal>>,
 }
 
-/// Rebuilds the job from one generation and lets it run. What must be noted is noted when everything is rebuilt and
-/// before the first instruction: from then on files have been cut back, and no later generation fits them any more.
+/// Rebuilds the job from one generation and lets it run. The restart is recorded after everything is rebuilt and before
+/// the first instruction: files have then been cut back, and no later generation fits them any more.
 fn revive(
     job: &Continuation,
     life: &mut Life,
@@ -352,14 +354,14 @@ fn revive(
     Ok((revived, Supervision { signals, terminal: terminal.into_inner() }))
 }
 
-/// A wait for an address that the previous life still holds.
+/// Waits for an address that the previous life still holds.
 struct Waiting<'a, 'l> {
-    /// Where the user can end it.
+    /// The foreground proxy, through which the user can end the wait.
     front: Option<&'a ForegroundConnection>,
     listener: RefCell<&'a mut Listener<'l>>,
-    /// The address that was reported last.
+    /// Address that was reported last.
     reported: RefCell<Option<String>>,
-    /// The signal by which the user has ended it.
+    /// Signal by which the user ended the wait.
     called_off: OnceCell<i32>,
 }
 
@@ -369,7 +371,7 @@ impl<'a, 'l> Waiting<'a, 'l> {
         Self { front, listener, reported: RefCell::default(), called_off: OnceCell::new() }
     }
 
-    /// Reports a wait that takes long; an error when the user has ended it.
+    /// Reports a wait that takes long. Returns an error if the user has ended it.
     fn goes_on(&self, wait: &engine::AddressWait) -> Result<(), BoxError> {
         if let Some(signal) = self.front.and_then(ForegroundConnection::asks_to_end) {
             let _ = self.called_off.set(signal);
@@ -385,7 +387,7 @@ impl<'a, 'l> Waiting<'a, 'l> {
 }
 
 impl Continuation {
-    /// Notes that the job has a new life; gives the signals that are for the supervisor from now on.
+    /// Records the new life of the job, and returns the signals that are now meant for the supervisor.
     fn begin_life(
         &self,
         process: engine::ProcessIdentity,
@@ -399,7 +401,7 @@ impl Continuation {
         SignalInbox::open().map_err(Error::system("take over the signals"))
     }
 
-    /// Keeps what a restart takes from a file; gives the path of the copy.
+    /// Keeps a copy of what a restart removes from a file, and returns the copy's path.
     fn keep_tail(&self, number: GenerationNumber, tail: &Tail<'_>) -> Result<PathBuf, StoreError> {
         if tail.is_removed
             && let Some(kept) = self.directory.keep_file(&self.lease, number, tail.path, tail.file)?
@@ -412,14 +414,14 @@ impl Continuation {
     }
 }
 
-/// Writes down that the job goes on from `number`; only what is not so already.
+/// Records that the job continues from `number`. Writes only what has changed.
 fn note_continuation(
     job: &Continuation,
     life: &mut Life,
     options: JobOptions,
     number: GenerationNumber,
 ) -> Result<(), StoreError> {
-    // What is later was given up from now on, and this one belongs to the job's life again if it had been given up.
+    // Later generations are abandoned from now on. If this one had been abandoned, it belongs to the job's life again.
     if life.levels.differs_from_life_at(number)? {
         life.levels.mark_superseded_after(&job.lease, number)?;
     }

@@ -1,38 +1,38 @@
-//! The options about what a checkpoint saves: incremental checkpoints, how changes are found, how many images build upon each
-//! other.
+//! Options about what a checkpoint saves: incremental checkpoints, how changes are found, and how many images build
+//! upon each other.
 
 use super::option_kinds::{number, words};
 use standfast_engine::Tracking;
 use standfast_store::CoalesceRule;
 
-/// A process of which less than this is as it was is saved whole under [`Incremental::Auto`]: a third more is written,
-/// and neither restart nor coalescing has a chain to read.
+/// Under [`Incremental::Auto`], a process is saved whole if less than this percentage of it is unchanged. That writes a
+/// third more, but neither restart nor coalescing has a chain to read.
 const UNCHANGED_PERCENT_MIN: u8 = 25;
 
-/// Differences of less than this are coalesced for their number only.
+/// Chains of smaller differences are coalesced only when they have too many links.
 const COALESCED_BYTES_MIN: u64 = 4 << 20;
 
 number! {
-    /// How many generations are kept.
+    /// Number of generations to keep.
     Keep, "is not a number of checkpoints to keep",
-    /// Two, so that one that turns out damaged leaves another to fall back to.
+    /// Two, so that a job can fall back to the other generation if one is damaged.
     2
 }
 
 words! {
-    /// Whether a checkpoint saves only what has changed since the one before (L6).
+    /// Whether a checkpoint saves only what has changed since the previous one (L6).
     kept Incremental, "is not a mode of incremental checkpoints",
-    /// Each one saves everything.
+    /// Each checkpoint saves everything.
     Off = "off",
-    /// Each one that can.
+    /// Each checkpoint that can is incremental.
     On = "on",
-    /// Each one, but for processes most of which has changed.
+    /// Each checkpoint is incremental, except for processes that have changed for the most part.
     #[default]
     Auto = "auto",
 }
 
 impl Incremental {
-    /// The least share of a process that must be as it was, in percent.
+    /// Returns the least percentage of a process that must be unchanged for an incremental checkpoint.
     pub(crate) fn unchanged_percent_min(self) -> u8 {
         match self {
             Self::Off | Self::On => 0,
@@ -44,18 +44,18 @@ impl Incremental {
 words! {
     /// Dirty-page detection (M3, H10).
     kept Track, "is not a way to detect dirty pages",
-    /// As the kernel allows: by its page tables, else by checksums.
+    /// By the kernel's page tables if possible, else by checksums.
     #[default]
     Auto = "auto",
-    /// By the kernel's page tables; what it cannot note there counts as changed.
+    /// By the kernel's page tables. Memory that they cannot track counts as changed.
     Pagemap = "pagemap",
-    /// By reading all memory and comparing checksums.
+    /// By checksums of all memory.
     Hash = "hash",
-    /// Not at all: every checkpoint is full.
+    /// No detection: every checkpoint is full.
     Off = "off",
 }
 
-/// As the engine says it: nothing needs to be tracked for checkpoints that save everything anyway.
+/// Converts the options for the engine. Checkpoints that save everything need no tracking.
 pub(crate) fn tracking(incremental: Incremental, track: Track) -> Tracking {
     match (incremental, track) {
         (Incremental::Off, _) | (_, Track::Off) => Tracking::Off,
@@ -66,14 +66,14 @@ pub(crate) fn tracking(incremental: Incremental, track: Track) -> Tracking {
 }
 
 number! {
-    /// How many images there may be that build upon each other before they are coalesced (L7).
+    /// Number of images that may build upon each other before they are coalesced (L7).
     MaxFiles, "is not a number of images in a chain",
-    /// Sixteen: a full image is rewritten once in so many checkpoints at most, and a restart reads few files.
+    /// Sixteen: a full image is rewritten at most once in sixteen checkpoints, and a restart reads few files.
     16
 }
 
 impl MaxFiles {
-    /// When the store is to coalesce.
+    /// Returns the rule by which the store coalesces.
     pub(crate) fn rule(self, keep: Keep) -> CoalesceRule {
         CoalesceRule { keep: keep.get(), links: self.get().get(), bytes_min: COALESCED_BYTES_MIN }
     }

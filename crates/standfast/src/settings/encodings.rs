@@ -1,5 +1,5 @@
-//! The options about how pages are kept in an image: as differences against those of the checkpoint before, compressed, or
-//! as they are.
+//! Options about how an image holds pages: as differences from those of the previous checkpoint, compressed, or as they
+//! are.
 
 use super::option_kinds::words;
 use standfast_core::codec::Encoding;
@@ -7,32 +7,32 @@ use standfast_core::codec::choice::Allowed;
 use standfast_store::Encodings;
 
 words! {
-    /// Whether pages that have changed are kept as what has changed in them (C4).
+    /// Whether changed pages are saved as differences (C4).
     kept DeltaMode, "is not a mode of differences",
-    /// No.
+    /// Pages are saved as they are.
     #[default]
     None = "none",
-    /// Against the checkpoint before, wherever that is shorter.
+    /// Pages are saved as differences from the previous checkpoint if that is shorter.
     Previous = "previous",
-    /// The same where it takes less time than to write the pages, as was measured.
+    /// Like `previous`, if measurements show that it takes less time than writing the pages.
     Auto = "auto",
 }
 
 words! {
     /// Whether pages are compressed (L9).
     kept Compress, "is not a compression",
-    /// No.
+    /// Pages are not compressed.
     #[default]
     None = "none",
-    /// By LZ4, wherever that makes them shorter.
+    /// LZ4, for pages that it makes shorter.
     Lz4 = "lz4",
-    /// By Zstandard, wherever that makes them shorter.
+    /// Zstandard, for pages that it makes shorter.
     Zstd = "zstd",
-    /// By that which saves most time, if any does: as the disk and the pages prove to be (C1).
+    /// The compression that saves most time, if any does. Measurements of the disk and the pages decide (C1).
     Auto = "auto",
 }
 
-/// As the store says it.
+/// Converts the options for the store.
 pub(crate) fn encodings(delta: DeltaMode, compress: Compress) -> Encodings {
     let (mut always, mut where_it_pays) = (Vec::new(), Vec::new());
     match delta {

@@ -1,65 +1,67 @@
-//! Where a flush runs: beside the program, or while that stands still (H6, H7). Decided by what was measured: what the
-//! program's threads wait longer for processors while the flush works than while it rests, against the time that the same
-//! work takes by itself. Pure; `flushing.rs` measures and acts.
+//! Decides where a flush runs: beside the program, or while the program is stopped (H6, H7).
 //!
-//! On a machine with a processor to spare nobody waits, and the flush runs beside the program. Where all are taken it takes
-//! its time from the program either way, and beside it the two are in each other's way.
+//! The decision follows measurements. They compare two costs: how much longer the program's threads wait for processors
+//! while the flush works than while it rests, and the time that the same work takes by itself. The module is pure;
+//! `flushing.rs` measures and acts.
+//!
+//! On a machine with a spare processor nobody waits, and the flush runs beside the program. If all processors are busy,
+//! the flush takes time from the program either way, and beside the program the two also hinder each other.
 
 use super::option_kinds::words;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 words! {
-    /// Where flushes are to run.
+    /// Where flushes run.
     kept Flush, "is not a flush mode",
     /// Beside the program.
     Background = "background",
-    /// While the program stands still.
+    /// While the program is stopped.
     Foreground = "foreground",
-    /// Where they cost the program less time, as was measured.
+    /// Where measurements show that they cost the program less time.
     #[default]
     Auto = "auto",
 }
 
-/// Where a flush runs.
+/// Where one flush runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FlushMode {
     /// Beside the program.
     #[default]
     Background,
-    /// While it stands still.
+    /// While the program is stopped.
     Foreground,
 }
 
-/// Turns of work in a flush of which the sum says something: that of one may be an accident of the scheduler.
+/// Least number of turns of work for a meaningful sum. A single turn may be an accident of the scheduler.
 const TURNS_MIN: u32 = 8;
-/// After so many flushes in the foreground one begins beside the program again, to see what that costs by now.
+/// After this many flushes in the foreground, one begins beside the program again to measure the present cost.
 const FOREGROUND_MAX: u32 = 8;
-/// How much of a new figure goes into what is known.
+/// Weight of a new figure in the running average.
 const NEW: f64 = 0.5;
 const MIB: f64 = 1048576.0;
 
-/// A stretch of a flush beside the program: turns of work with rests between them.
+/// Measurements of a flush beside the program: turns of work with rests between them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Beside {
-    /// Turns of work.
+    /// Number of turns of work.
     turns: u32,
-    /// What they brought to the disk, in bytes.
+    /// Bytes that they wrote to the disk.
     bytes: u64,
     worked: Duration,
-    /// Of that, how long the flush itself waited for a processor.
+    /// Part of that time in which the flush itself waited for a processor.
     held_up: Duration,
-    /// How long the program's threads waited for processors meanwhile, all together.
+    /// Time that all of the program's threads together waited for processors meanwhile.
     delayed: Duration,
     rested: Duration,
-    /// How long they waited during the rests.
+    /// Time that they waited during the rests.
     delayed_anyway: Duration,
 }
 
 impl Beside {
-    /// Takes in a turn of work: so many bytes in so much time, of which the flush waited for a processor, and the program's
-    /// threads did.
+    /// Adds a turn of work: its bytes, its duration, and how long the flush and the program's threads waited for a
+    /// processor.
     pub(crate) fn worked(&mut self, bytes: u64, worked: Duration, held_up: Duration, delayed: Duration) {
         self.turns += 1;
         self.bytes += bytes;
@@ -68,13 +70,13 @@ impl Beside {
         self.delayed += delayed;
     }
 
-    /// Takes in a rest, and how long the program's threads waited for processors during it.
+    /// Adds a rest, and how long the program's threads waited for processors during it.
     pub(crate) fn rested(&mut self, rested: Duration, delayed: Duration) {
         self.rested += rested;
         self.delayed_anyway += delayed;
     }
 
-    /// Takes in another stretch.
+    /// Adds the measurements of another part of a flush.
     fn add(&mut self, other: &Self) {
         self.turns += other.turns;
         self.bytes += other.bytes;
@@ -85,39 +87,39 @@ impl Beside {
         self.delayed_anyway += other.delayed_anyway;
     }
 
-    /// What it cost the program, in seconds for each byte: as much as its threads waited longer than they do anyway. They may
-    /// wait for each other, so each delay counts; but a program cannot lose more than the time that passes.
+    /// Returns the cost to the program in seconds per byte: how much longer its threads waited than they do anyway.
+    /// They may wait for each other, so each delay counts. But a program cannot lose more than the time that passes.
     fn cost(&self) -> f64 {
         let anyway = self.delayed_anyway.as_secs_f64() * self.worked.as_secs_f64() / self.rested.as_secs_f64();
         (self.delayed.as_secs_f64() - anyway).clamp(0.0, self.worked.as_secs_f64()) / self.bytes as f64
     }
 
-    /// What the same work takes by itself, in seconds for each byte.
+    /// Returns the time that the same work takes by itself, in seconds per byte.
     fn alone(&self) -> f64 {
         (self.worked - self.held_up).as_secs_f64() / self.bytes as f64
     }
 
-    /// Whether it says something.
+    /// Reports whether there are enough measurements for a decision.
     fn is_telling(&self) -> bool {
         self.turns >= TURNS_MIN && self.bytes > 0 && !self.rested.is_zero()
     }
 }
 
-/// What flushes have been found to cost the program, in seconds for each byte.
+/// Measured costs of flushes to the program, in seconds per byte.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct FlushCosts {
     background: Option<f64>,
     foreground: Option<f64>,
-    /// What was measured beside the program and says nothing yet.
+    /// Measurements beside the program that are not yet enough.
     so_far: Beside,
-    /// Flushes in the foreground since one was measured beside the program.
+    /// Number of flushes in the foreground since the last measurement beside the program.
     in_foreground: u32,
-    /// Whether the program could not be stopped for the last one.
+    /// Whether the program could not be stopped for the last flush.
     was_unstoppable: bool,
 }
 
 impl FlushCosts {
-    /// Learns from a flush, or a part of one, beside the program.
+    /// Learns from a flush beside the program, or from a part of it.
     pub(crate) fn learn_beside(&mut self, it: &Beside) {
         self.so_far.add(it);
         if self.so_far.is_telling() {
@@ -129,7 +131,7 @@ impl FlushCosts {
         self.was_unstoppable = false;
     }
 
-    /// Learns from one while the program stood still, for so long.
+    /// Learns from a flush for which the program was stopped for the time `stood_still`.
     pub(crate) fn learn_foreground(&mut self, bytes: u64, stood_still: Duration) {
         self.in_foreground += 1;
         if bytes > 0 {
@@ -137,12 +139,12 @@ impl FlushCosts {
         }
     }
 
-    /// The program could not be stopped: the next one runs beside it.
+    /// Notes that the program could not be stopped. The next flush then runs beside it.
     pub(crate) fn note_unstoppable(&mut self) {
         self.was_unstoppable = true;
     }
 
-    /// Where the next one is to run.
+    /// Decides where the next flush runs.
     pub(crate) fn flush_mode(&self, asked: Flush) -> FlushMode {
         match asked {
             Flush::Background => FlushMode::Background,
@@ -153,7 +155,7 @@ impl FlushCosts {
         }
     }
 
-    /// Whether one that has come so far beside the program had better stand still for.
+    /// Reports whether a flush that has run beside the program so far should stop the program for its rest.
     pub(crate) fn is_to_end(mut self, so_far: &Beside) -> bool {
         self.learn_beside(so_far);
         self.so_far == Beside::default() && self.is_slower_beside()
@@ -163,7 +165,7 @@ impl FlushCosts {
         self.background.zip(self.foreground).is_some_and(|(background, foreground)| background > foreground)
     }
 
-    /// For people and programs.
+    /// Returns the figures for people and programs.
     pub(crate) fn report(&self, asked: Flush) -> FlushReport {
         let nanoseconds = |seconds: f64| (seconds * MIB * 1e9) as u64;
         FlushReport {
@@ -179,17 +181,17 @@ fn follow(figure: &mut Option<f64>, new: f64) {
     *figure = Some(figure.map_or(new, |old| old + (new - old) * NEW));
 }
 
-/// Where flushes run, and by what that is known.
+/// Where flushes run, and the measurements behind that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlushReport {
-    /// Where the next one runs.
+    /// Where the next flush runs.
     pub flush_mode: FlushMode,
-    /// Whether that was asked for.
+    /// Whether the user asked for that.
     pub is_asked: bool,
-    /// How much longer the program's threads wait for processors for each MiB that is flushed beside them, all together;
-    /// `None` where that was not measured yet.
+    /// How much longer all of the program's threads together wait for processors for each MiB that is flushed beside
+    /// them. `None` if not measured yet.
     pub background_nanoseconds_per_mib: Option<u64>,
-    /// How long the program stands, or would stand, still for each MiB.
+    /// How long the program is or would be stopped for each MiB.
     pub foreground_nanoseconds_per_mib: Option<u64>,
 }
 
@@ -203,8 +205,8 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// So many turns of 10 ms and rests of 30 ms each; in milliseconds how long the flush was held up in each turn, how long
-    /// the program's threads were, and how long they are in each rest.
+    /// Makes `turns` turns of 10 ms and rests of 30 ms each. The other arguments are milliseconds: how long the flush
+    /// and the program's threads wait in each turn, and how long the threads wait in each rest.
     fn beside(turns: u32, held_up: u64, delayed: u64, anyway: u64) -> Beside {
         let mut beside = Beside::default();
         for _ in 0..turns {
@@ -220,7 +222,8 @@ mod tests {
         costs
     }
 
-    /// One line for each situation: how long in a turn the flush waits, the program's threads do, and in a rest these do.
+    /// Each line is one situation: how long the flush and the program's threads wait in a turn, and the threads in a
+    /// rest.
     #[test]
     fn a_flush_runs_where_it_costs_the_program_less() {
         let table = [

@@ -1,4 +1,4 @@
-//! The option that says when checkpoints are taken by themselves.
+//! The option that says how often the supervisor takes checkpoints.
 
 use super::option_kinds::{Kept, OptionError, milliseconds};
 use serde::Serialize;
@@ -7,24 +7,24 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Shortest interval between checkpoints. Below this a program would be stopped for most of its life: a tiny one
-/// stands still for some milliseconds at each.
+/// Shortest interval between checkpoints. With a shorter one a program would be stopped for most of its life: even a
+/// tiny program is frozen for some milliseconds at each checkpoint.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Longest interval. Whoever means "never" says `off`; beyond a year arithmetic on clocks is all that could break.
+/// Longest interval. Users who mean "never" say `off`; an interval beyond a year could only break arithmetic on clocks.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// When checkpoints are taken by themselves.
+/// When the supervisor takes checkpoints by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interval {
-    /// Only when asked for, and on SIGTERM.
+    /// Only on request and on SIGTERM.
     Off,
-    /// This long after the last one.
+    /// This long after the previous checkpoint.
     Every(Duration),
 }
 
 impl Default for Interval {
-    /// Ten minutes, the default of the 1995 paper's library.
+    /// Returns ten minutes, the default of the 1995 paper's library.
     fn default() -> Self {
         Self::Every(Duration::from_secs(600))
     }

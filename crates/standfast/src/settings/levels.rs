@@ -1,27 +1,27 @@
-//! The options about levels: whether checkpoints go to memory first, which of them go on to the disk, and by when.
+//! Options about levels: whether checkpoints go to memory first, which of them are flushed to the disk, and by when.
 
 use super::option_kinds::{number, time};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where memory is a file system on every Linux.
+/// A memory file system on every Linux.
 const USUAL_PLACE: &str = "/dev/shm";
 
 /// Whether checkpoints go to memory first (H3).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Memory {
-    /// Straight to the job's directory.
+    /// No: they go straight to the job's directory.
     #[default]
     Off,
-    /// To `/dev/shm`, where two generations fit; else nothing is said.
+    /// Yes, in `/dev/shm`, if two generations fit. If not, nothing is reported.
     Auto,
-    /// To a directory of a memory file system, where two generations fit; else that is told.
+    /// Yes, in this directory of a memory file system, if two generations fit. If not, that is reported.
     At(PathBuf),
 }
 
 impl Memory {
-    /// The directory.
+    /// Returns the directory of the level in memory.
     pub(crate) fn place(&self) -> Option<&Path> {
         match self {
             Self::Off => None,
@@ -46,21 +46,22 @@ impl FromStr for Memory {
 number! {
     /// Every Nth in-memory checkpoint is flushed to disk (H1).
     FlushEvery, "is not a number: write N to flush every Nth in-memory checkpoint to disk",
-    /// Sixteen: with a disk 50 times as dear as memory and 83 % of failures that memory survives, the model of H2 says 15.6.
+    /// Sixteen: if the disk costs 50 times as much as memory, and memory survives 83 % of the failures, the model of H2
+    /// says 15.6.
     16
 }
 
 time! {
-    /// How long the newest checkpoint on the disk may be behind at most, while there are newer ones in memory.
+    /// Longest time that the newest checkpoint on the disk may lag behind newer ones in memory.
     DurableEvery, "is not an interval between checkpoints on disk",
-    /// Ten minutes, as long as checkpoints are apart where nobody says otherwise.
+    /// Ten minutes, which is also the default interval between checkpoints.
     600
 }
 
 time! {
-    /// How long the newest checkpoint may take to get to the disk when the job has been stopped or has failed.
+    /// Time for flushing the newest checkpoint to the disk when the job has been stopped or has failed.
     Grace, "is not a time for flushing the newest checkpoint to disk",
-    /// Thirty seconds: what batch systems leave between SIGTERM and SIGKILL.
+    /// Thirty seconds, the usual time of batch systems between SIGTERM and SIGKILL.
     30
 }
 

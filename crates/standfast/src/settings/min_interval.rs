@@ -1,4 +1,4 @@
-//! The least time between checkpoints that a program asks for itself (L13, M7).
+//! The option for the least time between checkpoints that a program requests itself (L13, M7).
 
 use super::interval::INTERVAL_MAX;
 use super::option_kinds::{Kept, OptionError, milliseconds};
@@ -11,14 +11,14 @@ use std::time::Duration;
 /// Minimum interval between program-requested checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MinInterval {
-    /// What it asks for is not honoured.
+    /// The program's requests are ignored.
     Never,
-    /// So long after any checkpoint.
+    /// This long after any checkpoint.
     After(Duration),
 }
 
 impl Default for MinInterval {
-    /// Zero, the default of the 1995 paper's library.
+    /// Returns zero, the default of the 1995 paper's library.
     fn default() -> Self {
         Self::After(Duration::ZERO)
     }

@@ -1,6 +1,6 @@
-//! The options of a run: what each may be, how it is read and shown, and what is kept of it in a job's manifest.
+//! Options of a run: their values, how these are read and shown, and how the manifest of a job keeps them.
 //!
-//! [`options`] has the table of all; the other files have the values, several of one subject in each.
+//! [`options`] has the table of all options. The other files have their values, several of one subject in each.
 
 mod chains;
 mod encodings;

@@ -1,15 +1,15 @@
-//! The kinds of values that options have: one of a few words, a number of things, a time. Each kind says once how such a
-//! value is read, shown, and kept in a manifest; which options there are is not known here.
+//! Kinds of option values: one of a few words, a number of things, a time. Each kind defines once how such a value is
+//! read, shown, and kept in a manifest. This module does not know which options there are.
 
 mod bytes;
 
 pub(crate) use bytes::{parse_bytes, write_bytes};
 use std::time::Duration;
 
-/// Longest time that a time option may name: a day. A disk that is to be left alone for longer is no level.
+/// Longest time that a time option accepts: a day. A disk that is not to be used for longer is no level.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// A value that is none of the option's.
+/// A text that is not a value of the option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' {hint}")]
 pub struct OptionError {
@@ -18,12 +18,12 @@ pub struct OptionError {
 }
 
 impl OptionError {
-    /// What stood there, and in words that follow it what is wrong and what to write instead.
+    /// Makes an error of the text and of a hint that follows it: what is wrong, and what to write instead.
     pub(crate) fn new(text: &str, hint: &str) -> Self {
         Self { text: text.to_owned(), hint: hint.to_owned() }
     }
 
-    /// What stood there where one of these words should, and what it fails to be.
+    /// Makes an error of a text that is none of `words`, and of what it fails to be.
     pub(crate) fn no_word(text: &str, wrong: &str, words: &[&str]) -> Self {
         let (last, others) = words.split_last().expect("an option has words");
         Self::new(text, &format!("{wrong}: write '{}' or '{last}'", others.join("', '")))
@@ -32,18 +32,18 @@ impl OptionError {
 
 /// An option that the manifest of a job keeps.
 pub(crate) trait Kept: Sized {
-    /// How.
+    /// The type that a manifest holds.
     type Record;
 
-    /// `None` for what a manifest says that does not name the option.
+    /// Returns `None` for the value of a manifest that does not name the option.
     fn to_record(self) -> Option<Self::Record>;
 
-    /// `None` for what no command line would have let pass.
+    /// Returns `None` for a value that no command line would have accepted.
     fn from_record(record: Self::Record) -> Option<Self>;
 }
 
-/// Defines an option that is one of a few words, each with the names that the papers have for it. With `kept`, the manifest has
-/// an enumeration of the same name with the same variants.
+/// Defines an option that is one of a few words, each with its names in the papers. With `kept`, the manifest has an
+/// enumeration of the same name with the same variants.
 macro_rules! words {
     (
         $(#[$meaning:meta])*
@@ -96,7 +96,7 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// Defines an option that is a number of things, one at least.
+/// Defines an option that is a number of things, at least one.
 macro_rules! number {
     ($(#[$meaning:meta])* $name:ident, $wrong:literal, $(#[$why:meta])* $usual:literal) => {
         $(#[$meaning])*
@@ -104,12 +104,12 @@ macro_rules! number {
         pub struct $name(std::num::NonZeroU32);
 
         impl $name {
-            /// `None` for zero.
+            /// Returns `None` for zero.
             pub fn new(number: u32) -> Option<Self> {
                 std::num::NonZeroU32::new(number).map(Self)
             }
 
-            /// The number.
+            /// Returns the number.
             pub fn get(self) -> std::num::NonZeroU32 {
                 self.0
             }
@@ -151,7 +151,7 @@ macro_rules! number {
 }
 pub(crate) use number;
 
-/// Defines an option that is a time, a day at most, kept in milliseconds and told in seconds.
+/// Defines an option that is a time of at most a day. It is kept in milliseconds and shown in seconds.
 macro_rules! time {
     ($(#[$meaning:meta])* $name:ident, $wrong:literal, $(#[$why:meta])* $seconds:literal) => {
         $(#[$meaning])*
@@ -159,7 +159,7 @@ macro_rules! time {
         pub struct $name(std::time::Duration);
 
         impl $name {
-            /// The time.
+            /// Returns the time.
             pub fn get(self) -> std::time::Duration {
                 self.0
             }
@@ -209,12 +209,12 @@ macro_rules! time {
 }
 pub(crate) use time;
 
-/// The time, if it is none that no option may name.
+/// Returns the time, or `None` if it is longer than an option may be.
 pub(crate) fn day_at_most(time: Option<Duration>) -> Option<Duration> {
     time.filter(|time| *time <= TIME_MAX)
 }
 
-/// As a manifest keeps it.
+/// Converts a time to the milliseconds that a manifest keeps.
 pub(crate) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).expect("an option's time is a year at most")
 }

@@ -1,5 +1,6 @@
-//! The options of a run, each defined once: in the table below, which the command line and its help, `standfast.toml`, the
-//! job's options and the manifest follow. They are kept in the manifest, so that a restarted job is protected as its run was.
+//! Options of a run, each defined once in the table below. The command line and its help, `standfast.toml`, the job's
+//! options and the manifest follow the table. The manifest keeps the options, so that a restarted job is protected in
+//! the same way.
 //!
 //! A new option is a line in the table, with its type, and a field of [`manifest::RunOptions`].
 

@@ -1,4 +1,4 @@
-//! How much of the disk checkpoints leave free.
+//! The option that says how much of the disk checkpoints leave free.
 
 use super::option_kinds::{Kept, OptionError, parse_bytes, write_bytes};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 pub struct Reserve(u64);
 
 impl Reserve {
-    /// Whether an image of at most `image_bytes` leaves enough of `free_bytes`.
+    /// Reports whether an image of at most `image_bytes` leaves enough of `free_bytes`.
     pub(crate) fn is_left(self, image_bytes: u64, free_bytes: u64) -> bool {
         self.0 == 0 || free_bytes.saturating_sub(image_bytes) >= self.0
     }

@@ -1,4 +1,5 @@
-//! The options that say what of the outside goes with a checkpoint: contents of files, connections to others.
+//! Options that say which state outside the processes belongs to a checkpoint: contents of files, connections to
+//! others.
 
 use super::option_kinds::{Kept, OptionError, parse_bytes, words, write_bytes};
 use serde::Serialize;
@@ -8,16 +9,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Which files are saved that the program may write.
+/// Which of the files that the program may write are saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SaveFiles {
-    /// Small ones, for the case that they are gone by the time of a restart, as temporary files are, or overwritten.
+    /// Small ones, in case they are gone or overwritten by the time of a restart, as temporary files often are.
     #[default]
     Auto,
-    /// None, but for what is mapped.
+    /// None, except for what is mapped.
     Off,
-    /// Those that hold so many bytes at most.
+    /// Files of at most this many bytes.
     UpTo(u64),
 }
 
@@ -76,9 +77,9 @@ impl fmt::Display for SaveFiles {
 /// What is saved beside the job's memory, and put back by a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SaveFolder {
-    /// The files that the job is seen to write, wherever it works.
+    /// The files that the job is seen to write, wherever they are.
     Written,
-    /// A directory, with all that is in it.
+    /// A directory with all its contents.
     Directory(PathBuf),
 }
 
@@ -98,9 +99,9 @@ impl From<OsString> for SaveFolder {
 }
 
 words! {
-    /// What becomes of connections whose other end is outside the job.
+    /// How a checkpoint treats connections whose other end is outside the job.
     kept ExternalSockets, "is not a policy for external connections",
-    /// They refuse the checkpoint.
+    /// The checkpoint is refused.
     #[default]
     Refuse = "refuse",
     /// A restart brings them back as connections that the other end has reset.
@@ -108,7 +109,7 @@ words! {
 }
 
 impl ExternalSockets {
-    /// As the engine says it.
+    /// Converts the option for the engine.
     pub(crate) fn policy(self) -> OfEngine {
         match self {
             Self::Refuse => OfEngine::Refuse,

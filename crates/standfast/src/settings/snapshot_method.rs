@@ -1,26 +1,27 @@
-//! How the memory of a job is taken at a checkpoint, and why in that way: the words of the option, of reports and of JSON.
+//! How a checkpoint captures the memory of a job, and why in that way: the words of the option, of reports and of JSON.
 
 use super::option_kinds::words;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 words! {
-    /// How memory is taken while the program stands still, with the names that the papers of 1995 and 1996 have as well.
+    /// How memory is captured while the program is frozen. Some names are also those of the papers of 1995 and 1996.
     kept Snapshot, "is not a snapshot method",
-    /// It is written as it is read; the program goes on when all has been handed to the file system (L5).
+    /// Memory is written as it is read. The program continues after all of it has been handed to the file system (L5).
     Sequential = "sequential",
-    /// It is copied and written when the program runs on, as far as half of the free memory goes.
+    /// Memory is copied, up to half of the free memory, and written after the program continues.
     Copy = "copy" | "main-memory",
-    /// It is read and written when the program runs on, from clones of its processes (L8).
+    /// Memory is read from clones of the processes and written after the program continues (L8).
     Fork = "fork" | "copy-on-write",
-    /// It is read while the program runs, and what the program writes meanwhile is read again when it stands still (L8).
+    /// Memory is read while the program runs. Pages that the program writes meanwhile are read again while it is frozen
+    /// (L8).
     Precopy = "precopy",
-    /// That which costs the program least time, as earlier checkpoints and the memory at hand say.
+    /// The method that costs the program least time, judging by earlier checkpoints and the available memory.
     #[default]
     Auto = "auto",
 }
 
-/// How memory was taken.
+/// How memory was captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -35,24 +36,24 @@ pub enum Method {
     Precopy,
 }
 
-/// Why it was taken so.
+/// Why the method was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// It was asked for.
+    /// The user asked for it.
     #[default]
     Asked,
-    /// The program ends behind the checkpoint.
+    /// The program ends after the checkpoint.
     Stop,
     /// It costs the program least.
     Cheapest,
-    /// Others would cost less, and there is not the memory for them.
+    /// Other methods would cost less, but there is not enough memory for them.
     Memory,
-    /// What it takes was not known, or has been so long ago.
+    /// Its cost was not known, or was measured too long ago.
     Trial,
     /// A process could not be cloned.
     NoClone,
-    /// The kernel does not note what the program writes.
+    /// The kernel does not track what the program writes.
     Untracked,
 }
 

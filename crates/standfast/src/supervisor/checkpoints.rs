@@ -1,4 +1,4 @@
-//! The threads that take checkpoints: begun as the machine says, and what came of them told to it.
+//! The threads that take checkpoints. They begin when the machine says so, and their results go to the machine.
 
 use super::Supervisor;
 use super::machine::{Event, Failed, TakenFacts};
@@ -16,7 +16,7 @@ impl Supervisor<'_, '_> {
                 // Each stop of each task would wake us for nothing.
                 hold_child_signal(true);
                 self.checkpointing = Some(checkpointing);
-                // The first one takes longest, and a program that is to stop is waited for.
+                // The first checkpoint takes longest, and a user waits for a program that is to stop.
                 let is_awaited = order.purpose == Purpose::Stop || !self.machine.has_taken();
                 self.reports = is_awaited.then(|| Reports::begin(Instant::now()));
             }
@@ -26,7 +26,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Says how far the checkpoint under way has come, if that is due.
+    /// Reports the progress of the checkpoint under way, if that is due.
     pub(super) fn report_progress(&mut self, now: Instant) {
         if self.reports.as_mut().is_some_and(|reports| reports.take_due(now))
             && let Some(progress) = self.post.destination.progress()
@@ -35,7 +35,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Takes note of a checkpoint that has come to its end, waiting for that if need be.
+    /// Handles the end of a checkpoint, after waiting for it if necessary.
     pub(super) fn end_checkpoint(&mut self) {
         let Some(checkpointing) = self.checkpointing.take() else { return };
         self.reports = None;
@@ -45,7 +45,7 @@ impl Supervisor<'_, '_> {
         self.handle_stop();
     }
 
-    /// Keeps the files that are to be made durable, and to be noted at the end; the rest is for the machine.
+    /// Keeps the files that must be made durable, and recorded at the end. The rest goes to the machine.
     fn keep(&mut self, taken: Taken) -> TakenFacts {
         self.post.outputs = taken.outputs;
         self.unsynced = Some(Arc::new(taken.unsynced)).filter(|_| taken.level == Level::Memory);

@@ -1,4 +1,4 @@
-//! What is asked of a supervisor through the control socket: by people, and by the program itself.
+//! Requests to a supervisor through the control socket, from people and from the program itself.
 
 use super::Supervisor;
 use super::machine::Event;

@@ -1,4 +1,4 @@
-//! The thread that coalesces checkpoints: begun as the machine says, and what came of it told to it.
+//! The thread that coalesces checkpoints. It begins when the machine says so, and its result goes to the machine.
 
 use super::Supervisor;
 use super::machine::Event;
@@ -8,7 +8,7 @@ use crate::report::CoalescingReport;
 use standfast_store::Level;
 
 impl Supervisor<'_, '_> {
-    /// The newest chain of a level; without one, as far as possible on the disk.
+    /// Begins to coalesce the newest chain of a level. Without a level, coalesces as much as possible on the disk.
     pub(super) fn begin_coalescing(&mut self, level: Option<Level>) {
         let begun = match level {
             Some(level) => Coalescing::begin(&self.post.destination, level),
@@ -22,7 +22,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Takes note of what was coalesced, waiting for that if need be.
+    /// Handles the end of a coalescing, after waiting for it if necessary.
     pub(super) fn end_coalescing(&mut self) {
         let Some(coalescing) = self.coalescing.take() else { return };
         self.on(Event::CoalescingEnded(coalescing.join().map(CoalescingReport::of)));

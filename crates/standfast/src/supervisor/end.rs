@@ -1,4 +1,4 @@
-//! The end of a job's life: what is told, noted and given back. Not how the end is noticed: that is the event loop's.
+//! The end of a job's life: what is reported, recorded and released. The event loop notices the end.
 
 use super::machine::Event;
 use super::{Post, Supervisor};
@@ -19,13 +19,14 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long the other processes of a job are given to end as well when its program has ended: those that do are not mentioned.
+/// Time for the other processes of a job to end as well after its program has ended. Those that do are not mentioned.
 const END_TOGETHER_MAX: Duration = Duration::from_secs(1);
-/// Between two looks whether they have.
+/// Pause between two checks whether they have ended.
 const DESCENDANTS_PAUSE: Duration = Duration::from_millis(2);
 
 impl Supervisor<'_, '_> {
-    /// The job has ended: brings a checkpoint under way to its end, notes how the job ended and gives the lease back.
+    /// Winds up after the job has ended: completes a checkpoint under way, records how the job ended and releases the
+    /// lease.
     pub(super) fn wind_up(mut self, status: Option<ExitStatus>) -> Result<Ending, Error> {
         self.foreground.take_back();
         self.lose_terminal();
@@ -41,7 +42,7 @@ impl Supervisor<'_, '_> {
         let ended = now_nanoseconds();
         let of_job = self.leftovers.of_job(ending);
         self.settle_memory(of_job);
-        // First what we say, which may go where the program's output goes, then how that stands.
+        // First report, which may write to the same file as the program's output; then record the state of that file.
         self.tell_end(of_job);
         self.record(of_job, ended);
         self.remove_finished(of_job);
@@ -49,9 +50,9 @@ impl Supervisor<'_, '_> {
         Ok(ending)
     }
 
-    /// Gives the directory up, and tells those who have had the job stopped, since it can be restarted now.
+    /// Releases the directory, and answers the clients that had the job stopped, since it can be restarted now.
     fn leave(mut self) {
-        // The name of the socket first: the next supervisor may be there as soon as the lease is released.
+        // First remove the socket's name: the next supervisor may be there as soon as the lease is released.
         self.post.control.iter_mut().for_each(ControlSocket::close);
         let has_left = self.leave_descendants();
         let Self { post: Post { destination, mut control, .. }, mut machine, listener, .. } = self;
@@ -64,9 +65,9 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// A job's processes often end together, and not at the very same moment: what kills its program kills the others, and
-    /// children whose input has ended end as well. Those that are exiting already are waited for longer: they hold memory,
-    /// files and ports that the job's next life wants.
+    /// Waits for the other processes of the job. They often end together, but not at the very same moment: what kills
+    /// the program kills the others, and children whose input has ended end as well. Processes that are already exiting
+    /// get more time: they hold memory, files and ports that the job's next life wants.
     pub(super) fn await_descendants(&self) {
         let begun = Instant::now();
         let is_alive = |pid: &i32| ProcessIdentity::of(*pid).is_ok_and(|it| it.vitality() == Vitality::Alive);
@@ -87,7 +88,7 @@ impl Supervisor<'_, '_> {
             Ending::Killed { signal } => Outcome::Killed { signal },
             Ending::Stopped { .. } => Outcome::Stopped,
         };
-        // The job is dead: what these files grow by from now on is not its own. Of one that goes on nobody knows.
+        // If the job is dead, it no longer causes any growth of these files. If processes continue, that is unknown.
         let is_dead = self.job.descendants().is_empty();
         let ends = self.post.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
         let ended = ended.filter(|_| is_dead);
@@ -96,8 +97,8 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Removes the checkpoints of a program that has finished, if they are not to stay. How it ended has been noted: should
-    /// this be broken off, nothing is taken for unfinished.
+    /// Removes the checkpoints of a program that has finished, unless they are to be kept. Its end has been recorded:
+    /// if the removal is interrupted, the job does not count as unfinished.
     fn remove_finished(&mut self, ending: Ending) {
         let is_done = ending == Ending::Exited { status: 0 } && self.leftovers == Leftovers::Well;
         let is_wanted = self.post.options.keep_finished == KeepFinished::No && is_done;
@@ -107,8 +108,8 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Says that others go on without us, if there are any; the lease then names one of them, so that nobody gives the
-    /// job a second life beside them.
+    /// Reports that other processes continue without us, if there are any. The lease then names one of them, so that
+    /// nobody starts a second life of the job beside them.
     fn leave_descendants(&mut self) -> bool {
         let descendants = if self.machine.stopped_behind().is_some() { Vec::new() } else { self.job.descendants() };
         let mut identities = descendants.iter().filter_map(|pid| ProcessIdentity::of(*pid).ok());
@@ -120,14 +121,14 @@ impl Supervisor<'_, '_> {
         true
     }
 
-    /// Names the command that continues the job, where there is something to continue.
+    /// Names the command that continues the job, if there is something to continue.
     fn tell_end(&mut self, ending: Ending) {
         let directory = self.post.context.directory.clone();
         match ending {
             Ending::Stopped { generation } => self.say(&JobEvent::Stopped { directory, generation }),
             Ending::Exited { status: 0 } if self.post.options.keep_finished == KeepFinished::No => {}
             Ending::Exited { status: 0 } => {
-                // In memory nothing is left by now.
+                // By now nothing is left in memory.
                 let held = self.post.destination.levels.directory.holdings().unwrap_or_default();
                 if let Holdings { checkpoints: 1.., .. } = held {
                     let Holdings { checkpoints, bytes } = held;
@@ -147,20 +148,20 @@ impl Supervisor<'_, '_> {
     }
 }
 
-/// How processes ended that the program had left behind, of those that were watched.
+/// How the processes ended that the program had left behind, among those that were watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Leftovers {
     /// By themselves, if there were any.
     #[default]
     Well,
-    /// Of one nobody told.
+    /// The end of one is unknown.
     Unknown,
-    /// A signal killed one.
+    /// A signal killed one of them.
     Killed(i32),
 }
 
 impl Leftovers {
-    /// One more has ended.
+    /// Records the end of one more process.
     pub(super) fn note(&mut self, status: Option<ExitStatus>) {
         *self = match (*self, status.map(Ending::of_status)) {
             (killed @ Self::Killed(_), _) => killed,
@@ -170,8 +171,8 @@ impl Leftovers {
         };
     }
 
-    /// How a job ended whose program ended like this: one that finished was interrupted all the same if what it had left
-    /// behind was killed.
+    /// Returns how the job ended, given how its program ended. A program that finished counts as interrupted if
+    /// processes that it had left behind were killed.
     fn of_job(self, program: Ending) -> Ending {
         match (program, self) {
             (Ending::Exited { status: 0 }, Self::Killed(signal)) => Ending::Killed { signal },
@@ -180,20 +181,20 @@ impl Leftovers {
     }
 }
 
-/// The newest generation of the present life, on whichever level.
+/// Returns the newest generation of the present life on any level.
 pub(crate) fn newest(levels: &Levels) -> Option<u64> {
     let manifests = levels.each().filter_map(|(_, level)| level.manifest().ok());
     let generations = manifests.flat_map(|manifest| manifest.generations);
     generations.filter(|generation| !generation.superseded).map(|generation| generation.number.get()).max()
 }
 
-/// Now, since 1970.
+/// Returns the present time in nanoseconds since 1970.
 fn now_nanoseconds() -> Option<i64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_nanos()).ok()
 }
 
-/// How a file stands that a program wrote, when the program has ended.
+/// Returns the state of a file that a program wrote, after the program has ended.
 fn file_end(path: &Path) -> Option<FileEnd> {
     let file = std::fs::metadata(path).ok()?;
     let modified_nanoseconds = file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec());

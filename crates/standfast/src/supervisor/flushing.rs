@@ -1,6 +1,6 @@
-//! Flushing: checkpoints in memory go on to the disk. When is decided by a pure schedule, and by
-//! [`FlushMode`](crate::settings::FlushMode) whether the program stands still meanwhile; the copying has a thread of its own,
-//! beside the program with the lowest priority (H6, H7), and there is one of them at a time.
+//! Flushing: copies checkpoints from memory to the disk. A pure schedule decides when, and
+//! [`FlushMode`](crate::settings::FlushMode) whether the program is stopped meanwhile. The copying has a thread of its
+//! own, beside the program with the lowest priority (H6, H7). At most one such thread runs at a time.
 
 use crate::background::Background;
 use crate::checkpoint::{Destination, FREEZE_MAX, Failure, STOPPABLE_MAX, sync_outputs};
@@ -20,79 +20,79 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Every other thread goes first. The kernel derives the priority of its reading and writing from this, and on a machine
-/// with a core to spare it runs there.
+/// Lowest priority, so that every other thread goes first. The kernel derives the I/O priority of the thread from this,
+/// and on a machine with a spare core the thread runs there.
 const NICENESS: i32 = 19;
 
-/// How soon a flush that failed is tried again.
+/// Time after which a failed flush is tried again.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// Which checkpoint is to be on the disk next, and when. Pure: the present moment comes in as an argument.
+/// Decides which checkpoint is flushed to the disk next, and when. It is pure: the present time is an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FlushSchedule {
     every: FlushEvery,
     durable_every: DurableEvery,
-    /// The newest that is in memory only.
+    /// The newest checkpoint that is in memory only.
     newest: Option<GenerationNumber>,
-    /// Checkpoints since one was flushed, or is being.
+    /// Number of checkpoints since the last one for which a flush began.
     since: u32,
-    /// When the disk had the newest at last.
+    /// When the disk last had the newest checkpoint.
     durable: Instant,
-    /// When the last flush began, and how long the one took that came to the disk last.
+    /// When the last flush began, and how long the last completed flush took.
     begun: Instant,
     took: Duration,
-    /// Not before this, after a failure.
+    /// Earliest next attempt after a failure.
     not_before: Instant,
 }
 
 impl FlushSchedule {
-    /// Nothing is on the disk: the first checkpoint goes there.
+    /// Makes a schedule for a disk without checkpoints: the first one goes there.
     pub(crate) fn new(every: FlushEvery, durable_every: DurableEvery, now: Instant) -> Self {
         let since = every.get().get() - 1;
         let took = Duration::ZERO;
         Self { every, durable_every, newest: None, since, durable: now, begun: now, took, not_before: now }
     }
 
-    /// A checkpoint is in memory.
+    /// Records that a checkpoint is in memory.
     pub(crate) fn taken_in_memory(&mut self, number: GenerationNumber) {
         self.newest = Some(number);
         self.since += 1;
     }
 
-    /// This one is on the disk, straight from the program.
+    /// Records that a checkpoint went to the disk straight from the program.
     pub(crate) fn durable(&mut self, number: GenerationNumber, now: Instant) {
         self.newest = self.newest.filter(|newest| *newest > number);
         self.durable = now;
     }
 
-    /// This one is on the disk, from memory.
+    /// Records that a checkpoint went to the disk from memory.
     pub(crate) fn flushed(&mut self, number: GenerationNumber, now: Instant) {
         self.took = now.saturating_duration_since(self.begun);
         self.durable(number, now);
     }
 
-    /// A flush failed.
+    /// Records that a flush failed.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.since = self.every.get().get();
         self.not_before = now + RETRY;
     }
 
-    /// One was given up: the newest is due.
+    /// Records that a flush was abandoned: the newest checkpoint is due.
     pub(crate) fn given_up(&mut self) {
         self.since = self.every.get().get();
     }
 
-    /// When the newest is to be flushed, if there is one.
+    /// Returns when the newest checkpoint is to be flushed, if there is one.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.newest?;
         let is_turn = self.since >= self.every.get().get();
-        // Early enough to be there in time, if this one takes as long as the last.
+        // Early enough to be in time, if this flush takes as long as the last one.
         let every = self.durable_every.get();
         let by_time = self.durable + (every - self.took.min(every / 2));
         Some(if is_turn { self.not_before } else { by_time.max(self.not_before) })
     }
 
-    /// The one to flush now. Its turn is over with that.
+    /// Returns the checkpoint to flush now, and notes that its flush begins.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<GenerationNumber> {
         let number = self.newest.filter(|_| self.due().is_some_and(|due| due <= now))?;
         self.since = 0;
@@ -100,8 +100,8 @@ impl FlushSchedule {
         Some(number)
     }
 
-    /// By when the flush that begins now is to be through: without rests from then on. Where it can hardly be in time, others
-    /// have the disk all the same for a while.
+    /// Returns the time until which the flush that begins now may rest between turns. If it can hardly be in time,
+    /// others can still use the disk for a while.
     pub(crate) fn gentle_until(&self, now: Instant) -> Instant {
         let every = self.durable_every.get();
         let in_time = self.durable + every;
@@ -109,43 +109,43 @@ impl FlushSchedule {
     }
 }
 
-/// What is known of the program when a flush begins.
+/// State of the program when a flush begins.
 pub(crate) enum Beginning {
     /// It has ended.
     Ended,
-    /// It runs on. By what flushes cost this one may be given up, to begin again while the program stands still.
+    /// It runs. Given the costs of flushes, this one may be abandoned, to begin again while the program is stopped.
     Beside(Freezer, Option<FlushCosts>),
-    /// It is to stand still.
+    /// It is to be stopped.
     Foreground(Freezer),
 }
 
-/// A flush that has come to its end.
+/// A flush that has ended.
 pub(crate) struct Ended {
-    /// What came of it.
+    /// Result of the flush.
     pub(crate) end: Result<End, Failure>,
-    /// What it cost the program.
+    /// Its cost to the program.
     pub(crate) measured: Measured,
 }
 
-/// What came of a flush.
+/// Result of a flush.
 #[derive(Debug, PartialEq)]
 pub(crate) enum End {
-    /// It is on the disk; this one, if it was not before.
+    /// The checkpoint is on the disk. Holds the generation if the flush put it there.
     OnDisk(Option<Generation>),
-    /// It was given up.
+    /// The flush was abandoned.
     GivenUp,
 }
 
-/// What a flush cost the program.
+/// Cost of a flush to the program.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Measured {
-    /// Nothing is known of that.
+    /// The cost is not known.
     Nothing,
     /// It ran beside the program.
     Beside(Beside),
-    /// The program stood still for so long while so many bytes were copied.
+    /// The program was stopped for this time while this many bytes were copied.
     Foreground(u64, Duration),
-    /// The program was to stand still and could not be stopped.
+    /// The program was to be stopped, but that failed.
     Unstoppable,
 }
 
@@ -153,15 +153,15 @@ pub(crate) enum Measured {
 pub(crate) struct Flushing {
     work: Background<Ended>,
     pacing: Arc<Pacing>,
-    /// What is being flushed.
+    /// Generation that is being flushed.
     pub(crate) number: GenerationNumber,
-    /// Where.
+    /// Mode of the flush.
     pub(crate) flush_mode: FlushMode,
 }
 
 impl Flushing {
-    /// Starts a thread that brings a generation to the disk, and before it what the program has written to its files; with
-    /// rests up to some moment.
+    /// Starts a thread that flushes a generation to the disk, after making the program's writes to its files durable.
+    /// The thread rests between turns until `gentle_until`.
     pub(crate) fn begin(
         destination: &Destination,
         number: GenerationNumber,
@@ -183,22 +183,23 @@ impl Flushing {
         Ok(Self { work: Background::begin("flush", work)?, pacing, number, flush_mode })
     }
 
-    /// Without rests from now on: somebody waits for it.
+    /// Makes the flush work without rests from now on, since somebody waits for it.
     pub(crate) fn hurry(&self) {
         self.pacing.hurry();
     }
 
-    /// Asks it to end soon; what was there stays.
+    /// Asks the flush to end soon. What was there before stays.
     pub(crate) fn cancel(&self) {
         self.pacing.cancel();
     }
 
-    /// Waits for its end.
+    /// Waits for the flush to end.
     pub(crate) fn join(self) -> Ended {
         self.work.join().unwrap_or(Ended { end: Err(Failure::Broken), measured: Measured::Nothing })
     }
 
-    /// Waits for its end within `time`, and cancels it then: `None`. A disk that hangs is not waited for.
+    /// Waits for the flush to end within `time`; otherwise cancels it and returns `None`. So a disk that hangs does not
+    /// block the caller.
     pub(crate) fn join_within(self, time: Duration, listener: &mut Listener<'_>) -> Option<Result<End, Failure>> {
         let deadline = Instant::now() + time;
         let mut reports = Reports::begin(Instant::now());
@@ -228,13 +229,13 @@ impl Flushing {
 }
 
 impl AsFd for Flushing {
-    /// Polls as hung up once the thread is through.
+    /// Returns a descriptor that polls as hung up when the thread has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.work.as_fd()
     }
 }
 
-/// What the thread has to do.
+/// The work of the thread.
 struct Flush {
     destination: Destination,
     number: GenerationNumber,
@@ -243,9 +244,9 @@ struct Flush {
 }
 
 impl Flush {
-    /// Beside the program, if there is one.
+    /// Flushes beside the program, if there is one.
     fn beside(&self, program: Option<(Freezer, Option<FlushCosts>)>) -> Ended {
-        // Where that is not allowed it is done all the same.
+        // If this is not allowed, the flush works all the same.
         let _ = setpriority_process(None, NICENESS);
         if let Err(failure) = self.sync_outputs() {
             return Ended { end: Err(failure), measured: Measured::Nothing };
@@ -259,7 +260,7 @@ impl Flush {
         Ended { end, measured: Measured::Beside(watched.watch.into_inner().beside) }
     }
 
-    /// While the program stands still.
+    /// Flushes while the program is stopped.
     fn in_foreground(&self, freezer: &Freezer) -> Ended {
         if let Err(failure) = self.sync_outputs() {
             return Ended { end: Err(failure), measured: Measured::Nothing };
@@ -267,12 +268,12 @@ impl Flush {
         self.pacing.hurry();
         let frozen = match freezer.await_stoppable(STOPPABLE_MAX).and_then(|()| freezer.freeze(FREEZE_MAX)) {
             Ok(frozen) => frozen,
-            // That this thread ends lets go of what was stopped.
+            // The end of this thread releases the threads that were stopped.
             Err(error) => return Ended { end: Err(error.into()), measured: Measured::Unstoppable },
         };
         let freezing = frozen.since();
         let end = self.copy(&*self.pacing);
-        // That it has ended meanwhile is noticed by itself.
+        // If the program has ended meanwhile, the event loop notices.
         drop(frozen.thaw());
         let bytes = match &end {
             Ok(End::OnDisk(Some(flushed))) => flushed.file_bytes,
@@ -301,7 +302,7 @@ impl Flush {
     }
 }
 
-/// Measures what a flush costs the program, turn by turn, and ends it where it had better be done in the foreground.
+/// Measures the cost of a flush to the program, turn by turn. Ends the flush if it is cheaper in the foreground.
 struct Watched<'a> {
     pacing: &'a Pacing,
     costs: Option<FlushCosts>,
@@ -335,10 +336,10 @@ impl Pacer for Watched<'_> {
     }
 }
 
-/// Makes durable what a program that is no more has written to its files. Of one that is gone nothing can be.
+/// Makes the writes of a program that has ended to its files durable. Files that are gone are skipped.
 pub(crate) fn sync_paths(paths: &[PathBuf]) -> io::Result<()> {
     let sync = |path: &PathBuf| match std::fs::metadata(path) {
-        // Something else may have its name by now, which might never open.
+        // Another kind of file may have the name by now, and opening it might never return.
         Ok(file) if file.is_file() => File::open(path)?.sync_data(),
         _ => Ok(()),
     };

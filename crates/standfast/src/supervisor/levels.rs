@@ -1,5 +1,5 @@
-//! The threads that bring checkpoints from memory to the disk: begun as the machine says, and what came of them told to it. What
-//! is in memory only when the job has ended is brought there or named.
+//! The threads that flush checkpoints from memory to the disk. They begin when the machine says so, and their results
+//! go to the machine. When the job has ended, checkpoints that are in memory only are flushed or reported.
 
 use super::Supervisor;
 use super::flushing::{Beginning, Ended, Flushing, Measured, sync_paths};
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 impl Supervisor<'_, '_> {
-    /// Makes another level in memory where the one that there was has been removed under us.
+    /// Makes another level in memory if the present one has been removed from outside.
     pub(super) fn renew_memory(&mut self) {
         let destination = &mut self.post.destination;
         let is_gone = destination.levels.memory.as_ref().is_some_and(|memory| !memory.path().exists());
@@ -28,7 +28,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Starts to bring a checkpoint from memory to the disk.
+    /// Begins to flush a checkpoint from memory to the disk.
     pub(super) fn begin_flush(&mut self, order: FlushOrder) {
         let FlushOrder { number, mode, costs, gentle_until } = order;
         let beginning = match mode {
@@ -45,12 +45,12 @@ impl Supervisor<'_, '_> {
         hold_child_signal(self.is_traced());
     }
 
-    /// Whether the program stands still for a flush, or is about to.
+    /// Reports whether the program is stopped for a flush, or is about to be.
     pub(super) fn stands_still_for_flush(&self) -> bool {
         self.flushing.as_ref().is_some_and(|flushing| flushing.flush_mode == FlushMode::Foreground)
     }
 
-    /// Gives up a flush for which the program stands still, and waits until it may run on.
+    /// Abandons a flush for which the program is stopped, and waits until the program may continue.
     pub(super) fn give_up_foreground_flush(&mut self) {
         if self.stands_still_for_flush() {
             self.flushing.iter().for_each(Flushing::cancel);
@@ -58,7 +58,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Takes note of a flush that has come to its end, waiting for that if need be.
+    /// Handles the end of a flush, after waiting for it if necessary.
     pub(super) fn end_flush(&mut self) {
         let Some(flushing) = self.flushing.take() else { return };
         let Ended { end, measured } = flushing.join();
@@ -68,8 +68,8 @@ impl Supervisor<'_, '_> {
         self.handle_stop();
     }
 
-    /// The job has ended: brings its newest checkpoint to the disk unless it is not needed any more, and gives the memory
-    /// back. Where that cannot be done in time, what is where is told.
+    /// Flushes the newest checkpoint of a job that has ended to the disk, unless it is not needed any more, and frees
+    /// the memory. If the time does not suffice, reports where the checkpoints are.
     pub(super) fn settle_memory(&mut self, ending: Ending) {
         if self.post.destination.levels.memory.is_none() {
             return;
@@ -96,7 +96,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Brings the newest checkpoint to the disk, if it is in memory only.
+    /// Flushes the newest checkpoint to the disk, if it is in memory only.
     fn flush_newest(&mut self, deadline: Instant) -> Result<(), String> {
         let destination = &self.post.destination;
         let newest = |level_directory: &JobDirectory| level_directory.manifest().map(|it| newest_of(&it));
@@ -105,10 +105,10 @@ impl Supervisor<'_, '_> {
         let on_disk = newest(&destination.levels.directory).map_err(|error| error.to_string())?;
         let Some(number) = in_memory.flatten().filter(|number| Some(*number) > on_disk) else { return Ok(()) };
         if self.unsynced.is_none() {
-            // It is the one that this life began with.
+            // It is the checkpoint that this life began with.
             sync_paths(&self.post.outputs).map_err(|error| InWords(&error).to_string())?;
         }
-        // Without rests: the job waits for it.
+        // Without rests, since the job waits for the flush.
         let now = Instant::now();
         let begun = Flushing::begin(destination, number, self.unsynced.clone(), Beginning::Ended, now);
         let flushing = begun.map_err(|error| InWords(&error).to_string())?;
@@ -129,7 +129,7 @@ impl Supervisor<'_, '_> {
     }
 }
 
-/// The newest generation of the present life.
+/// Returns the newest generation of the present life.
 fn newest_of(manifest: &Manifest) -> Option<GenerationNumber> {
     manifest.generations.iter().rev().find(|it| !it.superseded).map(|it| it.number)
 }

@@ -1,6 +1,6 @@
-//! The life of a job under its supervisor: one event loop that never waits for a disk. Whatever goes wrong here, the program runs
-//! on. What is done about checkpoints `machine/` decides; this loop tells it what happens, and carries out what it says. The
-//! other files have threads begin the work, and report its end.
+//! The life of a job under its supervisor: one event loop that never waits for a disk. Whatever goes wrong here, the
+//! program continues to run. `machine/` decides what to do about checkpoints; this loop sends it events, and carries
+//! out its effects. The other files begin the work in threads, and report its end.
 
 mod checkpoints;
 mod clients;
@@ -43,27 +43,27 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a supervisor is given beside the job.
+/// What a supervisor needs apart from the job.
 pub(crate) struct Post {
-    /// Where the job is, and who waits for it.
+    /// The job's directory, and who waits for it.
     pub(crate) context: JobContext,
-    /// Where checkpoints go.
+    /// Destination of the checkpoints.
     pub(crate) destination: Destination,
     /// How the job is protected.
     pub(crate) options: JobOptions,
-    /// Files that the program writes, as far as that is known from the checkpoint that it was continued from.
+    /// Files that the program writes, if known from the checkpoint from which it was continued.
     pub(crate) outputs: Vec<PathBuf>,
     /// The supervisor's signals.
     pub(crate) signals: SignalInbox,
-    /// The control socket, where one could be had.
+    /// The control socket, if it could be opened.
     pub(crate) control: Option<ControlSocket>,
-    /// Whether memory is used where there is room, and nothing is said where there is not.
+    /// Whether memory is used only if there is room, without a report if there is not.
     pub(crate) memory_is_automatic: bool,
-    /// The job's own terminal, where it is held for it.
+    /// The job's own terminal, if it has one.
     pub(crate) terminal: Option<Arc<HeldTerminal>>,
 }
 
-/// Looks after `job` until it ends.
+/// Supervises `job` until it ends.
 pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let pid = job.main_process().pid;
     job.keep_strays();
@@ -101,29 +101,30 @@ struct Supervisor<'a, 'l> {
     post: Post,
     job: Job,
     listener: &'a mut Listener<'l>,
-    /// What is done about checkpoints.
+    /// Decides about checkpoints.
     machine: Machine,
     preflight: Preflight,
     heartbeat_due: Instant,
     /// Whether the lease names the program.
     is_named: bool,
     checkpointing: Option<Checkpointing>,
-    /// When its progress is reported, where somebody waits for it.
+    /// When progress of the checkpoint is reported, if somebody waits for it.
     reports: Option<Reports>,
     coalescing: Option<Coalescing>,
     flushing: Option<Flushing>,
-    /// Of the last checkpoint, if that is in memory, the files that the program writes.
+    /// Files that the program writes, if the last checkpoint is in memory.
     unsynced: Option<Arc<Vec<Output>>>,
-    /// Waits of the program's threads that are being ended, since their time limits are reached.
+    /// Thread that ends waits of the program's threads whose time limits are reached.
     ending_waits: Option<Background<()>>,
-    /// How those ended that the program had left behind.
+    /// How the processes ended that the program had left behind.
     leftovers: Leftovers,
     foreground: Foreground,
-    /// Whether there was a front at the beginning: we then go on whatever becomes of it.
+    /// Whether there was a foreground proxy at the beginning. If so, supervision continues whatever happens to the
+    /// proxy.
     has_front: bool,
 }
 
-/// Who has news, in the order in which they are heard.
+/// Sources of news, in the order in which they are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Checkpoint,
@@ -134,14 +135,14 @@ enum Source {
     Signals,
     Front,
     Terminal,
-    /// Whoever is connected to the control socket, or wants to be.
+    /// Clients of the control socket, and new connections to it.
     Client,
     /// The main process of the job.
     Job,
 }
 
 impl Supervisor<'_, '_> {
-    /// The event loop: returns when the job has ended, with the status of its main process where that is known.
+    /// Runs the event loop. Returns when the job has ended, with the status of its main process if that is known.
     fn watch(&mut self) -> Result<Option<ExitStatus>, Error> {
         let mut ended = None;
         loop {
@@ -153,7 +154,7 @@ impl Supervisor<'_, '_> {
             self.report_progress(now);
             let ready = self.wait(now)?;
             ready.iter().for_each(|source| self.hear(*source));
-            // Also those who have said nothing for too long.
+            // This also drops clients that have been silent for too long.
             self.handle_clients();
             if ready.contains(&Source::Job)
                 && let Some(status) = self.handle_job()?
@@ -169,7 +170,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Takes the news of all but clients and the job itself.
+    /// Handles the news of one source, except for clients and the job itself.
     fn hear(&mut self, source: Source) {
         match source {
             Source::Checkpoint => self.end_checkpoint(),
@@ -188,12 +189,12 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Begins what is due, one thing after the other.
+    /// Begins all work that is due, one piece after the other.
     fn begin_what_is_due(&mut self) {
         while self.on(Event::Tick) {}
     }
 
-    /// Something has happened: does what is to be done about it. Whether there was anything to do.
+    /// Sends an event to the machine, and carries out its effects. Returns whether there were any.
     fn on(&mut self, event: Event) -> bool {
         let effects = self.machine.on(event, Instant::now());
         let is_any = !effects.is_empty();
@@ -213,9 +214,9 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// There is news of the main process: how it ended, if it did.
+    /// Handles news of the main process. Returns how it ended, if it did.
     fn handle_job(&mut self) -> Result<Option<Option<ExitStatus>>, Error> {
-        // Whatever stops its threads holds it.
+        // First finish all work that stops the process's threads, since such work holds the process.
         self.end_checkpoint();
         self.give_up_foreground_flush();
         self.join_waits();
@@ -228,8 +229,8 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// The main process has ended: goes on with the others, if there are any and that is wanted; in the background, unless
-    /// the front is to wait.
+    /// Continues with the other processes after the main process has ended, if there are any and that is wanted. Works
+    /// in the background, unless the foreground proxy is to wait.
     fn follow_descendants(&mut self, status: Option<ExitStatus>) -> bool {
         if !(self.post.context.wait || self.has_front) || self.machine.stopped_behind().is_some() {
             return false;
@@ -243,7 +244,7 @@ impl Supervisor<'_, '_> {
         self.is_named = false;
         self.heartbeat_due = Instant::now();
         if matches!(ending, Some(Ending::Killed { .. })) {
-            // Checkpoints that hold the program must not give way to such that hold its remains only.
+            // Checkpoints of the program must not make way for checkpoints of its remains.
             self.machine.take_no_more(Instant::now());
         }
         match (&self.foreground.front, ending) {
@@ -253,7 +254,7 @@ impl Supervisor<'_, '_> {
         true
     }
 
-    /// Lets the front end as the program has ended.
+    /// Lets the foreground proxy end, since the program has ended.
     fn go_into_background(&mut self, processes: Vec<i32>, ending: Ending) {
         self.foreground.take_back();
         self.renew_lease(Instant::now());
@@ -264,7 +265,7 @@ impl Supervisor<'_, '_> {
         self.let_front_go(ending);
     }
 
-    /// Lets the front end; from now on we are alone.
+    /// Lets the foreground proxy end. From now on nobody waits for us.
     fn let_front_go(&mut self, ending: Ending) {
         if let Some(front) = self.foreground.front.take() {
             self.be_alone();
@@ -272,7 +273,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Nobody waits for us any more.
+    /// Records that nobody waits for us any more.
     fn be_alone(&mut self) {
         (self.post.context.front, self.foreground.front) = (None, None);
         let directory = self.post.context.directory.clone();
@@ -280,7 +281,7 @@ impl Supervisor<'_, '_> {
         (self.post.context.hooks.alone)(&self.post.context.directory);
     }
 
-    /// Has the front attach to the job's own terminal, or go.
+    /// Makes the foreground proxy attach to the job's own terminal, or lets it end.
     fn show_terminal(&mut self) {
         let terminal = self.post.terminal.clone();
         self.job.set_terminal(terminal.map(|terminal| terminal as Arc<dyn TerminalHolder>));
@@ -293,13 +294,13 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Lets go of the job's own terminal: if its holder is gone as well, that hangs it up.
+    /// Closes the job's own terminal. If its holder is gone as well, that hangs it up.
     fn lose_terminal(&mut self) {
         self.post.terminal = None;
         self.job.set_terminal(None);
     }
 
-    /// Sleeps until something happens or is due; says who has news.
+    /// Sleeps until something happens or is due, and returns the sources of news.
     fn wait(&self, now: Instant) -> Result<Vec<Source>, Error> {
         let end = self.job.end_descriptor();
         let lines = self.post.terminal.iter().map(|terminal| terminal.line());
@@ -322,7 +323,7 @@ impl Supervisor<'_, '_> {
                 let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
                 Ok(sources.into_iter().zip(&fds).filter(|(_, fd)| is_ready(fd)).map(|(source, _)| source).collect())
             }
-            // The handler of a signal ran: its news lie in the inbox.
+            // A signal handler ran: its news is in the inbox.
             Err(rustix::io::Errno::INTR) => Ok(vec![Source::Signals]),
             Err(error) => Err(Error::system("wait for the program")(error.into())),
         }
@@ -336,8 +337,8 @@ impl Supervisor<'_, '_> {
         dues.into_iter().flatten().min()
     }
 
-    /// Names the program in the lease, and later shows that its supervisor lives. That the disk refuses is told and
-    /// tried again.
+    /// Names the program in the lease, and later shows that its supervisor is alive. Reports an error of the disk, and
+    /// tries again.
     fn renew_lease(&mut self, now: Instant) {
         if now < self.heartbeat_due {
             return;
@@ -352,7 +353,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Ends waits whose time limits are reached, on a thread of its own, as a checkpoint has.
+    /// Ends waits whose time limits are reached. Like a checkpoint, this has a thread of its own.
     fn end_due_waits(&mut self, now: Instant) {
         let freezer = self.job.freezer();
         if self.ending_waits.is_some() || freezer.next_wait_end().is_none_or(|end| end > now) {
@@ -369,21 +370,21 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Takes note that waits have been ended, waiting for that if need be.
+    /// Handles the end of that thread, after waiting for it if necessary.
     fn join_waits(&mut self) {
         let Some(ending) = self.ending_waits.take() else { return };
-        // Its panic has been told; the waits then last longer.
+        // A panic of the thread has been reported. The waits then last longer.
         let _ = ending.join();
         hold_child_signal(self.is_traced());
         self.handle_stop();
     }
 
-    /// Whether a thread of ours stops threads of the job.
+    /// Reports whether one of our threads stops threads of the job.
     fn is_traced(&self) -> bool {
         self.checkpointing.is_some() || self.ending_waits.is_some() || self.stands_still_for_flush()
     }
 
-    /// Looks, without touching the program, whether a checkpoint could be taken.
+    /// Checks whether a checkpoint could be taken, without touching the program.
     fn check_free_space(&mut self, now: Instant) {
         let (destination, freezer) = (self.post.destination.clone(), self.job.freezer());
         if let Err(error) = self.preflight.begin(now, move || look(&destination, &freezer)) {
@@ -391,7 +392,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Tells what stands in the way, unless a checkpoint has told it already.
+    /// Reports what prevents a checkpoint, unless a checkpoint has reported it already.
     fn tell_preflight(&mut self) {
         let Some(problem) = self.preflight.end(Instant::now()) else { return };
         self.on(Event::Unprotectable { reason: without_numbers(&problem.to_string()) });
@@ -406,7 +407,7 @@ impl Supervisor<'_, '_> {
     }
 }
 
-/// The keys of our terminal are none of the business of a job that has its own.
+/// Returns the foreground of a job. Our terminal's keys do not concern a job that has its own.
 pub(crate) fn foreground_of(
     leader: i32,
     own: Option<&HeldTerminal>,

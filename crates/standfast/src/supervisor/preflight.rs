@@ -1,6 +1,6 @@
-//! What a checkpoint would say if it were taken now, told soon after the start: nobody should learn an hour later, at the
-//! first checkpoint, that there can be none. The program is looked at and neither stopped nor touched. The files that it runs
-//! from are copied by the way, should they be replaced before the first checkpoint.
+//! Checks soon after the start whether a checkpoint would succeed, so that users do not learn an hour later, at the
+//! first checkpoint, that it cannot. The check neither stops nor touches the program. It also copies the files that the
+//! program runs from, in case they are replaced before the first checkpoint.
 
 use crate::background::Background;
 use crate::checkpoint::{Destination, keep_code};
@@ -9,18 +9,18 @@ use standfast_engine::{EngineError, Freezer, rehearse};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// By then most programs hold what they are going to hold.
+/// Time after which most programs hold what they are going to hold.
 const FIRST_LOOK: Duration = Duration::from_secs(10);
-/// Where no checkpoint is due by itself, the program is looked at this often.
+/// Interval between checks if there are no periodic checkpoints.
 const LOOKS: Duration = Duration::from_secs(600);
 
-/// When to look, and what was seen.
+/// When to check, and what was found.
 #[derive(Debug)]
 pub(crate) struct Preflight {
     interval: Interval,
     due: Option<Instant>,
     checking: Option<Background<Result<(), EngineError>>>,
-    /// Whether the last look found only what may be gone in a moment.
+    /// Whether the last check found only blockers that may soon be gone.
     passing: bool,
 }
 
@@ -33,17 +33,18 @@ impl Preflight {
         Self { interval, due: first, checking: None, passing: false }
     }
 
-    /// When the next look is due; `None` while one is under way, or where checkpoints themselves will tell.
+    /// Returns when the next check is due. Returns `None` while one is under way, or if checkpoints themselves will
+    /// report.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due.filter(|_| self.checking.is_none())
     }
 
-    /// The look under way.
+    /// Returns the check under way.
     pub(crate) fn checking(&self) -> Option<&Background<Result<(), EngineError>>> {
         self.checking.as_ref()
     }
 
-    /// Begins `look` if that is due.
+    /// Begins `look` if it is due.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -56,8 +57,8 @@ impl Preflight {
         Ok(())
     }
 
-    /// What the look has found in the way of a checkpoint, if anything. What may be gone in a moment counts only when the
-    /// next look still finds it.
+    /// Ends a check, and returns what would prevent a checkpoint, if anything. Blockers that may soon be gone count
+    /// only if the next check still finds them.
     pub(crate) fn end(&mut self, now: Instant) -> Option<EngineError> {
         let seen = self.checking.take()?.join().ok()?;
         let was_passing = std::mem::take(&mut self.passing);
@@ -77,10 +78,10 @@ impl Preflight {
     }
 }
 
-/// Looks at a job.
+/// Checks a job.
 pub(crate) fn look(destination: &Destination, freezer: &Freezer) -> Result<(), EngineError> {
     rehearse()?;
-    // What the disk refuses the first checkpoint will tell.
+    // The first checkpoint will report errors of the disk.
     let _ = keep_code(destination, |file| freezer.has_copy_of(file), &freezer.code_files());
     let blockers = freezer.examine(destination.external_sockets.policy())?;
     if blockers.is_empty() { Ok(()) } else { Err(EngineError::Refused(blockers)) }

@@ -1,63 +1,65 @@
-//! When the next checkpoint is due. Pure: the present moment comes in as an argument.
+//! Decides when the next checkpoint is due. The module is pure: the present time is an argument.
 
 use crate::settings::{Interval, MinInterval};
 use standfast_engine::Advised;
 use std::time::{Duration, Instant};
 
-/// How soon a program that has disabled checkpoints is looked at again, should it not tell when it has enabled them.
+/// Interval between attempts while a program has disabled checkpoints, in case it does not report that it has enabled
+/// them.
 const DISABLED_LOOKS: Duration = Duration::from_secs(1);
 
-/// How soon a checkpoint that failed for a passing reason is tried again; doubled at each further failure.
+/// Time until a checkpoint that failed for a passing reason is tried again. It doubles at each further failure.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
-/// A program that was stopped in vain runs this many times as long before that is tried again. It stands still for 0.5 % of the
-/// time, so that of any minute in which 600 ms would be 1 % it loses less even where an attempt falls at either end.
+/// A program that was stopped in vain runs this many times as long before the next attempt. It is then stopped for 0.5
+/// % of the time. So in any minute it loses less than the 600 ms that would be 1 %, even if one attempt falls at either
+/// end.
 const RUNS_BETWEEN: u32 = 200;
 
-/// The timer of a job: armed when the job starts and again after each checkpoint (L4), so that a slow disk stretches the
-/// time between checkpoints and never lets them pile up.
+/// The checkpoint timer of a job. It is armed when the job starts and again after each checkpoint (L4), so that a slow
+/// disk stretches the time between checkpoints and never lets them pile up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Schedule {
     interval: Interval,
     min_interval: MinInterval,
     due: Option<Instant>,
-    /// From when on the program's own requests are honoured; `None` for never.
+    /// Earliest time at which the program's own requests are honoured; `None` for never.
     honoured: Option<Instant>,
     retry: Duration,
 }
 
-/// How a checkpoint ended, as far as the timer cares.
+/// How a checkpoint ended, as far as it matters to the timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptEnd {
-    /// It is durable.
+    /// The checkpoint is durable.
     Taken,
-    /// It failed for a reason that may be gone in a moment.
+    /// It failed for a reason that may soon be gone.
     FailedInPassing,
-    /// The same, after the program has stood still for so long.
+    /// It failed for such a reason after the program had been stopped for this time.
     StoodStill(Duration),
-    /// It failed for a reason that stays.
+    /// It failed for a lasting reason.
     Failed,
 }
 
 impl Schedule {
-    /// Armed at `now`.
+    /// Makes a timer that is armed at `now`.
     pub(crate) fn new(interval: Interval, min_interval: MinInterval, now: Instant) -> Self {
         let mut schedule = Self { interval, min_interval, due: None, honoured: None, retry: RETRY_FIRST };
         schedule.arm(now, AttemptEnd::Taken);
         schedule
     }
 
-    /// When the next checkpoint is due; `None` if never.
+    /// Returns when the next checkpoint is due; `None` if never.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// How long the program's own requests are not honoured yet; `None` for ever.
+    /// Returns how long the program's own requests are still ignored; `None` for ever.
     pub(crate) fn honoured_in(&self, now: Instant) -> Option<Duration> {
         self.honoured.map(|honoured| honoured.saturating_duration_since(now))
     }
 
-    /// What programs are told of the time after a checkpoint that is about to end like this.
+    /// Returns what programs are told about the time after a checkpoint that is about to end like this.
     pub(crate) fn advised(&self, outcome: AttemptEnd, now: Instant) -> Advised {
         let mut behind = self.clone();
         behind.arm(now, outcome);
@@ -65,21 +67,21 @@ impl Schedule {
         Advised { due_in: wait(behind.honoured), next_in: wait(behind.due) }
     }
 
-    /// The program has disabled checkpoints: `now` is no time for one.
+    /// Puts the checkpoint off because the program has disabled checkpoints at `now`.
     pub(crate) fn put_off(&mut self, now: Instant) {
         self.due = Some(now + DISABLED_LOOKS);
     }
 
-    /// The time for one that was put off has come.
+    /// Makes a checkpoint due that was put off.
     pub(crate) fn hasten(&mut self, now: Instant) {
         self.due = Some(now);
     }
 
-    /// Armed again at `now`, when a checkpoint has ended, whoever had asked for it.
+    /// Arms the timer again at `now`, when a checkpoint has ended, no matter who asked for it.
     pub(crate) fn arm(&mut self, now: Instant, outcome: AttemptEnd) {
         let pause = match outcome {
             AttemptEnd::Taken => Duration::ZERO,
-            // A program that asks in a loop shall not fail in a loop.
+            // A program that asks in a loop must not fail in a loop.
             AttemptEnd::FailedInPassing | AttemptEnd::Failed => RETRY_FIRST,
             AttemptEnd::StoodStill(stood_still) => RETRY_FIRST.max(stood_still.saturating_mul(RUNS_BETWEEN)),
         };
@@ -87,7 +89,7 @@ impl Schedule {
             MinInterval::Never => None,
             MinInterval::After(least) => Some(now + least.max(pause)),
         };
-        // What was put off may have been wanted though nothing is due by itself.
+        // A checkpoint that was put off may have been requested although periodic checkpoints are off.
         self.due = None;
         let Interval::Every(interval) = self.interval else { return };
         let wait = match outcome {

@@ -1,4 +1,4 @@
-//! Signals to a supervisor, and the ends of those who wait in front of it.
+//! Signals to a supervisor, and the end of the foreground proxy.
 
 use super::Supervisor;
 use super::machine::Event;
@@ -14,8 +14,8 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// What the front has got counts as if we had got it. One that was killed is a terminal that was lost: the job is
-    /// protected on.
+    /// Handles the signals that the foreground proxy has received as if the supervisor had received them. A proxy that
+    /// was killed is a lost terminal: the job stays protected.
     pub(super) fn handle_front(&mut self) {
         match self.post.context.front.as_ref().and_then(ForegroundConnection::take) {
             Some(signals) => signals.into_iter().for_each(|(signal, sender)| self.handle_signal(signal, sender)),
@@ -31,12 +31,13 @@ impl Supervisor<'_, '_> {
             Reaction::CheckpointAndStop => {
                 self.on(Event::StopAsked);
             }
-            // The only way this fails is that the program has ended, which is noticed by itself.
+            // This fails only if the program has ended, which the event loop notices.
             Reaction::PassOn => drop(self.job.signal(signal)),
         }
     }
 
-    /// Job control may have stopped the main process. Under a checkpoint the kernel tells nobody but that.
+    /// Handles a stop of the main process by job control. During a checkpoint the kernel reports such a stop only to
+    /// the tracer.
     pub(super) fn handle_stop(&mut self) {
         if !self.is_traced() && self.job.has_stopped() {
             self.foreground.stop_along();

@@ -1,5 +1,5 @@
-//! `attach`: the terminal of a running job, here, until one detaches or it ends. And what the front of a job does in the
-//! same way, while it waits for the job.
+//! `attach`: attaches the user's terminal to that of a running job, until the user detaches or the job ends. The
+//! foreground proxy of a job does the same while it waits for the job.
 
 use crate::Error;
 use crate::signals::SignalInbox;
@@ -10,12 +10,12 @@ use signal_hook::consts::signal::{SIGINT, SIGQUIT, SIGTERM};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// To which job's terminal, and how to get away again.
+/// To which job's terminal to attach, and how to detach.
 #[derive(Debug, Clone)]
 pub struct AttachRequest {
     /// The job's directory.
     pub directory: PathBuf,
-    /// Pressed twice, it detaches.
+    /// Key that detaches when pressed twice.
     pub detach_key: DetachKey,
 }
 
@@ -25,19 +25,19 @@ impl AttachRequest {
     }
 }
 
-/// Why an attachment came to its end.
+/// Why an attachment ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
-    /// The user has detached, or somebody else has attached: the program runs on.
+    /// The user has detached, or another user has attached: the program continues to run.
     Detached,
-    /// Nobody has the job's terminal any more.
+    /// No process has the job's terminal open any more.
     Ended,
 }
 
 /// Attaches our controlling terminal to that of a job, until one of them is gone or the user detaches.
 ///
 /// # Errors
-/// When either is not there.
+/// If one of the two terminals does not exist.
 pub fn attach(request: &AttachRequest) -> Result<Departure, Error> {
     let mut signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
     let mut attachment = request.attach()?;
@@ -61,7 +61,7 @@ pub fn attach(request: &AttachRequest) -> Result<Departure, Error> {
     }
 }
 
-/// Sleeps until there is something to relay, or something happens to `others`.
+/// Sleeps until there is data to relay, or something happens to `others`.
 fn await_terminal(attachment: &Attachment, others: &[PollFd<'_>]) -> Result<(), Error> {
     let mut fds: Vec<PollFd<'_>> = attachment.poll_fds().into_iter().chain(others.iter().cloned()).collect();
     let rest = attachment.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));

@@ -1,4 +1,5 @@
-//! A user's terminal, attached to that of a job: relays until either is gone, or the detach key is pressed twice.
+//! A user's terminal that is attached to that of a job. It relays until either terminal is gone, or the detach key is
+//! pressed twice.
 
 use super::SOCKET_NAME;
 use super::detach_key::{DetachKey, KeyWatch};
@@ -15,23 +16,23 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How much may wait for the other terminal before nothing more is read.
+/// Bytes that may wait for the other terminal. If there are more, nothing is read.
 const WAITING_BYTES_MAX: usize = 64 << 10;
-/// How long the last that the program wrote is waited for and shown.
+/// Time for showing the last output of the program.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
 
-/// How it stands.
+/// State of an attachment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// It relays.
     GoesOn,
-    /// The detach key was pressed, the user's own terminal was lost, or somebody else has attached.
+    /// The detach key was pressed, the user's own terminal was lost, or another user has attached.
     Detached,
-    /// The job's terminal is nobody's any more, or its holder is gone.
+    /// No process has the job's terminal open any more, or its holder is gone.
     Ended,
 }
 
-/// An attachment; dropped, the user's terminal is as it was.
+/// An attachment. Dropping it restores the user's terminal.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     own: RawTerminal,
@@ -73,7 +74,7 @@ impl Attachment {
         Ok(this)
     }
 
-    /// What to poll for.
+    /// Returns the descriptors to poll.
     pub(crate) fn poll_fds(&self) -> [PollFd<'_>; 2] {
         let flags = |reads: bool, writes: bool| {
             let mut flags = PollFlags::empty();
@@ -87,16 +88,16 @@ impl Attachment {
         ]
     }
 
-    /// Until when to poll.
+    /// Returns the deadline of the poll.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.key.deadline()
     }
 
-    /// Relays what there is.
+    /// Relays the available data.
     pub(crate) fn handle(&mut self, now: Instant) -> Progress {
         match self.read_typed(now) {
             Ok(true) => {}
-            // A terminal that is lost is a terminal that is detached.
+            // A lost terminal counts as detached.
             Ok(false) | Err(_) => return Progress::Detached,
         }
         let sent = write(&mut self.stream, &mut self.unsent);
@@ -108,7 +109,7 @@ impl Attachment {
         }
     }
 
-    /// Whether the detach key has not been pressed twice.
+    /// Reads what was typed. Returns false if the detach key was pressed twice.
     fn read_typed(&mut self, now: Instant) -> io::Result<bool> {
         let mut buffer = [0; 4096];
         let mut typed: Vec<u8> = self.key.overdue(now).into_iter().collect();
@@ -154,7 +155,7 @@ impl Attachment {
         Progress::GoesOn
     }
 
-    /// Shows the last that the program has written, as long as it comes soon.
+    /// Shows the last output of the program, as long as it arrives soon.
     pub(crate) fn finish(mut self) {
         let deadline = Instant::now() + FAREWELL_MAX;
         let mut progress = Progress::GoesOn;
@@ -175,13 +176,13 @@ impl Attachment {
         }
     }
 
-    /// A signal that concerns the terminal; what comes of it, or `None` for one that does not.
+    /// Handles a signal that concerns the terminal. Returns `None` for other signals.
     pub(crate) fn handle_signal(&mut self, signal: i32) -> Option<Progress> {
         match signal {
             SIGWINCH => self.resize(),
             SIGTSTP => {
                 self.leave();
-                // Whoever wakes us sends SIGCONT.
+                // The process that wakes us sends SIGCONT.
                 let _ = kill_process(getpid(), Signal::STOP);
             }
             SIGCONT => {
@@ -196,7 +197,7 @@ impl Attachment {
         Some(Progress::GoesOn)
     }
 
-    /// Tells the program how large the window is: it draws again.
+    /// Tells the program the size of the window, so that it redraws.
     fn resize(&mut self) {
         if let Ok(size) = self.own.window() {
             Frame::Window(size).encode(&mut self.unsent);
@@ -209,7 +210,7 @@ impl Attachment {
     }
 
     fn show_modes(&self, sequences: &[u8]) {
-        // A terminal that takes nothing is not waited for.
+        // Do not wait for a terminal that accepts nothing.
         let _ = (&self.own.file).write_all(sequences);
     }
 }
@@ -220,7 +221,7 @@ impl Drop for Attachment {
     }
 }
 
-/// Writes what is taken without waiting.
+/// Writes what `to` accepts without blocking.
 fn write(to: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.write(bytes) {

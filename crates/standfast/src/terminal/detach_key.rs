@@ -1,17 +1,17 @@
-//! The key that, pressed twice in a row, detaches. Pure.
+//! The key that detaches when pressed twice in a row. The module is pure.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// How long the first press is kept back, in case that a second one follows.
+/// Time for which the first press is held back, in case a second one follows.
 const SECOND_WITHIN: Duration = Duration::from_millis(500);
 
-/// A key with Ctrl, or none.
+/// A key pressed with Ctrl, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DetachKey(Option<u8>);
 
 impl Default for DetachKey {
-    /// Ctrl-\.
+    /// Returns Ctrl-\.
     fn default() -> Self {
         Self(Some(0x1c))
     }
@@ -29,7 +29,7 @@ impl FromStr for DetachKey {
     }
 }
 
-/// Looks for the key in what is typed.
+/// Looks for the key in the input.
 #[derive(Debug)]
 pub(super) struct KeyWatch {
     key: DetachKey,
@@ -41,7 +41,7 @@ impl KeyWatch {
         Self { key, pressed: None }
     }
 
-    /// What is to be passed on of what was typed now; `None` if that was the key, twice.
+    /// Returns the part of the input to pass on; `None` if the key was pressed twice.
     pub(super) fn pass(&mut self, typed: &[u8], now: Instant) -> Option<Vec<u8>> {
         let mut passed = Vec::new();
         for byte in typed {
@@ -57,12 +57,12 @@ impl KeyWatch {
         Some(passed)
     }
 
-    /// When the key has been alone for long enough.
+    /// Returns when the first press will no longer be held back.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.pressed.map(|pressed| pressed + SECOND_WITHIN)
     }
 
-    /// The key that has been alone for long enough.
+    /// Returns the key if its first press is no longer held back.
     pub(super) fn overdue(&mut self, now: Instant) -> Option<u8> {
         self.deadline().filter(|deadline| *deadline <= now)?;
         self.pressed = None;

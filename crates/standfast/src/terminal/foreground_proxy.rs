@@ -1,13 +1,13 @@
-//! The front: the process that whoever has started us waits for, while another one, its child, is the supervisor. The front
-//! hands on what signals it gets, stops when the job is stopped, and ends as the job's program does; the supervisor may
-//! go on behind it. When the front is killed the job is protected on.
+//! The foreground proxy: the process for which our caller waits, while its child is the supervisor. The proxy passes on
+//! the signals that it receives, stops when the job is stopped, and ends as the job's program does. The supervisor may
+//! continue after that. If the proxy is killed, the job stays protected.
 //!
 //! ```text
 //! shell --- waits for ---> front <=== line ===> supervisor ---> program ---> ...
 //! ```
 //!
-//! The supervisor leads a process group of its own: what is sent to the group that the shell knows reaches the front
-//! alone, and is handed on once.
+//! The supervisor leads a process group of its own. So a signal to the group that the shell knows reaches only the
+//! proxy, which passes it on once.
 
 use super::attach::AttachRequest;
 use crate::signals::{Sender, SignalInbox};
@@ -27,8 +27,8 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A message is two bytes: of a signal its number and who has sent it; of an end what kind it is and the number with it.
-/// As many are taken at a time.
+/// A message has two bytes. For a signal, they are its number and its sender. For an end, they are its kind and its
+/// number. The constant is the number of messages read at a time.
 const MESSAGES_AT_ONCE: usize = 64;
 const FROM_KERNEL: u8 = b'k';
 const FROM_PROCESS: u8 = b'p';
@@ -39,16 +39,16 @@ const HAS_TERMINAL: u8 = b't';
 /// Which of the two processes this is.
 #[derive(Debug)]
 pub enum Side {
-    /// The one that is waited for.
+    /// The process for which the caller waits.
     ForegroundProxy(ForegroundProxy),
-    /// The one that becomes the supervisor.
+    /// The process that becomes the supervisor.
     Behind(ForegroundConnection),
 }
 
-/// Becomes two processes, front and supervisor. Call it while this process has a single thread.
+/// Splits this process into foreground proxy and supervisor. Call it while this process is single-threaded.
 ///
 /// # Errors
-/// When no further process can be had.
+/// If no further process can be created.
 pub fn split() -> Result<Side, Error> {
     let splitting = |error| Error::system("start a process for the supervisor")(error);
     let (ours, theirs) = UnixStream::pair().map_err(splitting)?;
@@ -63,7 +63,7 @@ pub fn split() -> Result<Side, Error> {
         Half::Child => {
             step_aside().map_err(splitting)?;
             theirs.set_nonblocking(true).map_err(splitting)?;
-            // One that has been killed by now shows at the line.
+            // If the proxy has been killed by now, the line shows it.
             let process = pidfd_open(front, PidfdFlags::empty()).ok();
             let group = group.as_raw_nonzero().get();
             Ok(Side::Behind(ForegroundConnection(Arc::new(Line { stream: theirs, process, group }))))
@@ -71,7 +71,7 @@ pub fn split() -> Result<Side, Error> {
     }
 }
 
-/// The front.
+/// The foreground proxy.
 #[derive(Debug)]
 pub struct ForegroundProxy {
     supervisor: Pid,
@@ -80,21 +80,21 @@ pub struct ForegroundProxy {
     attachment: Option<Box<Attachment>>,
 }
 
-/// Why the front has nothing to do any more.
+/// Why the foreground proxy has nothing to do any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// The program has ended, or the supervisor.
+    /// The program or the supervisor has ended.
     Ended(Ending),
-    /// Its user has detached: the program runs on in the background.
+    /// Its user has detached: the program continues to run in the background.
     Detached,
 }
 
 impl ForegroundProxy {
-    /// Hands on signals, and relays for the terminal of the job if it gets one, until the program has ended, or the
-    /// supervisor, or the user detaches.
+    /// Passes on signals, and relays for the terminal of the job if it has one. Returns when the program or the
+    /// supervisor has ended, or the user detaches.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// If the kernel reports an error of a wait.
     pub fn serve(mut self, request: &AttachRequest) -> Result<Left, Error> {
         loop {
             let news = self.wait()?;
@@ -112,7 +112,7 @@ impl ForegroundProxy {
         }
     }
 
-    /// Sleeps until something happens; whether the supervisor has said something, or is gone.
+    /// Sleeps until something happens. Returns whether the supervisor has sent a message or is gone.
     fn wait(&self) -> Result<bool, Error> {
         let mut fds = vec![PollFd::new(&self.line, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
         fds.extend(self.attachment.iter().flat_map(|attachment| attachment.poll_fds()));
@@ -135,7 +135,7 @@ impl ForegroundProxy {
             match self.attachment.as_mut().and_then(|attachment| attachment.handle_signal(signal)) {
                 Some(Progress::GoesOn) => {}
                 Some(left) => return left,
-                // A supervisor that is gone shows at the line.
+                // If the supervisor is gone, the line shows it.
                 None if signal != SIGCHLD => drop(self.line.write_all(&[signal as u8, from])),
                 None => {}
             }
@@ -143,7 +143,7 @@ impl ForegroundProxy {
         Progress::GoesOn
     }
 
-    /// The supervisor has said something, or is gone: how the program has ended, if it did.
+    /// Handles a message or the end of the supervisor. Returns how the program has ended, if it did.
     fn hear(&mut self, request: &AttachRequest) -> Result<Option<Ending>, Error> {
         let mut message = [0; 2];
         if self.line.read_exact(&mut message).is_err() {
@@ -151,7 +151,7 @@ impl ForegroundProxy {
         }
         let [kind, number] = message;
         match kind {
-            // Without a terminal here it is the program's alone.
+            // Without a terminal here, the program keeps its terminal to itself.
             HAS_TERMINAL => self.attachment = request.attach().ok().map(Box::new),
             EXITED => return Ok(Some(Ending::Exited { status: number.into() })),
             _ => return Ok(Some(Ending::Killed { signal: number.into() })),
@@ -170,7 +170,7 @@ impl ForegroundProxy {
     }
 }
 
-/// The supervisor's end of the line between the two.
+/// The supervisor's end of the line to the foreground proxy.
 #[derive(Debug, Clone)]
 pub struct ForegroundConnection(Arc<Line>);
 
@@ -182,12 +182,12 @@ struct Line {
 }
 
 impl ForegroundConnection {
-    /// The process group of the front, to which the terminal's keys are to go when the job does not have them.
+    /// Returns the process group of the foreground proxy, which gets the terminal when the job does not have it.
     pub(crate) fn group(&self) -> i32 {
         self.0.group
     }
 
-    /// The signals that the front has got since the last call; `None` once it is gone.
+    /// Returns the signals that the foreground proxy has received since the last call; `None` once it is gone.
     pub(crate) fn take(&self) -> Option<Vec<(i32, Sender)>> {
         let mut bytes = [0; 2 * MESSAGES_AT_ONCE];
         let sender = |from: u8| if from == FROM_KERNEL { Sender::Kernel } else { Sender::Process };
@@ -201,8 +201,8 @@ impl ForegroundConnection {
         }
     }
 
-    /// The signal with which the front has been asked to end, if it has been: as long as no program runs that it could be meant
-    /// for. It is not taken.
+    /// Returns the signal that has asked the foreground proxy to end, if there is one. It is used while no program runs
+    /// for which the signal could be meant. The signal stays in the queue.
     pub(crate) fn asks_to_end(&self) -> Option<i32> {
         let mut bytes = [0; 2 * MESSAGES_AT_ONCE];
         let (length, _) = recv(&self.0.stream, &mut bytes, RecvFlags::PEEK).ok()?;
@@ -210,26 +210,26 @@ impl ForegroundConnection {
         signals.find(|signal| [SIGTERM, SIGINT, SIGQUIT, SIGHUP].contains(signal))
     }
 
-    /// Stops the front as job control does, so that the shell takes note.
+    /// Stops the foreground proxy as job control does, so that the shell notices.
     pub(crate) fn stop(&self) {
-        // Not SIGTSTP, which the kernel keeps from groups that no shell looks after.
+        // Not SIGTSTP, which the kernel does not deliver to orphaned process groups.
         let _ = self.0.process.as_ref().map(|process| pidfd_send_signal(process, Signal::STOP));
     }
 
-    /// Tells the front that the job has a terminal to attach to.
+    /// Tells the foreground proxy that the job has a terminal to attach to.
     pub(crate) fn show_terminal(&self) {
-        // One that is gone needs no word.
+        // A proxy that is gone needs no message.
         let _ = (&self.0.stream).write_all(&[HAS_TERMINAL, 0]);
     }
 
-    /// Lets the front end as the program has ended, while we go on.
+    /// Lets the foreground proxy end because the program has ended, while we continue.
     pub(crate) fn let_go(&self, ending: Ending) {
         let message = match ending {
             Ending::Exited { status } => [EXITED, status as u8],
             Ending::Killed { signal } => [KILLED, signal as u8],
             Ending::Stopped { .. } => unreachable!("nothing goes on after a checkpoint that stops"),
         };
-        // One that is gone needs no word.
+        // A proxy that is gone needs no message.
         let _ = (&self.0.stream).write_all(&message);
     }
 }

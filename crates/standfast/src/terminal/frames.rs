@@ -1,28 +1,29 @@
-//! What goes over the socket between an attachment and the holder: a kind, a length of two bytes, as much as that. Pure.
+//! Messages on the socket between an attachment and the holder: a kind, a length of two bytes, and the contents. The
+//! module is pure.
 
-/// Longest contents of a frame that either side makes or takes.
+/// Longest contents of a frame that either side makes or accepts.
 pub(super) const CONTENTS_MAX: usize = 4096;
 const HEAD: usize = 3;
 
 /// One message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// Typed, or to be shown.
+    /// Data that was typed, or that is to be shown.
     Data(Vec<u8>),
-    /// To the holder: rows, columns, width and height in pixels of the window from now on.
+    /// To the holder: the new size of the window, as rows, columns, width and height in pixels.
     Window([u16; 4]),
-    /// From the holder: somebody else has attached.
+    /// From the holder: another user has attached.
     TakenOver,
-    /// From the holder: nobody has the terminal any more.
+    /// From the holder: no process has the terminal open any more.
     Ended,
 }
 
-/// Not a message.
+/// An error: the data is not a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Senseless;
 
 impl Frame {
-    /// Its bytes. Data of more than [`CONTENTS_MAX`] becomes several frames.
+    /// Appends the bytes of the message. Data of more than [`CONTENTS_MAX`] becomes several frames.
     pub(super) fn encode(&self, into: &mut Vec<u8>) {
         let mut put = |kind: u8, contents: &[u8]| {
             into.push(kind);
@@ -37,7 +38,7 @@ impl Frame {
         }
     }
 
-    /// Takes the first message out of what has been received; `None` where it is not complete.
+    /// Takes the first message out of the received data; `None` if it is incomplete.
     pub(super) fn take(received: &mut Vec<u8>) -> Result<Option<Self>, Senseless> {
         let [kind, low, high, ..] = received[..] else { return Ok(None) };
         let length = usize::from(u16::from_le_bytes([low, high]));

@@ -1,5 +1,5 @@
-//! The supervisor's side of a terminal that is held for the job: it starts the holder, and has it keep still while a
-//! checkpoint looks at what is in flight.
+//! The supervisor's side of a terminal that is held for the job. It starts the holder, and makes it pause while a
+//! checkpoint reads the data in flight.
 
 use super::{SOCKET_NAME, holder};
 use crate::Error;
@@ -14,24 +14,24 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How long a holder may take to answer: it never waits for anything, but the machine may be busy.
+/// Time for the holder to answer. The holder never waits for anything, but the machine may be busy.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// A terminal of the job, its master, and the line to its holder.
+/// A terminal of the job: its master, and the line to its holder.
 #[derive(Debug)]
 pub(crate) struct HeldTerminal {
-    /// The holder has it too. While both live nobody is hung up.
+    /// The master, which the holder has too. While both are alive the terminal is not hung up.
     master: OwnedFd,
     line: UnixStream,
     place: SocketPlace,
     process: i32,
-    /// Tells answers to earlier questions apart.
+    /// Number of the last question, which distinguishes answers to earlier questions.
     question: AtomicU8,
 }
 
 impl HeldTerminal {
-    /// Starts a holder for the terminal of the job in `directory`. Call it while this process has a single thread, and has
-    /// no handlers of signals.
+    /// Starts a holder for the terminal of the job in `directory`. Call it while this process is single-threaded, and
+    /// has no signal handlers.
     pub(crate) fn start(directory: &Path, master: OwnedFd) -> Result<Self, Error> {
         Self::try_start(directory, master).map_err(Error::system("start a process that holds the program's terminal"))
     }
@@ -45,21 +45,21 @@ impl HeldTerminal {
             Half::Child => holder::hold(theirs, listener, master),
             Half::Parent { child, .. } => {
                 made_here(child);
-                // By then it has let go of everything that is not its own, the other side of the terminal among it.
+                // By then it has closed everything that is not its own, including the other side of the terminal.
                 (&line).read_exact(&mut [0])?;
                 Ok(Self { master, line, place, process: child, question: AtomicU8::new(0) })
             }
         }
     }
 
-    /// Takes note that the holder is gone.
+    /// Reaps the holder, which is gone.
     pub(crate) fn reap(&self) {
-        // It may be on its way out still, which takes no time.
+        // It may still be exiting, which takes no time.
         let _ = process::wait(self.process, 0);
         made_here_is_gone(self.process);
     }
 
-    /// Polls as hung up once the holder is gone.
+    /// Returns the line, which polls as hung up once the holder is gone.
     pub(crate) fn line(&self) -> BorrowedFd<'_> {
         self.line.as_fd()
     }
@@ -83,14 +83,14 @@ impl TerminalHolder for HeldTerminal {
     }
 
     fn go_on(&self) {
-        // One that is gone needs no word.
+        // A holder that is gone needs no message.
         let _ = (&self.line).write_all(&[holder::GO_ON, 0]);
     }
 }
 
 impl Drop for HeldTerminal {
     fn drop(&mut self) {
-        // Nobody is to find a holder that is about to end.
+        // Remove the socket, so that nobody finds a holder that is about to end.
         drop(self.place.remove());
     }
 }

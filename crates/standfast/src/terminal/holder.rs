@@ -1,6 +1,6 @@
-//! The process that holds the master of a job's terminal: passes on what is typed and shows what is written, to whoever is
-//! attached; keeps the last of it for whoever attaches later. It ends when nobody has the terminal any more and the
-//! supervisor has let go of it.
+//! The process that holds the master of a job's terminal. It passes on input from the attached user and shows the
+//! output there. It keeps the last output for users who attach later. It ends when no process has the terminal open any
+//! more and the supervisor has closed its end.
 
 use super::frames::{Frame, Senseless};
 use super::modes::Modes;
@@ -16,34 +16,34 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-/// What the supervisor asks for, followed by the number of the question, which is the answer.
+/// Request of the supervisor to pause. The number of the question follows, which is also the answer.
 pub(super) const KEEP_STILL: u8 = b's';
-/// The opposite; nothing is answered.
+/// Request to continue, which has no answer.
 pub(super) const GO_ON: u8 = b'g';
 
-/// The holder's first word.
+/// First message of the holder.
 const READY: u8 = b'r';
 
-/// How much of what was shown last is shown again to whoever attaches: some screens full.
+/// Bytes of recent output that are shown again to a user who attaches: some screens full.
 const BACKLOG_BYTES: usize = 64 << 10;
-/// How much may wait for whoever is attached; while there is more, the program waits as with any slow terminal.
+/// Bytes that may wait for the attached user. While there are more, the program waits as with any slow terminal.
 const UNSHOWN_BYTES_MAX: usize = 64 << 10;
-/// How much may wait for the program; while there is more, nothing is read from whoever types.
+/// Bytes that may wait for the program. While there are more, no input is read.
 const UNTYPED_BYTES_MAX: usize = 4 << 10;
-/// How long somebody attached may take nothing before he counts as gone, so that a dead connection holds nobody up.
+/// Time after which an attachment that accepts no data counts as gone, so that a dead connection blocks nobody.
 const STUCK_MAX: Duration = Duration::from_secs(5);
-/// How long whoever is in the foreground may take to draw again, until it is asked once more, and how often: a program that
-/// has just been restarted may look at its signals before it waits, and not again.
+/// Time for the foreground process to redraw until it is asked again, and number of requests. A program that has just
+/// been restarted may check its signals before it waits, and not again.
 const REDRAWN_WITHIN: Duration = Duration::from_millis(200);
 const REDRAWS_MAX: u32 = 4;
-/// How long the window is of another size for that: a shell does not draw again where its size is what it was.
+/// Time for which the window gets another size for that: a shell does not redraw if its size has not changed.
 const RESIZED_FOR: Duration = Duration::from_millis(50);
-/// Between looks whether somebody has opened the terminal again.
+/// Pause between checks whether a process has opened the terminal again.
 const DESERTED_PAUSE: Duration = Duration::from_millis(50);
-/// How long the last that was written is shown for.
+/// Time for showing the last output.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
 
-/// Becomes the holder. This process was made for it.
+/// Turns this process, which was made for it, into the holder.
 pub(super) fn hold(line: UnixStream, listener: UnixListener, master: OwnedFd) -> ! {
     let held = prepare(&line, &listener, &master).map(|()| Holder {
         line: Some(line),
@@ -56,12 +56,12 @@ pub(super) fn hold(line: UnixStream, listener: UnixListener, master: OwnedFd) ->
         is_still: false,
         is_deserted: false,
     });
-    // What goes wrong here shows to the others as the end of their line.
+    // The other processes see errors here as the end of their line.
     let outcome = held.and_then(|mut holder| holder.serve());
     std::process::exit(i32::from(outcome.is_err()))
 }
 
-/// Takes leave of everything that was the supervisor's.
+/// Releases everything that was the supervisor's.
 fn prepare(mut line: &UnixStream, listener: &UnixListener, master: &OwnedFd) -> io::Result<()> {
     lead_session()?;
     let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
@@ -71,7 +71,7 @@ fn prepare(mut line: &UnixStream, listener: &UnixListener, master: &OwnedFd) -> 
     close_all_but(&[0, 1, 2, line.as_raw_fd(), listener.as_raw_fd(), master.as_raw_fd()]);
     // `nothing` is closed by now, and must not be closed again.
     std::mem::forget(nothing);
-    // Not the directory of the program, which may be on its way out.
+    // Leave the directory of the program, which may be about to be removed.
     rustix::process::chdir("/")?;
     line.write_all(&[READY])?;
     line.set_nonblocking(true)?;
@@ -79,35 +79,35 @@ fn prepare(mut line: &UnixStream, listener: &UnixListener, master: &OwnedFd) -> 
 }
 
 struct Holder {
-    /// To the supervisor; `None` once that is gone.
+    /// Line to the supervisor; `None` once the supervisor is gone.
     line: Option<UnixStream>,
     listener: UnixListener,
     master: File,
     attached: Option<Attached>,
-    /// Typed, and not yet taken.
+    /// Input that the program has not read yet.
     untyped: Vec<u8>,
     redraw: Option<Redraw>,
     backlog: Backlog,
-    /// Whether the supervisor looks at the terminal.
+    /// Whether the holder pauses because the supervisor reads the terminal.
     is_still: bool,
-    /// Whether nobody has the terminal open.
+    /// Whether no process has the terminal open.
     is_deserted: bool,
 }
 
-/// The foreground has been asked to draw again, and has not begun.
+/// A request to the foreground process to redraw, which has not begun.
 struct Redraw {
-    /// The size of the window, if it is not another one for the moment.
+    /// Intended size of the window, which may have another one at the moment.
     size: [u16; 4],
     due: Instant,
     times: u32,
 }
 
-/// Whoever is attached.
+/// The attached user.
 struct Attached {
     stream: UnixStream,
     received: Vec<u8>,
     unshown: VecDeque<u8>,
-    /// Since when nothing of that was taken.
+    /// Since when none of that was accepted.
     stuck_since: Option<Instant>,
 }
 
@@ -172,7 +172,7 @@ impl Holder {
             Ok(length) => {
                 for word in words[..length].chunks_exact(2) {
                     self.is_still = word[0] == KEEP_STILL;
-                    // The buffer of a socket takes a byte; a supervisor that is gone shows at the next look.
+                    // The socket's buffer has room for a byte. If the supervisor is gone, the next read shows it.
                     let _ = if self.is_still { line.write_all(&word[1..]) } else { Ok(()) };
                 }
             }
@@ -181,7 +181,7 @@ impl Holder {
         }
     }
 
-    /// Whoever attaches takes the place of whoever was attached.
+    /// Accepts new attachments, each of which replaces the previous one.
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if !is_trusted(&stream).unwrap_or(false) || stream.set_nonblocking(true).is_err() {
@@ -251,7 +251,7 @@ impl Holder {
                     self.is_deserted = false;
                     break;
                 }
-                // EIO: nobody has it open.
+                // EIO: no process has it open.
                 Ok(0) | Err(_) => {
                     self.is_deserted = true;
                     break;
@@ -260,7 +260,7 @@ impl Holder {
         }
     }
 
-    /// Nothing was drawn since somebody has attached: asks whoever is in the foreground once more.
+    /// Asks the foreground process to redraw again, if there was no output since the user attached.
     fn ask_again(&mut self, now: Instant) {
         if self.redraw.as_ref().is_some_and(|redraw| redraw.due <= now) {
             self.redraw = self.redraw.take().and_then(|redraw| redraw.again(&self.master, now));
@@ -283,7 +283,7 @@ impl Holder {
     }
 }
 
-/// Takes what is typed out of what has been received, and the size of the window if that has been told.
+/// Takes the input out of the received data. Returns the size of the window if it was sent.
 fn take_frames(received: &mut Vec<u8>, untyped: &mut Vec<u8>) -> Result<Option<[u16; 4]>, Senseless> {
     let mut window = None;
     loop {
@@ -297,7 +297,7 @@ fn take_frames(received: &mut Vec<u8>, untyped: &mut Vec<u8>) -> Result<Option<[
 }
 
 impl Redraw {
-    /// Gives the window this size, by way of another one where it has it already.
+    /// Gives the window this size. If it has the size already, gives it another size first.
     fn ask(master: &File, size: [u16; 4], now: Instant) -> Self {
         if terminal::window(master.as_fd()).is_ok_and(|before| before != size) {
             resize(master, size);
@@ -322,9 +322,9 @@ fn another([rows, columns, width, height]: [u16; 4]) -> [u16; 4] {
     [rows.saturating_sub(1).max(1), columns.saturating_add(u16::from(rows < 2)), width, height]
 }
 
-/// The kernel tells whoever is in the foreground if that changes.
+/// Sets the size of the window. The kernel tells the foreground process if it changes.
 fn resize(master: &File, size: [u16; 4]) {
-    // A terminal that nobody has needs no size.
+    // A terminal that nobody has open needs no size.
     let _ = terminal::set_window(master.as_fd(), size);
 }
 
@@ -335,7 +335,7 @@ impl Attached {
         self.unshown.extend(bytes);
     }
 
-    /// Writes what is taken without waiting; whether anybody is there.
+    /// Writes what the socket accepts without blocking. Returns whether the user is still attached.
     fn write(&mut self, now: Instant) -> bool {
         while !self.unshown.is_empty() {
             match self.stream.write(self.unshown.as_slices().0) {
@@ -355,7 +355,7 @@ impl Attached {
         true
     }
 
-    /// Writes the last there is, for so long at most.
+    /// Writes the rest of the output, for `limit` at most.
     fn flush(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
         while self.write(Instant::now()) && !self.unshown.is_empty() {
@@ -369,11 +369,11 @@ impl Attached {
     }
 }
 
-/// The last that was shown.
+/// The most recent output.
 #[derive(Default)]
 struct Backlog {
     bytes: VecDeque<u8>,
-    /// Whether there was more before.
+    /// Whether there was more before it.
     is_cut: bool,
     modes: Modes,
 }
@@ -387,7 +387,7 @@ impl Backlog {
         self.is_cut |= too_many > 0;
     }
 
-    /// From the beginning of a line, and last the modes of the screen.
+    /// Returns the output from the beginning of a line, followed by the modes of the screen.
     fn shown_again(&self) -> Vec<u8> {
         let from =
             if self.is_cut { self.bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1) } else { 0 };

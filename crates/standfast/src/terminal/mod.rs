@@ -1,5 +1,5 @@
-//! The proxied terminal: a pseudo-terminal of the job's own, whose master a small process holds. Whoever attaches sees what
-//! the program writes there, and types.
+//! The proxied terminal: a pseudo-terminal of the job's own, whose master a small process holds. Attached users see
+//! what the program writes there, and type.
 //!
 //! ```text
 //! program <== slave | master ==> holder <== socket `terminal` ==> attachment (front, or `attach`) <==> user's terminal
@@ -8,8 +8,8 @@
 //!                          supervisor
 //! ```
 //!
-//! The holder is neither of the job nor does it end with the supervisor: should that be killed, the program keeps its
-//! terminal. Should the holder be killed, the program is told as of any terminal that is lost.
+//! The holder does not belong to the job and does not end with the supervisor. If the supervisor is killed, the program
+//! keeps its terminal. If the holder is killed, the program sees a hangup as with any lost terminal.
 
 mod attach;
 mod attachment;
@@ -44,23 +44,23 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The socket's name in the job's directory.
+/// Name of the socket in the job's directory.
 pub(crate) const SOCKET_NAME: &str = "terminal";
 
 words! {
-    /// On which terminal a program is started.
+    /// The terminal on which a program starts.
     TerminalKind, "is not a kind of terminal",
-    /// One of its own for a shell that is typed into, else the shared one.
+    /// One of its own for an interactive shell, else the shared one.
     #[default]
     Auto = "auto",
-    /// The one on which the command was started, shared with everybody else there.
+    /// The terminal on which the command was started, shared with all other processes there.
     Shared = "shared",
-    /// One of its own, to which one attaches.
+    /// One of its own, to which users attach.
     Proxied = "proxied",
 }
 
 impl TerminalKind {
-    /// Whether this program gets a terminal of its own.
+    /// Reports whether this program gets a terminal of its own.
     pub(crate) fn is_own(self, program: &OsStr, arguments: &[OsString]) -> bool {
         let streams = [isatty(stdin()), isatty(stdout()), isatty(stderr())];
         match self {
@@ -74,8 +74,8 @@ impl TerminalKind {
     }
 }
 
-/// Makes a terminal for a program that is about to start, like the one that we were started on, and has it held. With
-/// `detached`, what the program writes to pipes of ours goes there as well.
+/// Makes a terminal for a program that is about to start, like the one on which we were started, and starts its holder.
+/// With `detached`, what the program would write to our pipes goes to the terminal as well.
 pub(crate) fn make(directory: &Path, detached: bool) -> Result<(Arc<HeldTerminal>, LaunchTerminal), Error> {
     let making = |error: io::Error| Error::system("make a terminal for the program")(error);
     let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY | rustix::pty::OpenptFlags::CLOEXEC;
@@ -92,8 +92,8 @@ pub(crate) fn make(directory: &Path, detached: bool) -> Result<(Arc<HeldTerminal
     Ok((held, LaunchTerminal::New { slave: Arc::new(slave), streams }))
 }
 
-/// The same terminal, opened as programs open it: with calls that wait, and without the flag for closing on exec, which
-/// TIOCGPTPEER leaves with the open file, so that all its descriptors seem to have it (Linux 6.18).
+/// Opens the same terminal again as programs do: with blocking calls, and without the close-on-exec flag. TIOCGPTPEER
+/// leaves that flag with the open file, so that all its descriptors seem to have it (Linux 6.18).
 fn open_again(slave: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(format!("/proc/self/fd/{}", slave.as_raw_fd()), flags, Mode::empty())?)
@@ -103,7 +103,7 @@ fn is_file(stream: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(stream).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
 }
 
-/// Gives a new terminal the settings and the window of ours, if there is one.
+/// Gives a new terminal the settings and the window size of ours, if there is one.
 fn liken(slave: &OwnedFd, ours: Option<&File>) {
     let Some(ours) = ours else { return };
     if let Ok(settings) = tcgetattr(ours) {

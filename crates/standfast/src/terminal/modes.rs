@@ -1,25 +1,27 @@
-//! The modes into which a program has put the screen that it writes to (ECMA-48 `CSI ? n h` and `l`, and xterm's numbers):
-//! whoever attaches elsewhere needs them before the program draws, and whoever detaches wants them gone. Pure.
+//! Modes that a program has set on the screen that it writes to (ECMA-48 `CSI ? n h` and `l`, and xterm's numbers). A
+//! user who attaches elsewhere needs them before the program draws, and a user who detaches wants them reset. The
+//! module is pure.
 
 use std::collections::BTreeSet;
 
-/// Off in a fresh terminal: application cursor keys, alternate screens, mouse reports, reports of focus, bracketed paste.
+/// Modes that are off in a fresh terminal: application cursor keys, alternate screens, mouse reports, reports of focus,
+/// bracketed paste.
 const OFF_AT_FIRST: [u16; 11] = [1, 47, 1047, 1049, 1000, 1002, 1003, 1004, 1005, 1006, 2004];
-/// On in a fresh terminal: the cursor.
+/// Modes that are on in a fresh terminal: the cursor.
 const ON_AT_FIRST: [u16; 1] = [25];
-/// No sequence that matters here is longer.
+/// Longest sequence that matters here.
 const SEQUENCE_MAX: usize = 32;
 
-/// Which modes differ from those of a fresh terminal.
+/// Modes that differ from those of a fresh terminal.
 #[derive(Debug, Default)]
 pub(super) struct Modes {
     changed: BTreeSet<u16>,
-    /// The beginning of a sequence whose end has not come.
+    /// Beginning of an incomplete sequence.
     begun: Vec<u8>,
 }
 
 impl Modes {
-    /// Takes note of what is written to the screen.
+    /// Records what is written to the screen.
     pub(super) fn note(&mut self, written: &[u8]) {
         for byte in written {
             match (self.begun.len(), byte) {
@@ -47,12 +49,12 @@ impl Modes {
         }
     }
 
-    /// What puts a fresh terminal into these modes.
+    /// Returns the sequences that put a fresh terminal into these modes.
     pub(super) fn enter(&self) -> Vec<u8> {
         self.sequences(false)
     }
 
-    /// What makes it as it was.
+    /// Returns the sequences that reset the modes.
     pub(super) fn leave(&self) -> Vec<u8> {
         self.sequences(true)
     }

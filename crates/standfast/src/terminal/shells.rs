@@ -1,15 +1,15 @@
-//! Which command lines are interactive shells: those that POSIX has do job control, for which they need a session and a
-//! terminal of their own. Pure.
+//! Decides which command lines are interactive shells. According to POSIX those do job control, for which they need a
+//! session and a terminal of their own. The module is pure.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The shells that are known by their names.
+/// Shells that are recognized by their names.
 const SHELLS: [&str; 11] = ["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "tcsh", "csh"];
 
-/// Whether this starts a shell without a script or a command, so that it reads from the terminal what is to be done. An
-/// option that takes a word of its own is taken for a script: the shell can still be told to have a terminal.
+/// Reports whether this starts a shell without a script or a command, so that it reads commands from the terminal. The
+/// word after an option that takes one counts as a script; the user can still ask for a terminal.
 pub(crate) fn is_interactive_shell(program: &OsStr, arguments: &[OsString]) -> bool {
     let name = Path::new(program).file_name().unwrap_or_default().as_bytes();
     let name = name.strip_prefix(b"-").unwrap_or(name);

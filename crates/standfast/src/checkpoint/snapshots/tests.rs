@@ -13,7 +13,7 @@ fn situation(to_read: u64, held: u64, dirty_per_second: f64, spare_bytes: u64) -
     Situation { to_read, held, processes: 1, rewriting, is_tracked: false, room, experience, trials }
 }
 
-/// One line for each situation: what is to be read, what is held, what is written a second, what memory there is.
+/// Each line is one situation: bytes to read, bytes held, bytes written per second, available memory.
 #[test]
 fn auto_takes_what_costs_the_program_least_and_fits_into_memory() {
     let table = [

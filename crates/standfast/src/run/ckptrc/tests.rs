@@ -1,4 +1,4 @@
-//! Every key, each error, and whose word counts.
+//! Tests of every key, of each error, and of precedence.
 
 use super::*;
 use std::fs::{self, Permissions};

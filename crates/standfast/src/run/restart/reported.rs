@@ -1,4 +1,4 @@
-//! The image of a restart, which reports how much of it has been delivered.
+//! An image for a restart that reports how much of it has been read.
 
 use crate::event::{Listener, LongWork};
 use crate::progress::reported;
@@ -7,7 +7,7 @@ use standfast_format::{BoxError, ImageSource, Run};
 use standfast_store::Chain;
 use std::cell::RefCell;
 
-/// The image of a restart, whose progress is reported.
+/// The image of a restart, with reports of its progress.
 pub(super) struct Reported<'a, 'l> {
     chain: &'a Chain,
     generation: u64,

@@ -1,12 +1,12 @@
-//! Sizes as options are given them: `64M`, `2GiB`, `4096`.
+//! Sizes as users write them in options: `64M`, `2GiB`, `4096`.
 
 use std::fmt;
 
 const KIB: u64 = 1024;
-/// The units of sizes.
+/// Units of sizes.
 const UNITS: [(&str, u64); 4] = [("K", KIB), ("M", KIB * KIB), ("G", KIB * KIB * KIB), ("T", KIB * KIB * KIB * KIB)];
 
-/// Bytes; `None` where the text is not a number with a unit.
+/// Parses a number of bytes. Returns `None` if the text is not a number with an optional unit.
 pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -20,7 +20,7 @@ pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(scale)
 }
 
-/// The size in the largest unit of which it is a multiple.
+/// Writes the size in the largest unit of which it is a multiple.
 pub(crate) fn write_bytes(f: &mut fmt::Formatter<'_>, bytes: u64) -> fmt::Result {
     match UNITS.iter().rev().find(|(_, scale)| bytes > 0 && bytes.is_multiple_of(*scale)) {
         Some((name, scale)) => write!(f, "{}{name}", bytes / scale),

@@ -1,5 +1,6 @@
-//! What a supervisor does about checkpoints: an event in, effects out. There is no descriptor, clock or thread in here. The
-//! present moment comes with each event; the supervisor carries the effects out, and says by events what came of them.
+//! Decides what a supervisor does about checkpoints: events in, effects out. The machine has no descriptors, clocks or
+//! threads. The present time comes with each event. The supervisor carries out the effects, and reports their results
+//! as further events.
 //!
 //! ```text
 //! asked, due ──> BeginCheckpoint ──> CheckpointEnded ──> due again, told, answered
@@ -7,8 +8,8 @@
 //!                                        └─ a chain   ──> BeginCoalescing ──> CoalescingEnded
 //! ```
 //!
-//! Of each kind of work at most one is under way. While the program is stopped for a flush no checkpoint begins, since
-//! there is nothing new to save; one behind which the program is to stop has such a flush given up.
+//! At most one piece of work of each kind is under way. While the program is stopped for a flush no checkpoint begins,
+//! since there is nothing new to save. A checkpoint after which the program stops abandons such a flush.
 
 mod outcomes;
 #[cfg(test)]
@@ -32,62 +33,64 @@ use told::{Condition, Told};
 /// What has happened.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Time has passed: what is due is begun.
+    /// Time has passed, so that work may be due.
     Tick,
-    /// Somebody asks for a checkpoint, and perhaps that the program stops behind it.
+    /// A client asks for a checkpoint, and perhaps for the program to stop after it.
     Asked { client: ClientId, stop: bool },
-    /// Somebody asks that all that can be coalesced is.
+    /// A client asks to coalesce as much as possible.
     CoalescingAsked { client: ClientId },
-    /// The program asks for a checkpoint where it stands, for the first time or since it was too early.
+    /// The program asks for a checkpoint at its present point. `again`: it has asked before and has no outcome yet.
     AskedHere { client: ClientId, again: bool },
     /// The program has enabled checkpoints.
     Enabled { client: ClientId },
-    /// The program is to stop behind a checkpoint (SIGTERM).
+    /// The program is to stop after a checkpoint (SIGTERM).
     StopAsked,
-    /// A look at the program, without touching it, has shown that no checkpoint could be taken.
+    /// A check that does not touch the program has shown that no checkpoint could be taken.
     Unprotectable { reason: String },
-    /// The checkpoint under way has come to its end, or could not begin.
+    /// The checkpoint under way has ended, or could not begin.
     CheckpointEnded(Result<TakenFacts, Failed>),
-    /// So has the flush.
+    /// The flush under way has ended.
     FlushEnded(FlushOutcome),
-    /// The coalescing under way has come to its end.
+    /// The coalescing under way has ended.
     CoalescingEnded(Result<CoalescingReport, String>),
-    /// It could not begin.
+    /// The coalescing could not begin.
     CoalescingNotBegun(String),
-    /// The job has ended: nothing is begun any more.
+    /// The job has ended: nothing new begins.
     JobEnded,
 }
 
-/// What is to be done.
+/// Work for the supervisor.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Begin a checkpoint, and report its end.
     BeginCheckpoint(Order),
-    /// Begin to bring a checkpoint from memory to the disk, and report its end.
+    /// Begin to flush a checkpoint from memory to the disk, and report its end.
     BeginFlush(FlushOrder),
-    /// Give up the flush for which the program is stopped, wait until it may run on, and report the end of the flush.
+    /// Abandon the flush for which the program is stopped, wait until the program may continue, and report the end of
+    /// the flush.
     GiveUpFlush,
-    /// Begin to coalesce the newest chain of a level; without one, as far as possible on the disk. Report its end.
+    /// Begin to coalesce the newest chain of a level, and report the end. Without a level, coalesce as much as possible
+    /// on the disk.
     BeginCoalescing(Option<Level>),
     /// Make another level in memory if there is none any more.
     RenewMemory,
-    /// Answer a client, and let it go.
+    /// Answer a client, and close its connection.
     Answer(ClientId, Reply),
     /// Tell the user.
     Say(JobEvent),
 }
 
-/// Which checkpoint is to be flushed, and how.
+/// The checkpoint to flush, and how to do it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FlushOrder {
     pub(super) number: GenerationNumber,
     pub(super) mode: FlushMode,
-    /// What flushes cost, where one beside the program may be given up in favour of one in the foreground.
+    /// Costs of flushes, if a flush beside the program may be abandoned in favour of one in the foreground.
     pub(super) costs: Option<FlushCosts>,
     pub(super) gentle_until: Instant,
 }
 
-/// What is set for the whole life of a job.
+/// Settings for the whole life of a job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     interval: Interval,
@@ -96,7 +99,7 @@ pub(super) struct Settings {
     is_tracking: bool,
     builds_chains: bool,
     has_memory: bool,
-    /// Whether memory is used where there is room, and nothing is said where there is not.
+    /// Whether memory is used only if there is room, without a report if there is not.
     memory_is_automatic: bool,
 }
 
@@ -114,16 +117,16 @@ impl Settings {
     }
 }
 
-/// How far a request to stop the program behind a checkpoint has come.
+/// Progress of a request to stop the program after a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
     /// No signal has come.
     NotAsked,
-    /// A signal has come, and its checkpoint has not ended.
+    /// A signal has come, and its checkpoint has not ended yet.
     Wanted,
     /// The checkpoint of the signal failed.
     Failed,
-    /// The program was stopped behind this generation, for a signal or a client.
+    /// The program was stopped after this generation, for a signal or a client.
     Behind(u64),
 }
 
@@ -131,7 +134,7 @@ enum Stop {
 #[derive(Debug)]
 struct Running {
     purpose: Purpose,
-    /// Who waits for it.
+    /// Clients that wait for it.
     served: Vec<ClientId>,
 }
 
@@ -142,32 +145,33 @@ struct RunningFlush {
     mode: FlushMode,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Machine {
     settings: Settings,
     schedule: Schedule,
-    /// Which checkpoints in memory go on to the disk, and when.
+    /// Which checkpoints in memory are flushed to the disk, and when.
     flushes: FlushSchedule,
     flush_costs: FlushCosts,
     checkpoint: Option<Running>,
     flush: Option<RunningFlush>,
-    /// Who waits for the coalescing under way.
+    /// Clients that wait for the coalescing under way.
     coalescing: Option<Vec<ClientId>>,
-    /// Who waits for a coalescing that has not begun.
+    /// Clients that wait for a coalescing that has not begun.
     coalescing_asked: Vec<ClientId>,
-    /// Who waits for a checkpoint that has not begun, and whether the program is to stop behind it.
+    /// Clients that wait for a checkpoint that has not begun, and whether the program is to stop after it.
     asked: Vec<(ClientId, bool)>,
     /// Whether a program has asked for a checkpoint that has not begun.
     here_asked: bool,
-    /// Since when checkpoints have been wanted that a program has disabled.
+    /// When a checkpoint was first wanted that a program has disabled.
     disabled_since: Option<Instant>,
     stop: Stop,
-    /// Who waits until the job that was stopped can be restarted.
+    /// Clients that wait until the stopped job can be restarted.
     stopped_for: Vec<ClientId>,
     last_checkpoint: Option<CheckpointReport>,
     past: Past,
-    /// Whether the program promises not to change memory: then checkpoints build on earlier ones whatever the options say.
+    /// Whether the program promises not to change some memory. If so, checkpoints build on earlier ones whatever the
+    /// options say.
     has_promises: bool,
     told: Told,
 }
@@ -195,7 +199,7 @@ impl Machine {
         }
     }
 
-    /// Takes note of what has happened, and says what is to be done about it, in this order.
+    /// Handles an event, and returns the effects in the order in which they are to be carried out.
     pub(super) fn on(&mut self, event: Event, now: Instant) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
@@ -229,7 +233,7 @@ impl Machine {
         effects
     }
 
-    /// When the next [`Event::Tick`] finds something to begin; `None` if never.
+    /// Returns when the next [`Event::Tick`] will find something to begin; `None` if never.
     pub(super) fn due(&self) -> Option<Instant> {
         let is_held = self.checkpoint.is_some() || self.stands_still_for_flush();
         let checkpoint = if is_held { None } else { self.schedule.due() };
@@ -237,12 +241,12 @@ impl Machine {
         checkpoint.into_iter().chain(flush).min()
     }
 
-    /// Whether the program has been told to stop behind a checkpoint by a signal.
+    /// Reports whether a signal has asked to stop the program after a checkpoint.
     pub(super) fn has_heard_stop(&self) -> bool {
         matches!(self.stop, Stop::Wanted | Stop::Failed)
     }
 
-    /// The generation behind which the program was stopped.
+    /// Returns the generation after which the program was stopped.
     pub(super) fn stopped_behind(&self) -> Option<u64> {
         match self.stop {
             Stop::Behind(generation) => Some(generation),
@@ -250,28 +254,28 @@ impl Machine {
         }
     }
 
-    /// What is answered when the job that was stopped can be restarted.
+    /// Returns the answers that are due when the stopped job can be restarted.
     pub(super) fn stopped_answers(&mut self) -> Vec<(ClientId, Reply)> {
         let Some(report) = self.last_checkpoint else { return Vec::new() };
         self.stopped_for.drain(..).map(|client| (client, Reply::Taken(report))).collect()
     }
 
-    /// Whether a checkpoint has been taken in this life.
+    /// Reports whether a checkpoint has been taken in this life.
     pub(super) fn has_taken(&self) -> bool {
         self.last_checkpoint.is_some()
     }
 
-    /// Whether the program is stopped for a flush, or is about to.
+    /// Reports whether the program is stopped for a flush, or is about to be.
     pub(super) fn stands_still_for_flush(&self) -> bool {
         self.flush.is_some_and(|flush| flush.mode == FlushMode::Foreground)
     }
 
-    /// No further checkpoint is due by itself, nor honoured if the program asks for it.
+    /// Turns off periodic checkpoints and those that the program asks for.
     pub(super) fn take_no_more(&mut self, now: Instant) {
         self.schedule = Schedule::new(Interval::Off, MinInterval::Never, now);
     }
 
-    /// How things stand, for whoever asks.
+    /// Returns the state of the supervisor for a client.
     pub(super) fn report(&self, supervisor_pid: i32, program_pid: i32, now: Instant) -> LiveReport {
         let until = |due: Instant| due.saturating_duration_since(now).as_secs_f64();
         LiveReport {
@@ -311,7 +315,7 @@ impl Machine {
         }));
     }
 
-    /// Begins to bring a checkpoint from memory to the disk if one is due and none is on its way.
+    /// Begins to flush a checkpoint from memory to the disk if one is due and no flush is under way.
     fn begin_flush(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         if self.flush.is_some() || self.checkpoint.is_some() || !self.settings.has_memory {
             return;
@@ -328,7 +332,7 @@ impl Machine {
         }));
     }
 
-    /// Coalesces the chain of the newest checkpoint while the program runs and checkpoints are taken.
+    /// Coalesces the chain of the newest checkpoint while the program runs and checkpoints continue.
     fn coalesce(&mut self, level: Level, effects: &mut Vec<Effect>) {
         if self.coalescing.is_none() && (self.settings.builds_chains || self.has_promises) {
             self.coalescing = Some(Vec::new());
@@ -336,7 +340,7 @@ impl Machine {
         }
     }
 
-    /// Coalesces as far as possible for whoever has asked for it, once nothing is being coalesced.
+    /// Coalesces as much as possible for the clients that asked for it, unless a coalescing is under way.
     fn coalesce_as_asked(&mut self, effects: &mut Vec<Effect>) {
         if self.coalescing.is_none() && !self.coalescing_asked.is_empty() {
             self.coalescing = Some(std::mem::take(&mut self.coalescing_asked));
@@ -344,11 +348,11 @@ impl Machine {
         }
     }
 
-    /// A program asks for a checkpoint where it stands.
+    /// Answers a program that asks for a checkpoint at its present point.
     fn answer_program(&mut self, client: ClientId, again: bool, now: Instant) -> Effect {
         let wait = self.schedule.honoured_in(now);
         let reply = if again && self.told.reason(Condition::NotTaken).is_some() {
-            // It could not be told by the checkpoint itself.
+            // The checkpoint itself could not tell the program.
             Reply::Failed { message: "the checkpoint failed".to_owned() }
         } else if again || wait == Some(Duration::ZERO) {
             self.here_asked = true;

@@ -1,4 +1,4 @@
-//! What follows from the end of a checkpoint, a flush or a coalescing: who is answered, what is told, what begins next.
+//! Consequences of the end of a checkpoint, a flush or a coalescing: answers, reports, and what begins next.
 
 use super::told::Condition;
 use super::{Effect, Machine, Running, Stop};
@@ -14,42 +14,42 @@ use standfast_engine::{BrokenPromise, ListingNews};
 use standfast_store::Level;
 use std::time::{Duration, Instant};
 
-/// For how long a program may disable checkpoints before it is told to the user as a failure.
+/// Time for which a program may disable checkpoints before that is reported to the user as a failure.
 const DISABLED_MAX: Duration = Duration::from_secs(30);
 
-/// A checkpoint that counts.
+/// A committed checkpoint.
 #[derive(Debug)]
 pub(in crate::supervisor) struct TakenFacts {
     pub(in crate::supervisor) report: CheckpointReport,
-    /// Where it is.
+    /// Level that holds it.
     pub(in crate::supervisor) level: Level,
-    /// Why it is not in memory, where it was to be.
+    /// Why it is not in memory although it was to be.
     pub(in crate::supervisor) degraded: Option<String>,
-    /// Why the kernel does not let writes be tracked, where that was asked for.
+    /// Why the kernel does not allow write tracking, if it was requested.
     pub(in crate::supervisor) untracked: Option<String>,
-    /// Why a process could not be cloned, where that was tried.
+    /// Why a process could not be cloned, if that was tried.
     pub(in crate::supervisor) uncloned: Option<String>,
-    /// Why what the program directs about its memory was not honoured, where that is so.
+    /// Why the program's directives about its memory were ignored, if they were.
     pub(in crate::supervisor) ignored_directives: Option<String>,
-    /// Promises that the program has not kept.
+    /// Promises that the program has broken.
     pub(in crate::supervisor) broken: Vec<BrokenPromise>,
-    /// What there is to tell of files that the job does not have open.
+    /// News about files that the job does not have open.
     pub(in crate::supervisor) listing: Vec<ListingNews>,
-    /// Why older generations could not be removed, where that failed.
+    /// Why older generations could not be removed, if that failed.
     pub(in crate::supervisor) not_retained: Option<String>,
-    /// Whether the program promises not to change memory.
+    /// Whether the program promises not to change some memory.
     pub(in crate::supervisor) has_promises: bool,
 }
 
-/// Why there is no checkpoint.
+/// A checkpoint that failed.
 #[derive(Debug)]
 pub(in crate::supervisor) struct Failed {
     pub(in crate::supervisor) reason: String,
-    /// What it means for the next one.
+    /// What the failure means for the next attempt.
     pub(in crate::supervisor) attempt: AttemptEnd,
-    /// Whether the program has disabled checkpoints for the time being.
+    /// Whether the program has disabled checkpoints for now.
     pub(in crate::supervisor) is_disabled: bool,
-    /// Whether there is no program left.
+    /// Whether the program has ended.
     pub(in crate::supervisor) is_end: bool,
 }
 
@@ -68,7 +68,7 @@ impl Failed {
     }
 }
 
-/// What came of a flush, and what it cost the program.
+/// Result of a flush, and its cost to the program.
 #[derive(Debug)]
 pub(in crate::supervisor) struct FlushOutcome {
     pub(in crate::supervisor) end: Result<End, String>,
@@ -128,7 +128,7 @@ impl Machine {
         }
     }
 
-    /// Takes note of where a checkpoint is.
+    /// Records which level has a checkpoint.
     fn note_level(
         &mut self,
         level: Level,
@@ -167,7 +167,7 @@ impl Machine {
             self.stop = Stop::Failed;
         }
         if failed.is_end {
-            // The end itself is told by whoever notices it.
+            // The event loop reports the end of the program.
             return;
         }
         let news = self.told.note(Condition::NotTaken, Some(failed.reason.clone()));
@@ -178,7 +178,7 @@ impl Machine {
         }
     }
 
-    /// Whether the program has disabled checkpoints: whoever wants one waits, within limits.
+    /// Reports whether the program has disabled checkpoints, so that clients have to wait, within limits.
     fn is_to_wait(&mut self, failed: &Failed, now: Instant) -> bool {
         let since = *self.disabled_since.get_or_insert(now);
         let waits = failed.is_disabled && now.saturating_duration_since(since) <= DISABLED_MAX;
@@ -244,7 +244,7 @@ impl Machine {
         answer(served, &Reply::Failed { message: reason }, effects);
     }
 
-    /// The job has ended: whoever waits for something is told so.
+    /// Tells all waiting clients that the job has ended.
     pub(super) fn disappoint(&mut self, effects: &mut Vec<Effect>) {
         let served = self.checkpoint.take().map(|running| running.served).into_iter().flatten();
         let asked = self.asked.drain(..).map(|(client, _)| client);

@@ -1,5 +1,6 @@
-//! Storms: events in any order, from a seed. Whatever comes, no two works of a kind are under way, nothing is saved while there
-//! is nothing new to save, everybody who asks is answered once, and what was asked for is done in the end.
+//! Storms: events in random order, from a seed. In every storm, no two pieces of work of a kind are under way at once,
+//! and nothing is saved while there is nothing new to save. Each client is answered once, and what was asked for is
+//! done in the end.
 
 use super::*;
 use crate::settings::Beside;
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 const STORMS: u64 = 2000;
 const EVENTS: usize = 200;
 
-/// What surrounds a machine: works that are under way, and clients that wait.
+/// Surroundings of a machine: work under way, and waiting clients.
 struct World {
     machine: Machine,
     random: Rng,
@@ -60,7 +61,7 @@ impl World {
         ClientId::imagined(self.clients)
     }
 
-    /// Has the machine take note of an event, and does what it says. Whether it said anything.
+    /// Sends an event to the machine and carries out its effects. Returns whether there were any.
     fn on(&mut self, event: Event) -> bool {
         let effects = self.machine.on(event, self.now);
         let is_any = !effects.is_empty();
@@ -160,7 +161,7 @@ impl World {
         }
     }
 
-    /// Something happens.
+    /// Makes something happen.
     fn happen(&mut self) {
         match self.random.u8(..100) {
             0..15 => {
@@ -206,7 +207,7 @@ impl World {
         }
     }
 
-    /// The storm is over: all that is begun succeeds.
+    /// Ends the storm: everything that is begun succeeds.
     fn calm_down(&mut self) {
         for _ in 0..10 {
             self.now += Duration::from_secs(3600);

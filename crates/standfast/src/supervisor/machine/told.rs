@@ -1,30 +1,30 @@
-//! Conditions that last, each with its reason: they are told when they begin or change, not at each checkpoint.
+//! Lasting conditions, each with its reason. They are reported when they begin or change, not at each checkpoint.
 
 use std::collections::BTreeMap;
 
-/// What may be so from one checkpoint to the next.
+/// A condition that may last from one checkpoint to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Condition {
-    /// The last checkpoint could not be taken.
+    /// The last checkpoint failed.
     NotTaken,
-    /// The last one is not in memory, where it was to be.
+    /// The last checkpoint is not in memory although it was to be.
     NotInMemory,
     /// The last flush failed.
     NotFlushed,
-    /// The kernel does not let writes be tracked.
+    /// The kernel does not allow write tracking.
     Untracked,
     /// A process could not be cloned.
     Uncloned,
-    /// What the program directs about its memory is not honoured.
+    /// The program's directives about its memory are ignored.
     DirectivesIgnored,
 }
 
-/// Those that are so, with their reasons.
+/// Present conditions, with their reasons.
 #[derive(Debug, Default)]
 pub(super) struct Told(BTreeMap<Condition, String>);
 
 impl Told {
-    /// Takes note how a condition stands: why it is so, if it is. The reason comes back if it is to be told.
+    /// Records a condition: its reason if it is present, else `None`. Returns the reason if it is to be reported.
     pub(super) fn note(&mut self, condition: Condition, reason: Option<String>) -> Option<String> {
         let Some(reason) = reason else {
             self.0.remove(&condition);
@@ -34,12 +34,12 @@ impl Told {
         (before.as_ref() != Some(&reason)).then_some(reason)
     }
 
-    /// Why a condition is so, if it is.
+    /// Returns the reason of a condition, if it is present.
     pub(super) fn reason(&self, condition: Condition) -> Option<&String> {
         self.0.get(&condition)
     }
 
-    /// A condition is over; whether it was so.
+    /// Ends a condition. Returns whether it was present.
     pub(super) fn end(&mut self, condition: Condition) -> bool {
         self.0.remove(&condition).is_some()
     }
