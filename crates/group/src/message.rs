@@ -1,40 +1,17 @@
-//! Messages as bytes: pages if there are any, then CBOR, and at the end a foot that says where the message belongs. The
-//! pages come first so that their buffer can become the message, and the message their buffer again. Pages are most of
-//! the traffic, and this module neither copies nor examines them. The checksum covers the rest, including the syndrome of
-//! each page. The user of a page compares it with its syndrome.
+//! The messages of the protocol and of encoding, and their bodies as CBOR. [`crate::envelope`] has what surrounds them.
 //!
-//! ```text
-//!                          0      4         6      8     24     40       48      52     56      60        64         80
-//! +--------------+--------+------+---------+------+-----+------+--------+-------+------+-------+---------+----------+
-//! | pages x byte |  body  | SFGP | version | kind | job | plan | membership | round | body | pages | unused  | checksum |
-//! +--------------+--------+------+---------+------+-----+------+--------+-------+------+-------+---------+----------+
-//!                            lengths of both ----------------------------------------^      ^      XXH3 of body and foot
-//! ```
-//!
-//! A message is used only after its length, checksum, version, job and plan proved right. This module accepts any body
-//! that makes sense by itself; the state machines decide whether it fits the work in progress.
+//! A message is used only after its envelope, job and plan proved right. This module accepts any body that makes sense by
+//! itself; the state machines decide whether it fits the work in progress.
 
 use crate::description::{DeltaDescriptor, Description};
+use crate::envelope::{Envelope, MESSAGE_BYTES_MAX, MESSAGE_VERSION, MessageKind, Opened};
 use crate::identity::{EpochId, EpochLevel, LogicalRank, Term};
 use crate::plan::Plan;
 use crate::protocol::{Control, Phase};
 use crate::slots::{SlotError, SlotSet};
 use minicbor::{Decode, Encode};
-use standfast_core::{Checksum, Syndrome};
+use standfast_core::Syndrome;
 use standfast_format::manifest::JobId;
-
-/// Longest message. The delta descriptor of a tebibyte that has changed completely takes 96 MiB, its slot map a little
-/// more; parts are far smaller. Every process refuses a longer message, and the epoch is abandoned.
-pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
-
-/// The version that this library speaks. All processes of a job run the same build, so there is no other.
-pub const MESSAGE_VERSION: u16 = 5;
-
-const MAGIC: [u8; 4] = *b"SFGP";
-const FOOT_BYTES: usize = 80;
-const CHECKSUM_BYTES: usize = 16;
-const CONTROL: u16 = 0;
-const DATA: u16 = 1;
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -221,9 +198,11 @@ pub enum MessageError {
 /// Encodes a message.
 pub fn encode(plan: &Plan, term: Term, message: Message) -> Vec<u8> {
     let (kind, mut bytes, message) = match message {
-        Message::Data(Data::Part(mut part)) => (DATA, std::mem::take(&mut part.bytes), Message::Data(Data::Part(part))),
-        Message::Data(_) => (DATA, Vec::new(), message),
-        Message::Control(_) => (CONTROL, Vec::new(), message),
+        Message::Data(Data::Part(mut part)) => {
+            (MessageKind::Data, std::mem::take(&mut part.bytes), Message::Data(Data::Part(part)))
+        }
+        Message::Data(_) => (MessageKind::Data, Vec::new(), message),
+        Message::Control(_) => (MessageKind::Control, Vec::new(), message),
     };
     let pages = bytes.len();
     match &message {
@@ -231,21 +210,7 @@ pub fn encode(plan: &Plan, term: Term, message: Message) -> Vec<u8> {
         Message::Data(data) => minicbor::encode(data, &mut bytes),
     }
     .expect("a vector takes all bytes");
-    let length = |bytes: usize| u32::try_from(bytes).expect("what is sent is far shorter").to_le_bytes();
-    let body = bytes.len() - pages;
-    bytes.extend(MAGIC);
-    bytes.extend(MESSAGE_VERSION.to_le_bytes());
-    bytes.extend(kind.to_le_bytes());
-    bytes.extend(plan.job().to_bytes());
-    bytes.extend(plan.digest().to_bytes());
-    bytes.extend(term.membership.to_le_bytes());
-    bytes.extend(term.round.to_le_bytes());
-    bytes.extend(length(body));
-    bytes.extend(length(pages));
-    bytes.extend([0; 4]);
-    let checksum = Checksum::of(&bytes[pages..]);
-    bytes.extend(checksum.to_bytes());
-    bytes
+    Envelope { kind, job: plan.job(), plan: plan.digest(), term }.seal(bytes, pages)
 }
 
 /// Decodes a message.
@@ -253,39 +218,17 @@ pub fn encode(plan: &Plan, term: Term, message: Message) -> Vec<u8> {
 /// # Errors
 /// [`MessageError`]
 pub fn decode(plan: &Plan, mut bytes: Vec<u8>) -> Result<(Term, Message), MessageError> {
-    if bytes.len() > MESSAGE_BYTES_MAX {
-        return Err(MessageError::TooLong(bytes.len()));
+    let Opened { envelope, pages, body } = Envelope::open(&bytes)?;
+    if envelope.job != plan.job() {
+        return Err(MessageError::ForeignJob(envelope.job));
     }
-    let Some((before, foot)) = bytes.split_last_chunk::<FOOT_BYTES>() else { return Err(MessageError::Foreign) };
-    if foot[..4] != MAGIC {
-        return Err(MessageError::Foreign);
-    }
-    let (version, kind) = (number(foot, 4, 2), number(foot, 6, 2));
-    if version != u64::from(MESSAGE_VERSION) {
-        return Err(MessageError::Version(version as u16));
-    }
-    let (length, pages) = (number(foot, 52, 4) as usize, number(foot, 56, 4) as usize);
-    let claimed = pages + length + FOOT_BYTES;
-    if claimed != bytes.len() {
-        return Err(MessageError::Length { found: bytes.len(), claimed });
-    }
-    let (summed, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().expect("the foot is there");
-    if Checksum::of(&summed[pages..]).to_bytes() != *checksum {
-        return Err(MessageError::Damaged);
-    }
-    let job = JobId::from_bytes(field(foot, 8));
-    if job != plan.job() {
-        return Err(MessageError::ForeignJob(job));
-    }
-    if field::<16>(foot, 24) != plan.digest().to_bytes() {
+    if envelope.plan != plan.digest() {
         return Err(MessageError::ForeignPlan);
     }
-    let term = Term { membership: number(foot, 40, 8), round: number(foot, 48, 4) as u32 };
-    let body = &before[pages..];
-    let mut message = match kind as u16 {
-        CONTROL => Message::Control(whole(body)?),
-        DATA => Message::Data(whole(body)?),
-        other => return Err(MessageError::Senseless(format!("unknown kind {other}"))),
+    let mut message = match envelope.kind {
+        MessageKind::Control => Message::Control(whole(&bytes[body])?),
+        MessageKind::Data => Message::Data(whole(&bytes[body])?),
+        MessageKind::Driver => return Err(MessageError::Senseless("it is a message of the drivers".into())),
     };
     match &mut message {
         Message::Data(Data::Part(part)) => {
@@ -296,15 +239,7 @@ pub fn decode(plan: &Plan, mut bytes: Vec<u8>) -> Result<(Term, Message), Messag
         _ => {}
     }
     check(plan, &message)?;
-    Ok((term, message))
-}
-
-fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes[at..at + N].try_into().expect("the foot is there")
-}
-
-fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
-    bytes[at..at + length].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    Ok((envelope.term, message))
 }
 
 fn whole<'b, T: Decode<'b, ()>>(body: &'b [u8]) -> Result<T, MessageError> {

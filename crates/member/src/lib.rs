@@ -14,11 +14,11 @@
 #![forbid(unsafe_code)]
 
 mod directory;
+mod driver_message;
 mod error;
 mod launch_progress;
 mod member;
 mod memory_place;
-mod notes;
 mod plan_record;
 mod regions;
 mod rendezvous;

@@ -6,10 +6,10 @@ mod memory;
 
 use crate::Settings;
 use crate::directory::{Flush, LevelDirectory};
+use crate::driver_message::{Arrangement, DriverMessage, InDirectory, Wire};
 use crate::error::MemberError;
 use crate::launch_progress::LaunchProgress;
 use crate::memory_place;
-use crate::notes::{Arrangement, InDirectory, Note, Wire};
 use crate::regions::RegisteredRegions;
 use crate::rendezvous::{self, logical_rank_directory};
 use crate::shard_store::FileShardStore;
@@ -86,7 +86,7 @@ impl<T: Transport> Member<T> {
     /// [`MemberError`]: existing data has not been harmed.
     pub fn join(transport: T, settings: &Settings) -> Result<Self, MemberError> {
         let buffers = transport.buffers();
-        let mut wire = Wire::new(transport);
+        let mut wire = Wire::new(transport, settings.job);
         let mut arrangement = rendezvous::call(&mut wire, settings)?;
         let launch_progress = settings.launch_progress.clone().filter(|_| wire.rank() == 0);
         if let Some(Err(error)) = launch_progress.as_deref().map(|path| LaunchProgress::Joined.tell(path)) {
@@ -338,10 +338,10 @@ impl<T: Transport> Member<T> {
     pub fn due(&mut self, interval: Duration) -> Result<bool, MemberError> {
         if self.wire.rank() == 0 {
             let due = self.last.elapsed() >= interval;
-            self.wire.tell_all(&Note::Due(due))?;
+            self.wire.tell_all(&DriverMessage::Due(due))?;
         }
-        let due = self.wire.note_of(|note| match note {
-            Note::Due(due) => Some(*due),
+        let due = self.wire.message_of(|message| match message {
+            DriverMessage::Due(due) => Some(*due),
             _ => None,
         });
         self.and_pause(due)
@@ -361,7 +361,7 @@ impl<T: Transport> Member<T> {
     pub fn finish(mut self) -> Result<(), MemberError> {
         // The result of the last copy no longer matters.
         drop(self.copies.flush.take().map(Flush::end));
-        self.wire.tell(0, &Note::Done)?;
+        self.wire.tell(0, &DriverMessage::Done)?;
         if self.wire.rank() == 0 {
             for _ in 0..self.wire.ranks() {
                 self.await_done()?;
@@ -370,7 +370,7 @@ impl<T: Transport> Member<T> {
             self.copies.directory.take().map_or(Ok(()), |directory| directory.remove_all(job))?;
             // The launching process can do without this report: it waits for the launcher's end all the same.
             let _ = self.launch_progress.take().map(|path| LaunchProgress::Left.tell(&path));
-            self.wire.tell_all(&Note::Done)?;
+            self.wire.tell_all(&DriverMessage::Done)?;
         }
         self.await_done()?;
         self.remove_strangers()?;
@@ -384,7 +384,7 @@ impl<T: Transport> Member<T> {
     }
 
     fn await_done(&mut self) -> Result<(), MemberError> {
-        self.wire.note_of(|note| matches!(note, Note::Done).then_some(()))
+        self.wire.message_of(|message| matches!(message, DriverMessage::Done).then_some(()))
     }
 
     /// Removes the local shard stores of logical ranks that are on other nodes now.
@@ -405,10 +405,10 @@ impl<T: Transport> Member<T> {
         if let Err(error) = driven.as_ref()
             && error.is_own()
         {
-            let (me, note) = (self.wire.rank(), Note::Leaves(error.to_string()));
+            let (me, message) = (self.wire.rank(), DriverMessage::Leaves(error.to_string()));
             for other in (0..self.wire.ranks()).filter(|rank| *rank != me) {
                 // A process that cannot be informed has trouble of its own.
-                let _ = self.wire.tell(other, &note);
+                let _ = self.wire.tell(other, &message);
             }
         }
         driven
@@ -429,7 +429,7 @@ impl<T: Transport> Member<T> {
                 return Ok(resumption);
             }
             let patience = if self.process.moves_much() { Patience::Bulk } else { Patience::Answer };
-            let (from, message) = self.wire.message(patience)?;
+            let (from, message) = self.wire.protocol_message(patience)?;
             inputs.push_back(Input::Message(Rank(from), message));
         }
     }

@@ -7,9 +7,9 @@
 
 use crate::Settings;
 use crate::directory::{HeldEpoch, LevelDirectory, held_in};
+use crate::driver_message::{Arrangement, DriverMessage, InDirectory, Move, Presence, ShardStoreNote, Wire};
 use crate::error::MemberError;
 use crate::memory_place;
-use crate::notes::{Arrangement, InDirectory, Move, Note, Presence, ShardStoreNote, Wire};
 use crate::plan_record::PlanRecord;
 use crate::shard_store::{make_directory, read_state};
 use crate::transport::Transport;
@@ -50,21 +50,21 @@ pub fn forget_in_memory(memory: &Path, job: JobId) -> Result<(), MemberError> {
 
 /// Announces every process to the first, which decides. All return the same arrangement, or the same refusal.
 pub(crate) fn call<T: Transport>(wire: &mut Wire<T>, settings: &Settings) -> Result<Arrangement, MemberError> {
-    let note = match presence(settings) {
-        Ok(presence) => Note::Present(presence),
-        Err(error) => Note::Absent(error.to_string()),
+    let message = match presence(settings) {
+        Ok(presence) => DriverMessage::Present(presence),
+        Err(error) => DriverMessage::Absent(error.to_string()),
     };
-    wire.tell(0, &note)?;
+    wire.tell(0, &message)?;
     if wire.rank() == 0 {
-        let note = match gather(wire)?.and_then(|present| arrange(&present, settings)) {
-            Ok(arrangement) => Note::Arrange(arrangement),
-            Err(reason) => Note::Refuse(reason),
+        let message = match gather(wire)?.and_then(|present| arrange(&present, settings)) {
+            Ok(arrangement) => DriverMessage::Arrange(arrangement),
+            Err(reason) => DriverMessage::Refuse(reason),
         };
-        wire.tell_all(&note)?;
+        wire.tell_all(&message)?;
     }
-    match wire.note_among(|note| matches!(note, Note::Arrange(_) | Note::Refuse(_)))? {
-        (_, Note::Arrange(arrangement)) => Ok(arrangement),
-        (_, Note::Refuse(reason)) => Err(MemberError::Disagreement(reason)),
+    match wire.message_among(|message| matches!(message, DriverMessage::Arrange(_) | DriverMessage::Refuse(_)))? {
+        (_, DriverMessage::Arrange(arrangement)) => Ok(arrangement),
+        (_, DriverMessage::Refuse(reason)) => Err(MemberError::Disagreement(reason)),
         _ => unreachable!("no other was asked for"),
     }
 }
@@ -83,9 +83,11 @@ fn presence(settings: &Settings) -> Result<Presence, MemberError> {
 fn gather<T: Transport>(wire: &mut Wire<T>) -> Result<Result<Vec<Presence>, String>, MemberError> {
     let mut present = BTreeMap::new();
     while present.len() < wire.ranks() as usize {
-        let (from, presence) = match wire.note_among(|note| matches!(note, Note::Present(_) | Note::Absent(_)))? {
-            (from, Note::Present(presence)) => (from, Ok(presence)),
-            (from, Note::Absent(reason)) => (from, Err(format!("process {from}: {reason}"))),
+        let (from, presence) = match wire
+            .message_among(|message| matches!(message, DriverMessage::Present(_) | DriverMessage::Absent(_)))?
+        {
+            (from, DriverMessage::Present(presence)) => (from, Ok(presence)),
+            (from, DriverMessage::Absent(reason)) => (from, Err(format!("process {from}: {reason}"))),
             _ => unreachable!("no other was asked for"),
         };
         present.insert(from, presence);
@@ -261,8 +263,11 @@ struct Removal<'w, T> {
     failed: Option<MemberError>,
 }
 
-fn is_of_a_move(note: &Note) -> bool {
-    matches!(note, Note::Part(..) | Note::Taken(_) | Note::Whole(_) | Note::Lacking(..))
+fn is_of_a_move(message: &DriverMessage) -> bool {
+    matches!(
+        message,
+        DriverMessage::Part(..) | DriverMessage::Taken(_) | DriverMessage::Whole(_) | DriverMessage::Lacking(..)
+    )
 }
 
 /// A shard store that is being sent.
@@ -294,7 +299,7 @@ impl<T: Transport> Removal<'_, T> {
             let (to, logical_rank) = (leaving.to, leaving.logical_rank);
             match parts(&logical_rank_directory(self.directory, logical_rank)) {
                 Ok(parts) => departures.push(Departure { to, logical_rank, parts, under_way: 0 }),
-                Err(error) => self.wire.tell(to, &Note::Lacking(logical_rank, error.to_string()))?,
+                Err(error) => self.wire.tell(to, &DriverMessage::Lacking(logical_rank, error.to_string()))?,
             }
         }
         for departure in &mut departures {
@@ -302,21 +307,21 @@ impl<T: Transport> Removal<'_, T> {
         }
         departures.retain(Departure::goes_on);
         while !(arrivals.is_empty() && departures.is_empty()) {
-            let (from, note) = self.wire.note_among(is_of_a_move)?;
-            match note {
-                Note::Part(logical_rank, name, offset, bytes) => {
+            let (from, message) = self.wire.message_among(is_of_a_move)?;
+            match message {
+                DriverMessage::Part(logical_rank, name, offset, bytes) => {
                     self.try_to(|it| it.take(logical_rank, &name, offset, &bytes));
-                    self.wire.tell(from, &Note::Taken(logical_rank))?;
+                    self.wire.tell(from, &DriverMessage::Taken(logical_rank))?;
                 }
-                Note::Whole(logical_rank) => {
+                DriverMessage::Whole(logical_rank) => {
                     self.try_to(|it| it.settle(logical_rank));
                     arrivals.retain(|it| *it != logical_rank);
                 }
-                Note::Lacking(logical_rank, reason) => {
+                DriverMessage::Lacking(logical_rank, reason) => {
                     self.try_to(|it| Err(MemberError::unusable(&it.arriving(logical_rank), reason)));
                     arrivals.retain(|it| *it != logical_rank);
                 }
-                Note::Taken(logical_rank) => {
+                DriverMessage::Taken(logical_rank) => {
                     if let Some(departure) = departures.iter_mut().find(|it| it.logical_rank == logical_rank) {
                         departure.under_way -= 1;
                         self.send_on(departure)?;
@@ -346,12 +351,12 @@ impl<T: Transport> Removal<'_, T> {
             if let Err(error) = read {
                 let reason = format!("{}: {error}", path.display());
                 departure.parts.clear();
-                return self.wire.tell(departure.to, &Note::Lacking(departure.logical_rank, reason));
+                return self.wire.tell(departure.to, &DriverMessage::Lacking(departure.logical_rank, reason));
             }
-            self.wire.tell(departure.to, &Note::Part(departure.logical_rank, name, offset, bytes.into()))?;
+            self.wire.tell(departure.to, &DriverMessage::Part(departure.logical_rank, name, offset, bytes.into()))?;
             departure.under_way += 1;
             if departure.parts.is_empty() {
-                self.wire.tell(departure.to, &Note::Whole(departure.logical_rank))?;
+                self.wire.tell(departure.to, &DriverMessage::Whole(departure.logical_rank))?;
             }
         }
         Ok(())

@@ -2,8 +2,8 @@
 
 use super::{Copies, Member};
 use crate::directory::Flush;
+use crate::driver_message::DriverMessage;
 use crate::error::MemberError;
-use crate::notes::Note;
 use crate::transport::Transport;
 use standfast_group::{EpochId, LogicalRank, ShardId};
 
@@ -12,7 +12,7 @@ impl<T: Transport> Member<T> {
     pub(super) fn tell_of_flush(&mut self) -> Result<(), MemberError> {
         let Some(flush) = self.copies.flush.take_if(|flush| flush.is_done()) else { return Ok(()) };
         let failure = flush.end().err().map(|error| error.to_string());
-        self.wire.tell(0, &Note::Flushed(failure))
+        self.wire.tell(0, &DriverMessage::Flushed(failure))
     }
 
     /// Begins to copy an epoch to the directory, if one is due and all processes are done with the last copy.
@@ -25,10 +25,10 @@ impl<T: Transport> Member<T> {
         if self.wire.rank() == 0 {
             self.hear_of_flushes();
             let goes = self.copies.awaited == 0;
-            self.wire.tell_all(&Note::Flush(goes))?;
+            self.wire.tell_all(&DriverMessage::Flush(goes))?;
         }
-        let goes = self.wire.note_of(|note| match note {
-            Note::Flush(goes) => Some(*goes),
+        let goes = self.wire.message_of(|message| match message {
+            DriverMessage::Flush(goes) => Some(*goes),
             _ => None,
         })?;
         if goes {
@@ -36,7 +36,7 @@ impl<T: Transport> Member<T> {
             let copy = self.shard_store.copy(ShardId { epoch, logical_rank: LogicalRank(self.wire.rank()) });
             match Flush::begin(&directory, copy, &self.directory) {
                 Ok(flush) => self.copies.flush = Some(flush),
-                Err(error) => self.wire.tell(0, &Note::Flushed(Some(error.to_string())))?,
+                Err(error) => self.wire.tell(0, &DriverMessage::Flushed(Some(error.to_string())))?,
             }
         }
         Ok(())
@@ -44,11 +44,11 @@ impl<T: Transport> Member<T> {
 
     /// Counts the copies that other processes have reported to the first process as ended.
     pub(super) fn hear_of_flushes(&mut self) {
-        let ended = |note: &Note| match note {
-            Note::Flushed(failure) => Some(failure.clone()),
+        let ended = |message: &DriverMessage| match message {
+            DriverMessage::Flushed(failure) => Some(failure.clone()),
             _ => None,
         };
-        while let Some(failure) = self.wire.note_here(ended) {
+        while let Some(failure) = self.wire.message_here(ended) {
             self.copies.awaited -= 1;
             let told = failure.map(|reason| format!("an epoch in the directory is incomplete: {reason}"));
             self.arrangement.warnings.extend(told);

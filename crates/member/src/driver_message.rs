@@ -1,23 +1,20 @@
 //! Messages between the drivers of a job, beside the protocol's own: which process runs where, which data lies where, and
 //! files that move to where their rank now runs.
-//!
-//! The last byte of every message says which of the two it is: at the end, it costs nothing to add and to remove.
+//! Both travel in the same envelope.
 
 use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
 use crate::transport::{Patience, Transport};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use standfast_core::Checksum;
 use standfast_format::manifest::JobId;
-use standfast_group::{EpochId, EpochLevel, Life, LogicalRank};
+use standfast_group::{Envelope, EpochId, EpochLevel, Life, LogicalRank, MessageError, MessageKind, Opened, Term};
 use std::collections::VecDeque;
-
-const NOTE: u8 = 0;
-const PROTOCOL: u8 = 1;
 
 /// A message between drivers.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Note {
+pub(crate) enum DriverMessage {
     /// To the first process: this process is present, with this data on its node.
     #[n(0)]
     Present(#[n(0)] Presence),
@@ -153,13 +150,14 @@ pub(crate) struct Move {
 #[derive(Debug)]
 pub(crate) struct Wire<T> {
     transport: T,
-    notes: VecDeque<(u32, Note)>,
+    job: JobId,
+    messages: VecDeque<(u32, DriverMessage)>,
     protocol: VecDeque<(u32, Vec<u8>)>,
 }
 
 impl<T: Transport> Wire<T> {
-    pub(crate) fn new(transport: T) -> Self {
-        Self { transport, notes: VecDeque::new(), protocol: VecDeque::new() }
+    pub(crate) fn new(transport: T, job: JobId) -> Self {
+        Self { transport, job, messages: VecDeque::new(), protocol: VecDeque::new() }
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -175,52 +173,54 @@ impl<T: Transport> Wire<T> {
         Ok(self.transport.pause()?)
     }
 
-    /// Sends a note, possibly to this process.
-    pub(crate) fn tell(&mut self, to: u32, note: &Note) -> Result<(), MemberError> {
+    /// Sends a message, possibly to this process.
+    pub(crate) fn tell(&mut self, to: u32, message: &DriverMessage) -> Result<(), MemberError> {
         if to == self.rank() {
-            self.notes.push_back((to, note.clone()));
+            self.messages.push_back((to, message.clone()));
             return Ok(());
         }
-        let mut bytes = minicbor::to_vec(note).expect("a vector takes everything");
-        bytes.push(NOTE);
-        Ok(self.transport.send(to, bytes)?)
+        let body = minicbor::to_vec(message).expect("a vector takes everything");
+        let (kind, plan, term) = (MessageKind::Driver, Checksum::default(), Term::default());
+        Ok(self.transport.send(to, Envelope { kind, job: self.job, plan, term }.seal(body, 0))?)
     }
 
-    /// Sends a note to all processes, including this one.
-    pub(crate) fn tell_all(&mut self, note: &Note) -> Result<(), MemberError> {
-        (0..self.ranks()).try_for_each(|to| self.tell(to, note))
+    /// Sends a message to all processes, including this one.
+    pub(crate) fn tell_all(&mut self, message: &DriverMessage) -> Result<(), MemberError> {
+        (0..self.ranks()).try_for_each(|to| self.tell(to, message))
     }
 
     /// Sends a message of the protocol.
-    pub(crate) fn send(&mut self, to: u32, mut bytes: Vec<u8>) -> Result<(), MemberError> {
-        bytes.push(PROTOCOL);
+    pub(crate) fn send(&mut self, to: u32, bytes: Vec<u8>) -> Result<(), MemberError> {
         Ok(self.transport.send(to, bytes)?)
     }
 
-    /// Waits for a note of certain kinds, and returns it with its sender. Other notes are kept for later requests.
-    pub(crate) fn note_among(&mut self, kinds: impl Fn(&Note) -> bool) -> Result<(u32, Note), MemberError> {
+    /// Waits for a message of certain kinds, and returns it with its sender. Other messages are kept for later requests.
+    pub(crate) fn message_among(
+        &mut self,
+        kinds: impl Fn(&DriverMessage) -> bool,
+    ) -> Result<(u32, DriverMessage), MemberError> {
         loop {
-            if let Some(at) = self.notes.iter().position(|(_, note)| kinds(note)) {
-                return Ok(self.notes.remove(at).expect("it has just been found there"));
+            if let Some(at) = self.messages.iter().position(|(_, message)| kinds(message)) {
+                return Ok(self.messages.remove(at).expect("it has just been found there"));
             }
             self.take_one(Patience::Answer)?;
         }
     }
 
-    /// Waits for a note of one kind, and returns what `kind` extracts from it.
-    pub(crate) fn note_of<V>(&mut self, kind: impl Fn(&Note) -> Option<V>) -> Result<V, MemberError> {
+    /// Waits for a message of one kind, and returns what `kind` extracts from it.
+    pub(crate) fn message_of<V>(&mut self, kind: impl Fn(&DriverMessage) -> Option<V>) -> Result<V, MemberError> {
         loop {
-            if let Some(note) = self.note_here(&kind) {
-                return Ok(note);
+            if let Some(message) = self.message_here(&kind) {
+                return Ok(message);
             }
             self.take_one(Patience::Answer)?;
         }
     }
 
-    /// Returns a note of one kind that has already arrived.
-    pub(crate) fn note_here<V>(&mut self, kind: impl Fn(&Note) -> Option<V>) -> Option<V> {
-        let (at, value) = self.notes.iter().enumerate().find_map(|(at, (_, note))| Some((at, kind(note)?)))?;
-        self.notes.remove(at);
+    /// Returns a message of one kind that has already arrived.
+    pub(crate) fn message_here<V>(&mut self, kind: impl Fn(&DriverMessage) -> Option<V>) -> Option<V> {
+        let (at, value) = self.messages.iter().enumerate().find_map(|(at, (_, message))| Some((at, kind(message)?)))?;
+        self.messages.remove(at);
         Some(value)
     }
 
@@ -230,27 +230,27 @@ impl<T: Transport> Wire<T> {
     /// [`MemberError::Disagreement`], which names the process.
     pub(crate) fn agree<V>(&mut self, mine: Result<V, MemberError>) -> Result<V, MemberError> {
         let reason = mine.as_ref().err().map(|error| format!("process {}: {error}", self.rank()));
-        self.tell(0, &Note::Able(reason))?;
+        self.tell(0, &DriverMessage::Able(reason))?;
         if self.rank() == 0 {
             let mut refused = None;
             for _ in 0..self.ranks() {
-                let reason = self.note_of(|note| match note {
-                    Note::Able(reason) => Some(reason.clone()),
+                let reason = self.message_of(|message| match message {
+                    DriverMessage::Able(reason) => Some(reason.clone()),
                     _ => None,
                 })?;
                 refused = refused.or(reason);
             }
-            self.tell_all(&Note::Agreed(refused))?;
+            self.tell_all(&DriverMessage::Agreed(refused))?;
         }
-        let refused = self.note_of(|note| match note {
-            Note::Agreed(refused) => Some(refused.clone()),
+        let refused = self.message_of(|message| match message {
+            DriverMessage::Agreed(refused) => Some(refused.clone()),
             _ => None,
         })?;
         refused.map_or(mine, |reason| Err(MemberError::Disagreement(reason)))
     }
 
     /// Waits for a message of the protocol.
-    pub(crate) fn message(&mut self, patience: Patience) -> Result<(u32, Vec<u8>), MemberError> {
+    pub(crate) fn protocol_message(&mut self, patience: Patience) -> Result<(u32, Vec<u8>), MemberError> {
         loop {
             if let Some(message) = self.protocol.pop_front() {
                 return Ok(message);
@@ -260,28 +260,29 @@ impl<T: Transport> Wire<T> {
     }
 
     fn take_one(&mut self, patience: Patience) -> Result<(), MemberError> {
-        let Some((from, mut bytes)) = self.transport.receive()? else {
+        let Some((from, bytes)) = self.transport.receive()? else {
             self.transport.idle(patience);
             return Ok(());
         };
-        match bytes.pop() {
-            Some(PROTOCOL) => {
-                self.protocol.push_back((from, bytes));
-                Ok(())
-            }
-            Some(NOTE) => {
-                let note = minicbor::decode(&bytes).map_err(|error| {
-                    MemberError::Disagreement(format!(
-                        "process {from} sent a message that cannot be decoded ({error}): all processes must use one version"
-                    ))
-                })?;
-                if let Note::Leaves(reason) = note {
-                    return Err(MemberError::Disagreement(format!("process {from}: {reason}")));
-                }
-                self.notes.push_back((from, note));
-                Ok(())
-            }
-            _ => Err(MemberError::Disagreement(format!("process {from} sent a message of an unknown kind"))),
+        if !Envelope::claims_to_be_of_drivers(&bytes) {
+            // The protocol opens its messages itself.
+            self.protocol.push_back((from, bytes));
+            return Ok(());
         }
+        let message = opened(&bytes).map_err(|error| {
+            MemberError::Disagreement(format!(
+                "process {from} sent a message that cannot be decoded ({error}): all processes must use one version"
+            ))
+        })?;
+        if let DriverMessage::Leaves(reason) = message {
+            return Err(MemberError::Disagreement(format!("process {from}: {reason}")));
+        }
+        self.messages.push_back((from, message));
+        Ok(())
     }
+}
+
+fn opened(bytes: &[u8]) -> Result<DriverMessage, MessageError> {
+    let Opened { body, .. } = Envelope::open(bytes)?;
+    minicbor::decode(&bytes[body]).map_err(|error| MessageError::Senseless(error.to_string()))
 }
