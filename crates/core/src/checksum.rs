@@ -1,27 +1,27 @@
-//! The two fingerprints of an image: a fast one for every block and a tamper-evident one for the whole.
+//! The two checksums of an image: a fast one for every block and a tamper-evident one for the whole.
 //!
-//! Blocks are checked on the path of every restart, so theirs must run at memory speed: XXH3, 128 bits. The root binds
+//! Every restart verifies blocks, so their checksum must run at memory speed: XXH3, 128 bits. The root binds the
 //! header, index and state of an image (and through the index all block checksums) to its line in the manifest: BLAKE3.
 
 use std::fmt;
 
-/// XXH3-128 of some bytes. Guards a block against accidents: bit flips, torn writes, truncation.
+/// XXH3-128 of some bytes. Protects a block against accidents: bit flips, torn writes, truncation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Checksum([u8; 16]);
 
 impl Checksum {
-    /// The checksum of `bytes`.
+    /// Returns the checksum of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
-        // Of the implementations in Rust the one that looks what the processor has: with AVX2 it is twice as fast.
+        // Of the Rust implementations, this one detects the processor's features: with AVX2 it is twice as fast.
         Self(twox_hash::XxHash3_128::oneshot(bytes).to_le_bytes())
     }
 
-    /// A checksum read back from an image.
+    /// Restores a checksum read from an image.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The 16 bytes that stand in an image, least significant first.
+    /// Returns the 16 bytes stored in an image, least significant first.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0
     }
@@ -38,7 +38,8 @@ impl fmt::Debug for Checksum {
 pub struct Root([u8; 32]);
 
 impl Root {
-    /// The root over several parts, each preceded by its length so that no two divisions give the same root.
+    /// Returns the root over several parts. Each part is preceded by its length, so that no two divisions give the same
+    /// root.
     pub fn of(parts: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new();
         for part in parts {
@@ -48,12 +49,12 @@ impl Root {
         Self(*hasher.finalize().as_bytes())
     }
 
-    /// A root read back from a manifest.
+    /// Restores a root read from a manifest.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes that stand in a manifest.
+    /// Returns the 32 bytes stored in a manifest.
     pub const fn to_bytes(self) -> [u8; 32] {
         self.0
     }

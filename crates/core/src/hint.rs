@@ -1,14 +1,14 @@
-//! How the text of an error separates what failed from what the user can do: `cause`, then a line `hint: remedy` for each hint.
+//! The form of error messages: the cause, then a line `hint: remedy` for each thing that the user can do.
 
-/// What stands between a cause and a hint, and between hints.
+/// The separator between a cause and a hint, and between hints.
 pub const HINT: &str = "\nhint: ";
 
-/// The text without its hints, for use within another sentence.
+/// Returns the message without its hints, for use within another sentence.
 pub fn cause(message: &str) -> &str {
     message.split_once(HINT).map_or(message, |(cause, _)| cause)
 }
 
-/// The cause, then each hint with `hint: ` in front: the lines to print.
+/// Returns the lines to print: the cause, then each hint with the prefix `hint: `.
 pub fn message_lines(message: &str) -> impl Iterator<Item = String> {
     message
         .split(HINT)

@@ -1,8 +1,8 @@
-//! Pure computation for Standfast: what a page is, where pages lie, how bytes are proved
-//! unchanged, and how lost ones are computed back.
+//! Pure computation for Standfast: pages and their places, proof that bytes are unchanged, and reconstruction of lost
+//! bytes.
 //!
-//! Nothing here reads a file, a clock, the environment or another process; given the same arguments every function
-//! gives the same result. That is checked by `cargo xtask tidy` and makes the crate the place for oracles and proofs.
+//! Nothing here reads a file, a clock, the environment or another process: given the same arguments, every function
+//! returns the same result. `cargo xtask tidy` checks this. It makes the crate the place for oracles and proofs.
 //!
 //! ```
 //! use standfast_core::{Address, Checksum, PageRange, PAGE_BYTES};

@@ -1,7 +1,7 @@
-//! Which words of a page are meant: a bit for each of its words of four bytes, the finest that a checkpoint tells apart.
+//! Masks of the words of a page: one bit for each word of four bytes, the finest unit that a checkpoint distinguishes.
 //!
-//! Four bytes and not eight, unlike differences: what a program excludes are fields of its structures, many of which have
-//! four. A bit for each byte would take an eighth of the page.
+//! Words have four bytes here, not eight as in differences: programs exclude fields of their structures, many of which
+//! have four bytes. One bit per byte would take an eighth of the page.
 
 use crate::page::{PAGE_BYTES, Page};
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub const MASK_BYTES: usize = MASK_WORDS / 8;
 
 const LANES: usize = MASK_WORDS / 64;
 
-/// Some words of a page.
+/// A set of words of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask([u64; LANES]);
 
@@ -26,10 +26,10 @@ impl Default for Mask {
 }
 
 impl Mask {
-    /// No word.
+    /// The empty mask.
     pub const NONE: Self = Self([0; LANES]);
 
-    /// The words that are not zero.
+    /// Returns the mask of the words that are not zero.
     pub fn of_nonzero(page: &Page) -> Self {
         let mut mask = Self::NONE;
         for (lane, words) in mask.0.iter_mut().zip(page.as_chunks::<{ 64 * MASK_WORD_BYTES }>().0) {
@@ -40,21 +40,21 @@ impl Mask {
         mask
     }
 
-    /// As it stands in an image: bit `n` of byte `m` is that of word `8 m + n`.
+    /// Decodes a mask as stored in an image: bit `n` of byte `m` stands for word `8 m + n`.
     pub fn from_bytes(bytes: &[u8; MASK_BYTES]) -> Self {
         let mut mask = Self::NONE;
         mask.0.iter_mut().zip(bytes.as_chunks().0).for_each(|(lane, bytes)| *lane = u64::from_le_bytes(*bytes));
         mask
     }
 
-    /// See [`Mask::from_bytes`].
+    /// Encodes the mask; see [`Mask::from_bytes`].
     pub fn to_bytes(self) -> [u8; MASK_BYTES] {
         let mut bytes = [0; MASK_BYTES];
         bytes.as_chunks_mut().0.iter_mut().zip(self.0).for_each(|(bytes, lane)| *bytes = lane.to_le_bytes());
         bytes
     }
 
-    /// Adds some words. Panics where there are no such.
+    /// Adds some words. Panics if the page does not have them.
     pub fn add(&mut self, words: Range<usize>) {
         assert!(words.end <= MASK_WORDS, "words of one page");
         let mut word = words.start;
@@ -66,40 +66,41 @@ impl Mask {
         }
     }
 
-    /// How many.
+    /// Returns the number of words.
     pub fn words(self) -> usize {
         self.0.iter().map(|lane| lane.count_ones() as usize).sum()
     }
 
-    /// Whether it has no word.
+    /// Reports whether the mask is empty.
     pub fn is_empty(self) -> bool {
         self == Self::NONE
     }
 
-    /// Whether all of its words are in the other, too.
+    /// Reports whether the other mask has all of these words.
     pub fn is_within(self, other: Self) -> bool {
         self.0.iter().zip(other.0).all(|(lane, other)| lane & !other == 0)
     }
 
-    /// The words of both.
+    /// Returns the words of either mask.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(std::array::from_fn(|lane| self.0[lane] | other.0[lane]))
     }
 
-    /// All other words.
+    /// Returns all other words.
     #[must_use]
     pub fn inverse(self) -> Self {
         Self(self.0.map(|lane| !lane))
     }
 
-    /// Makes its words zero.
+    /// Sets these words of a page to zero.
     pub fn blank(self, page: &mut Page) {
         let words = page.as_chunks_mut::<MASK_WORD_BYTES>().0;
         self.each(|word| words[word] = [0; MASK_WORD_BYTES]);
     }
 
-    /// Copies its words out of a page, one after the other, and says how many bytes that are. Panics where there is less room.
+    /// Copies these words out of a page, one after the other, and returns their length in bytes. Panics if `into` is
+    /// too short.
     pub fn gather(self, page: &Page, into: &mut [u8]) -> usize {
         let room = into.as_chunks_mut::<MASK_WORD_BYTES>().0;
         let mut count = 0;
@@ -107,7 +108,7 @@ impl Mask {
             let words = words.as_chunks::<MASK_WORD_BYTES>().0;
             let own = &mut room[count..count + bits.count_ones() as usize];
             let mut left = bits;
-            // The remainder says that it is one of the 64, so that this need not be checked for each word.
+            // The remainder proves that the index is below 64, which saves a check for each word.
             for word in &mut *own {
                 *word = words[left.trailing_zeros() as usize % 64];
                 left &= left - 1;
@@ -117,7 +118,7 @@ impl Mask {
         count * MASK_WORD_BYTES
     }
 
-    /// Puts words that were gathered into a page. Panics where there are fewer.
+    /// Writes gathered words back into a page. Panics if there are too few.
     pub fn scatter(self, gathered: &[u8], page: &mut Page) {
         let words = page.as_chunks_mut::<MASK_WORD_BYTES>().0;
         let mut gathered = gathered.as_chunks::<MASK_WORD_BYTES>().0.iter();

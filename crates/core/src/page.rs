@@ -1,4 +1,4 @@
-//! Pages of a program's memory: where they lie and whether they hold anything.
+//! Pages of a program's memory: their places, and whether they hold anything.
 
 use std::fmt;
 
@@ -13,22 +13,22 @@ pub type Page = [u8; PAGE_BYTES];
 pub struct Address(u64);
 
 impl Address {
-    /// The address with this number.
+    /// Creates an address from its number.
     pub const fn new(address: u64) -> Self {
         Self(address)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Whether the address is the first of a page.
+    /// Reports whether the address is the first of a page.
     pub const fn is_page_aligned(self) -> bool {
         self.0.is_multiple_of(PAGE_BYTES as u64)
     }
 
-    /// The address `bytes` further on. Panics where it would leave the address space.
+    /// Returns the address `bytes` further on. Panics if it would leave the address space.
     #[must_use]
     pub const fn plus(self, bytes: u64) -> Self {
         Self(self.0.checked_add(bytes).expect("address within 64 bits"))
@@ -47,7 +47,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A run of adjoining pages, never empty of meaning: `start` is page aligned and the end does not overflow.
+/// A run of adjoining pages. It is always valid: `start` is page aligned and the end does not overflow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageRange {
     start: Address,
@@ -55,7 +55,8 @@ pub struct PageRange {
 }
 
 impl PageRange {
-    /// `pages` pages from `start` on. Panics on an unaligned start or an end beyond the address space.
+    /// Creates a range of `pages` pages from `start` on. Panics on an unaligned start or an end beyond the address
+    /// space.
     pub const fn new(start: Address, pages: u64) -> Self {
         match Self::checked(start, pages) {
             Some(range) => range,
@@ -63,7 +64,7 @@ impl PageRange {
         }
     }
 
-    /// As [`PageRange::new`], for numbers that come from outside.
+    /// Does the same as [`PageRange::new`] for untrusted numbers, and returns `None` instead of panicking.
     pub const fn checked(start: Address, pages: u64) -> Option<Self> {
         let Some(bytes) = pages.checked_mul(PAGE_BYTES as u64) else {
             return None;
@@ -74,48 +75,48 @@ impl PageRange {
         Some(Self { start, pages })
     }
 
-    /// The pages from `start` to `end`, both page aligned.
+    /// Creates the range of the pages from `start` to `end`, both page aligned.
     pub const fn between(start: Address, end: Address) -> Self {
         assert!(end.is_page_aligned() && end.0 >= start.0);
         Self::new(start, (end.0 - start.0) / PAGE_BYTES as u64)
     }
 
-    /// First address.
+    /// Returns the first address.
     pub const fn start(self) -> Address {
         self.start
     }
 
-    /// First address behind the run.
+    /// Returns the first address after the run.
     pub const fn end(self) -> Address {
         Address(self.start.0 + self.bytes())
     }
 
-    /// Number of pages.
+    /// Returns the number of pages.
     pub const fn pages(self) -> u64 {
         self.pages
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub const fn bytes(self) -> u64 {
         self.pages * PAGE_BYTES as u64
     }
 
-    /// Whether `address` lies within.
+    /// Reports whether `address` is within the range.
     pub const fn contains(self, address: Address) -> bool {
         self.start.0 <= address.0 && address.0 < self.end().0
     }
 
-    /// Whether the two share a page.
+    /// Reports whether the two ranges share a page.
     pub const fn overlaps(self, other: Self) -> bool {
         self.start.0 < other.end().0 && other.start.0 < self.end().0
     }
 
-    /// The pages that both have; `None` where there are none.
+    /// Returns the pages that both ranges have; `None` if there are none.
     pub fn common(self, other: Self) -> Option<Self> {
         self.overlaps(other).then(|| Self::between(self.start.max(other.start), self.end().min(other.end())))
     }
 
-    /// The first `pages` pages and the rest; the rest is empty where there are no more.
+    /// Returns the first `pages` pages and the rest. The rest is empty if there are no more.
     pub const fn split_at(self, pages: u64) -> (Self, Self) {
         let first = if pages < self.pages { pages } else { self.pages };
         let head = Self::new(self.start, first);
@@ -140,7 +141,7 @@ pub fn merge_ranges(ranges: &mut Vec<PageRange>) {
     });
 }
 
-/// Whether every byte is zero. Leaves at the first 128 bytes that are not, which is where most pages differ.
+/// Reports whether every byte is zero. Returns at the first 128 bytes that are not, where most pages already differ.
 pub fn is_zero(bytes: &[u8]) -> bool {
     let (pieces, rest) = bytes.as_chunks::<128>();
     pieces.iter().all(|piece| piece.iter().fold(0, |seen, byte| seen | byte) == 0) && rest.iter().all(|byte| *byte == 0)

@@ -1,4 +1,4 @@
-//! Sets of pages, kept as what they mostly are: few long runs.
+//! Sets of pages, stored in the form that suits most of them: few long runs.
 
 use crate::{Address, PageRange};
 
@@ -7,7 +7,7 @@ use crate::{Address, PageRange};
 pub struct PageSet(Vec<PageRange>);
 
 impl PageSet {
-    /// The set of all pages of some runs, in any order, which may overlap.
+    /// Returns the set of all pages of some runs, which may be in any order and overlap.
     pub fn of(ranges: impl IntoIterator<Item = PageRange>) -> Self {
         let mut ranges: Vec<_> = ranges.into_iter().filter(|range| range.pages() > 0).collect();
         ranges.sort_unstable();
@@ -21,28 +21,28 @@ impl PageSet {
         Self(ranges)
     }
 
-    /// Its runs, ascending.
+    /// Returns its runs, ascending.
     pub fn ranges(&self) -> &[PageRange] {
         &self.0
     }
 
-    /// How many pages it has.
+    /// Returns the number of pages.
     pub fn pages(&self) -> u64 {
         self.0.iter().map(|range| range.pages()).sum()
     }
 
-    /// Whether it has none.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The pages of both.
+    /// Returns the pages of either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self::of(self.0.iter().chain(&other.0).copied())
     }
 
-    /// The pages that are in both.
+    /// Returns the pages that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let (mut here, mut there) = (self.0.iter().peekable(), other.0.iter().peekable());
@@ -61,7 +61,7 @@ impl PageSet {
         Self(common)
     }
 
-    /// The pages of this set that are not in the other.
+    /// Returns the pages of this set that are not in the other.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let mut left = Vec::new();
@@ -69,7 +69,7 @@ impl PageSet {
         for range in &self.0 {
             let mut start = range.start();
             while holes.next_if(|hole| hole.end() <= start).is_some() {}
-            // A hole may reach over several runs, so it is only passed over once it is behind.
+            // A hole may extend over several runs, so it is dropped only once it ends before the current run.
             let mut ahead = holes.clone();
             while let Some(hole) = ahead.next_if(|hole| hole.start() < range.end()) {
                 push(&mut left, start, hole.start());
@@ -101,7 +101,7 @@ mod tests {
         proptest::collection::vec(range, 0..12)
     }
 
-    /// The naive twin: page by page.
+    /// Reference implementation: page by page.
     fn pages(ranges: &[PageRange]) -> BTreeSet<u64> {
         ranges.iter().flat_map(|range| range.start().get() / PAGE..range.end().get() / PAGE).collect()
     }

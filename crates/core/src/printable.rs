@@ -1,12 +1,13 @@
-//! Text that somebody else chose (names of files and processes, arguments, errors about them), made safe to show: a terminal
-//! obeys control characters, and characters that change the direction of writing make it show something else than is there.
+//! Makes untrusted text safe to display: names of files and processes, arguments, and errors about them. A terminal
+//! obeys control characters, and characters that change the writing direction make it show something other than the
+//! text.
 //!
-//! Whatever the command or the library prints passes through here. What is safe stays as it is, byte for byte.
+//! Everything that the command or the library prints passes through here. Safe text stays as it is, byte for byte.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a terminal shows the character and does nothing else.
+/// Reports whether a terminal merely displays the character.
 pub fn is_printable(character: char) -> bool {
     let changes_direction =
         matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -15,7 +16,7 @@ pub fn is_printable(character: char) -> bool {
     !(character.is_control() || changes_direction || ends_a_line || is_unseen)
 }
 
-/// The text on one line, with what is not printable as in a string literal: `\n`, `\x1b`, `\u{202e}`.
+/// Returns the text on one line, with unprintable characters escaped as in a string literal: `\n`, `\x1b`, `\u{202e}`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, is_printable, |text, character| {
         let _ = match character {
@@ -26,7 +27,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same for text of several lines that are meant to be lines.
+/// Does the same for text of several lines, and keeps its line ends.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if text.chars().all(|character| character == '\n' || is_printable(character)) {
         return text.into();
@@ -34,7 +35,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n").into()
 }
 
-/// JSON in which the same characters are escaped. It means what it meant: outside its strings it has none of them.
+/// Escapes the same characters in JSON. Its meaning does not change, since they occur only inside its strings.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let is_safe = |character| character == '\n' || is_printable(character);
     escaped(json, is_safe, |json, character| {

@@ -1,33 +1,34 @@
-//! What a page leaves behind when it is divided by a polynomial: the sum of pages leaves the sum of what they leave, so that
-//! a sum can be proved to be of its summands without one of them at hand.
+//! Syndromes: remainders of pages divided by a polynomial. The syndrome of a sum of pages is the sum of their
+//! syndromes. This proves that a sum belongs to its summands without having any of them at hand.
 
 use crate::PAGE_BYTES;
 use crate::page::Page;
 use std::ops::{BitXor, BitXorAssign};
 
-/// The CRC-64 of a page of zeros: what the register begins and ends with makes it another than zero.
+/// The CRC-64 of a page of zeros. The initial and final values of the register make it nonzero.
 const OF_ZEROS: u64 = 0x6482_d367_eb22_b64e;
 
-/// The remainder of a page modulo a polynomial over GF(2) of degree 64, that of CRC-64/NVME. Adding is XOR, for pages and for
-/// syndromes. What differs in 64 bits in a row, or fewer, has another syndrome; anything else by 1 - 2^-64.
+/// The remainder of a page modulo a polynomial over GF(2) of degree 64, that of CRC-64/NVME. Adding is XOR, for pages
+/// and for syndromes. Pages that differ only within 64 consecutive bits always have different syndromes; any other
+/// pages do with probability 1 - 2^-64.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Syndrome(u64);
 
 impl Syndrome {
-    /// Bytes of one on the wire.
+    /// Length in bytes on the wire.
     pub const BYTES: usize = 8;
 
-    /// That of a page; of zeros it is [`Syndrome::default`].
+    /// Returns the syndrome of a page; that of zeros is [`Syndrome::default`].
     pub fn of(page: &Page) -> Self {
         Self(crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, page) ^ OF_ZEROS)
     }
 
-    /// The bytes that travel, least significant first.
+    /// Returns the bytes to send, least significant first.
     pub const fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0.to_le_bytes()
     }
 
-    /// A syndrome that has travelled.
+    /// Restores a syndrome from received bytes.
     pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(u64::from_le_bytes(bytes))
     }
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bit by bit, least significant first.
+    /// Computes the syndrome bit by bit, least significant first.
     fn naive(page: &Page) -> Syndrome {
         const POLYNOMIAL: u64 = 0x9a6c_9329_ac4b_c9b5;
         let divided = |rest: u64, byte: &u8| {

@@ -1,7 +1,8 @@
-//! The word form of a page (C4, C5): which of its words are not zero, and these words.
+//! The word form of a page (C4, C5): a bitmap of its nonzero words, and these words.
 //!
-//! Meant for differences, which are mostly zero: a page in which eight bytes changed takes 72 instead of 4096. A sum of two
-//! such pages is again one (D7: unpack, add, pack again at each hop). Not a codec for pages of data.
+//! It is meant for differences, which are mostly zero: a page with one changed word takes 72 bytes instead of 4096. The
+//! sum of two such pages has this form again (D7: unpack, add, pack again at each hop). It is not a codec for pages of
+//! data.
 //!
 //! ```text
 //! 0          64         64 + 8 c
@@ -16,28 +17,28 @@ const WORD_BYTES: usize = 8;
 const WORDS: usize = PAGE_BYTES / WORD_BYTES;
 const BITMAP_BYTES: usize = WORDS / 8;
 
-/// Most words for which this form is shorter than the page itself: 503 of 512.
+/// Largest number of words for which this form is shorter than the page itself: 503 of 512.
 pub const WORDS_MAX: usize = (PAGE_BYTES - BITMAP_BYTES - 1) / WORD_BYTES;
 
-/// Why some bytes are not a page in word form.
+/// The reason why some bytes are not a page in word form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WordsError {
-    /// It ends too early.
+    /// The bytes end too early.
     #[error("a page in word form is cut off")]
     CutOff,
-    /// A page that had better been sent as it is, or a word that is zero: nobody writes that.
+    /// The page would be shorter in raw form, or one of the words is zero: no writer produces that.
     #[error("a page in word form is not the one that its page gives")]
     Senseless,
 }
 
-/// Bytes that the page takes in word form; `None` where that would not be shorter.
+/// Returns the length of the page in word form; `None` if that would not be shorter.
 pub fn packed_bytes(page: &[u8; PAGE_BYTES]) -> Option<usize> {
     let (words, _) = page.as_chunks::<WORD_BYTES>();
     let count = words.iter().filter(|word| **word != [0; WORD_BYTES]).count();
     (count <= WORDS_MAX).then_some(BITMAP_BYTES + count * WORD_BYTES)
 }
 
-/// Appends the page in word form; `false`, and nothing appended, where that would not be shorter.
+/// Appends the page in word form. Returns `false` and appends nothing if that would not be shorter.
 pub fn pack(page: &[u8; PAGE_BYTES], into: &mut Vec<u8>) -> bool {
     let Some(length) = packed_bytes(page) else { return false };
     let start = into.len();
@@ -51,10 +52,10 @@ pub fn pack(page: &[u8; PAGE_BYTES], into: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Reads a page back and says how many bytes it took.
+/// Decodes a page, and returns how many bytes it took.
 ///
 /// # Errors
-/// When the bytes are not exactly what [`pack`] appends for some page.
+/// If the bytes are not exactly what [`pack`] appends for some page.
 pub fn unpack(bytes: &[u8], page: &mut [u8; PAGE_BYTES]) -> Result<usize, WordsError> {
     let Some((bitmap, rest)) = bytes.split_first_chunk::<BITMAP_BYTES>() else { return Err(WordsError::CutOff) };
     let count = bitmap.iter().map(|byte| byte.count_ones() as usize).sum::<usize>();
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The form as the paper describes it, word by word.
+    /// Returns the form as the paper describes it, word by word.
     fn pack_naive(page: &[u8; PAGE_BYTES]) -> Option<Vec<u8>> {
         let changed: Vec<usize> =
             (0..WORDS).filter(|word| page[word * 8..word * 8 + 8].iter().any(|byte| *byte != 0)).collect();

@@ -1,29 +1,29 @@
-//! Which generation a restart takes: the newest that is good, and why those before it were not.
+//! Chooses the generation for a restart: the newest good one. Reports why newer generations were skipped.
 
 use crate::error::Skipped;
 use crate::{Chain, JobDirectory, Lease, StoreError};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
 
-/// Which generation is wanted.
+/// Selects a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selector {
-    /// The newest good one of the job's present life.
+    /// The newest good generation of the job's current life.
     Newest,
-    /// As [`Selector::Newest`], but older than this one, which turned out to be bad while its pages were delivered.
+    /// Like [`Selector::Newest`], but older than this generation, which proved bad while its pages were being
+    /// delivered.
     Before(GenerationNumber),
-    /// This one and no other, also if it belongs to a life that was given up.
+    /// Exactly this generation, even if it belongs to an abandoned life.
     Exactly(GenerationNumber),
 }
 
-/// The generation that was chosen. Header, tables and state of all that it builds upon have been verified, its pages not
-/// yet.
+/// The chosen generation. The headers, tables and states of its whole chain have been verified, its pages not yet.
 #[derive(Debug)]
 pub struct GenerationChoice {
-    /// Which.
+    /// Its number.
     pub number: GenerationNumber,
-    /// Its image, and those that it inherits from.
+    /// Its image, with the images it inherits from.
     pub image: Chain,
-    /// Newer ones that were passed over, newest first.
+    /// Newer generations that were skipped, newest first.
     pub skipped: Vec<Skipped>,
 }
 
@@ -32,7 +32,7 @@ impl JobDirectory {
     ///
     /// # Errors
     /// [`StoreError::NoCheckpoint`], [`StoreError::NoneGood`], [`StoreError::NoSuchGeneration`]; with
-    /// [`Selector::Exactly`] whatever is wrong with that one.
+    /// [`Selector::Exactly`], the fault of that generation.
     pub fn choose(&self, selector: Selector) -> Result<GenerationChoice, StoreError> {
         let manifest = self.manifest()?;
         let eligible = |it: &&Generation| match selector {
@@ -44,7 +44,7 @@ impl JobDirectory {
         for generation in manifest.generations.iter().rev().filter(eligible) {
             let number = generation.number;
             let opened = match selector {
-                // What was found to be bad a moment ago need not be found once more.
+                // A generation that was just found bad need not be found bad again.
                 Selector::Before(_) => self.found_bad(&manifest, number),
                 Selector::Newest | Selector::Exactly(_) => Ok(()),
             };
@@ -70,22 +70,23 @@ impl JobDirectory {
         Err(if link == number { found } else { StoreError::Link { number: link, source: Box::new(found) } })
     }
 
-    /// Opens the image of a generation, with those that it inherits from, and verifies all but their pages.
+    /// Opens the image of a generation with those it inherits from, and verifies everything except their pages.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchGeneration`], or what is wrong with a file.
+    /// [`StoreError::NoSuchGeneration`], or the fault of a file.
     pub fn image(&self, number: GenerationNumber) -> Result<Chain, StoreError> {
         self.choose(Selector::Exactly(number)).map(|choice| choice.image)
     }
 
-    /// Notes that the job was continued from this generation: all later ones belong to a life that was given up.
+    /// Records that the job continued from this generation: all later ones belong to an abandoned life.
     ///
     /// # Errors
-    /// When the manifest cannot be rewritten.
+    /// If the manifest cannot be rewritten.
     pub fn mark_superseded_after(&self, lease: &Lease, number: GenerationNumber) -> Result<(), StoreError> {
         let mark = |manifest: &mut Manifest| {
             for generation in &mut manifest.generations {
-                // The one that the job continues from belongs to its life again, if it had been given up before.
+                // The generation from which the job continues rejoins the current life, even if it was superseded
+                // before.
                 generation.superseded =
                     generation.number > number || generation.superseded && generation.number < number;
             }

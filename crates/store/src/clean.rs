@@ -1,5 +1,5 @@
-//! What a job keeps, and its removal when nobody needs it any more: all that the store has put into the directory, and
-//! nothing else. First the manifest names no generation any more, then the images go, the manifest and the lease last.
+//! Removes a job that is no longer needed: everything that the store put into the directory, and nothing else. First
+//! the manifest drops all generations, then the images go. The manifest and the lease go last.
 
 use crate::lease::{LEASE, LOCK};
 use crate::names::{MANIFEST, is_half_written, is_image_name, is_saved_binary};
@@ -9,27 +9,27 @@ use crate::{JobDirectory, Lease, LeaseRequest, StoreError};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the directory of a job holds.
+/// The content of a job's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Holdings {
-    /// Checkpoints.
+    /// Number of checkpoints.
     pub checkpoints: u64,
-    /// Bytes that their removal gives back. Binaries that other jobs share do not count.
+    /// Bytes that their removal frees. Binaries shared with other jobs do not count.
     pub bytes: u64,
 }
 
-/// What has become of a directory that was cleaned.
+/// The result of removing a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cleaned {
-    /// Names in it that are none of Standfast's; it stays because of them.
+    /// Names that do not belong to Standfast. The directory stays because of them.
     pub left: Vec<String>,
 }
 
 impl JobDirectory {
-    /// How much there is in the directory that [`JobDirectory::remove_checkpoints`] removes.
+    /// Returns how much [`JobDirectory::remove_checkpoints`] would remove from the directory.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn holdings(&self) -> Result<Holdings, StoreError> {
         let shared = self.level_directory.shared_binaries.get().and_then(|place| SharedBinaries::find(place));
         let mut holdings = Holdings::default();
@@ -46,17 +46,17 @@ impl JobDirectory {
         Ok(holdings)
     }
 
-    /// Removes all checkpoints, with what was kept beside them: the binaries, and what was cut off files. That there was a
-    /// job, and how it ended, remains known.
+    /// Removes all checkpoints and everything kept beside them: the saved binaries and the tails of files. The manifest
+    /// still records the job and how it ended.
     ///
     /// # Errors
-    /// When the manifest cannot be rewritten; the checkpoints then stay.
+    /// If the manifest cannot be rewritten; the checkpoints then stay.
     pub fn remove_checkpoints(&self, lease: &Lease) -> Result<(), StoreError> {
         self.level_directory.update_manifest(lease.core(), |manifest| manifest.generations.clear())?;
         self.remove_kept()
     }
 
-    /// Whether the lease could be had, without taking it.
+    /// Checks whether the lease could be taken, without taking it.
     ///
     /// # Errors
     /// As for [`JobDirectory::take_lease`].
@@ -68,10 +68,10 @@ impl JobDirectory {
         )
     }
 
-    /// Names in the directory that are neither the store's nor among `others`.
+    /// Returns the names in the directory that are neither the store's nor among `others`.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn foreign_names(&self, others: &[&str]) -> Result<Vec<String>, StoreError> {
         let is_ours = |name: &String| {
             [MANIFEST, LEASE, LOCK].contains(&name.as_str())
@@ -82,14 +82,14 @@ impl JobDirectory {
         Ok(self.names()?.into_iter().filter(|name| !is_ours(name)).collect())
     }
 
-    /// Removes the job: its checkpoints, then everything that the store has put into the directory and what is named in
-    /// `others`, then the directory itself, if nothing else is in it.
+    /// Removes the job: its checkpoints, all other files of the store, the files named in `others`, and finally the
+    /// directory, if it is then empty.
     ///
     /// # Errors
-    /// When something cannot be removed.
+    /// If something cannot be removed.
     pub fn remove_job(&self, lease: Lease, others: &[&str]) -> Result<Cleaned, StoreError> {
         match self.remove_checkpoints(&lease) {
-            // What cannot be read names no checkpoints.
+            // An unreadable manifest names no checkpoints.
             Err(StoreError::Manifest { .. } | StoreError::NoJob(_)) => self.remove_kept()?,
             other => other?,
         }
@@ -104,7 +104,7 @@ impl JobDirectory {
             .map_err(|error| StoreError::writing(&self.level_directory.path_of(LOCK), error))?;
         let left = self.foreign_names(others)?;
         if left.is_empty() {
-            // Somebody may have begun another job in it by now, or work there.
+            // Somebody may meanwhile have begun another job in it, or use it as a working directory.
             let _ = std::fs::remove_dir(self.path());
         }
         Ok(Cleaned { left })

@@ -1,13 +1,14 @@
-//! Coalescing: a generation that inherits becomes full, and what only led up to it goes (L7). The program is not touched.
+//! Coalescing: makes a generation that inherits pages full, and removes the generations that only led up to it (L7).
+//! The program is not touched.
 //!
 //! ```text
-//! before   1 full <- 2 <- 3 <- ... <- 15 <- 16        two are to be kept
-//! after    1 full                     15 full <- 16   1 stays as what 15 and 16 do not hang on
+//! before   1 full <- 2 <- 3 <- ... <- 15 <- 16        two must be kept
+//! after    1 full                     15 full <- 16   1 stays, since 15 and 16 do not depend on it
 //! ```
 //!
-//! The full image of the old generation has a new name; the manifest changes from the one to the other in one step, so a
-//! crash at any moment leaves the old chain or the new one, whole. Its children call it by its [`Generation::origin`],
-//! which stays. Every page is verified as it is copied.
+//! The full image of the old generation has a new name. The manifest switches from one image to the other in one step,
+//! so a crash at any moment leaves either the old chain or the new one intact. Its children refer to it by its
+//! [`Generation::origin`], which does not change. Every page is verified as it is copied.
 
 use crate::chain::{Chain, LINKS_MAX};
 use crate::level_directory::Slot;
@@ -22,36 +23,36 @@ use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// When a chain is coalesced, and how far.
+/// Decides when a chain is coalesced, and how far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoalesceRule {
-    /// So many of the newest generations stay as they are.
+    /// Number of newest generations that stay as they are.
     pub keep: NonZeroU32,
-    /// Links of a chain from which on it is coalesced; where that is not more than `keep`, one more than that.
+    /// Chain length from which coalescing is due. If it does not exceed `keep`, `keep` plus one counts instead.
     pub links: u32,
-    /// Fewer bytes of differences are not worth it before the chain is that long.
+    /// Minimum bytes of differences that make coalescing worthwhile before the chain is that long.
     pub bytes_min: u64,
 }
 
-/// What was coalesced.
+/// The result of coalescing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coalesced {
-    /// The generation that is full now.
+    /// The generation that is now full.
     pub number: GenerationNumber,
     /// Length of its new file.
     pub file_bytes: u64,
-    /// Generations that led up to it and have gone.
+    /// Number of removed generations, which only led up to it.
     pub removed: u64,
 }
 
 impl CoalesceRule {
-    /// As far as possible, whatever the length of the chain.
+    /// Coalesces as far as possible, whatever the length of the chain.
     pub fn at_once(keep: NonZeroU32) -> Self {
         Self { keep, links: 0, bytes_min: 0 }
     }
 
-    /// The generation that is to become full, if it is time for that: the chain of the newest generation is long, or its
-    /// differences have become as large as the full image that they build upon.
+    /// Returns the generation that should become full, if it is time. It is time if the chain of the newest generation
+    /// is long, or if its differences have grown as large as the full image on which they build.
     fn target(
         self,
         manifest: &Manifest,
@@ -70,11 +71,11 @@ impl CoalesceRule {
 }
 
 impl JobDirectory {
-    /// Coalesces the chain of the newest generation, if the rule says that it is time. `None` where there was nothing to
-    /// do, or `cancelled` was set meanwhile, or what was being coalesced has gone. May run while a checkpoint is taken.
+    /// Coalesces the chain of the newest generation, if the rule says that it is time. Returns `None` if there was
+    /// nothing to do, if `cancelled` was set meanwhile, or if the target has gone. May run while a checkpoint is taken.
     ///
     /// # Errors
-    /// A link that is not good, or a disk that refuses; all generations stay as they were then.
+    /// If a link is not good, or the disk refuses. All generations then stay as they were.
     pub fn coalesce(
         &self,
         lease: &Lease,
@@ -100,7 +101,7 @@ impl JobDirectory {
         self.exchange(draft, target, &image)
     }
 
-    /// Puts the full image in the place of the old one, and takes what only led up to it out of the manifest.
+    /// Replaces the old image with the full one, and removes from the manifest the generations that only led up to it.
     fn exchange(
         &self,
         mut draft: Draft,
@@ -120,7 +121,7 @@ impl JobDirectory {
         let mut gone = Vec::new();
         let exchanged = self.level_directory.update_manifest(&draft.lease, |manifest| {
             let before: Vec<_> = manifest.chain(target.number).map(|link| link.number).collect();
-            // It may have been superseded meanwhile; the image is the same.
+            // The generation may have been superseded meanwhile; the image is the same.
             let place = manifest.generations.iter_mut().find(|it| (it.number, it.root) == (target.number, target.root));
             let Some(place) = place else { return };
             let superseded = place.superseded;
@@ -135,12 +136,12 @@ impl JobDirectory {
                 manifest.generations.retain(|it| it.number != *number);
             }
         });
-        // After an error only the directory tells which manifest it is; one that cannot be read may name the new image.
+        // After an error only the directory shows which manifest is current. An unreadable one may name the new image.
         let known = self.level_directory.known_manifest().clone();
         draft.kept = known.is_none_or(|it| it.generation(target.number).is_some_and(|it| it.root == full.root));
         exchanged?;
         for name in &gone {
-            // The manifest no longer names it: if it stays, the next holder of the lease removes it.
+            // The manifest no longer names the file. If this fails, the next holder of the lease removes it.
             let _ = self.level_directory.storage_backend.remove(name);
         }
         let removed = (gone.len() as u64).saturating_sub(1);

@@ -1,5 +1,6 @@
-//! How blocks are encoded on their way into an image: as was asked for, or as the level's speed and what earlier blocks
-//! came to make it pay ([`standfast_core::codec::choice`], C1). Differences need the generation that the image builds upon.
+//! Encodes blocks on their way into an image. An encoding is used if it was requested, or if the speed of the level and
+//! the results for earlier blocks show that it pays off ([`standfast_core::codec::choice`], C1). Differences need the
+//! generation on which the image builds.
 
 use crate::chain::{Chain, Loaded};
 use crate::level_directory::LevelDirectory;
@@ -15,13 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The generation that an image in the making builds upon, and which owner was which there.
+/// The generation on which an image in progress builds, and the numbers that owners had in it.
 #[derive(Debug)]
 pub(crate) struct Origin {
     level_directory: Arc<LevelDirectory>,
     parent: GenerationNumber,
     was: Mutex<BTreeMap<u32, u32>>,
-    /// Opened when it is needed first; none where it cannot be read: whoever restores it will be told why.
+    /// Opened when first needed. `None` if it cannot be read; a restore of that generation will report why.
     chain: OnceLock<Option<Chain>>,
 }
 
@@ -30,12 +31,12 @@ impl Origin {
         Self { level_directory: Arc::clone(level_directory), parent, was: Mutex::default(), chain: OnceLock::new() }
     }
 
-    /// Notes that an owner had this number there.
+    /// Records that `owner` had the number `was` in the parent.
     pub(crate) fn note(&self, owner: u32, was: u32) {
         lock(&self.was).entry(owner).or_insert(was);
     }
 
-    /// The bases of all owners of whose pages there are differences.
+    /// Returns the bases of all owners with pages stored as differences.
     pub(crate) fn bases(&self, blocks: &[NewBlock]) -> Vec<Base> {
         let differences = blocks.iter().filter(|block| block.encoding == Encoding::Differences);
         let owners: BTreeSet<u32> = differences.flat_map(|block| &block.runs).map(|run| run.owner).collect();
@@ -43,7 +44,7 @@ impl Origin {
         owners.into_iter().filter_map(|owner| Some(Base { owner, was: *known.get(&owner)? })).collect()
     }
 
-    /// The runs as they were called there; `None` where an owner was not.
+    /// Returns the runs with their owners' numbers in the parent; `None` if an owner did not exist there.
     fn runs(&self, runs: &[Run]) -> Option<Vec<Run>> {
         let known = lock(&self.was);
         runs.iter().map(|run| Some(Run { owner: *known.get(&run.owner)?, ..*run })).collect()
@@ -51,7 +52,7 @@ impl Origin {
 
     fn chain(&self) -> Option<&Chain> {
         let open = || {
-            // While it is held nobody can put another image in the place of one that is about to be opened.
+            // While this lock is held, nobody can replace an image that is about to be opened.
             let mut known = self.level_directory.known_manifest();
             let manifest = self.level_directory.manifest(&mut known).ok()?;
             Chain::open(&self.level_directory, &manifest, manifest.generation(self.parent)?).ok()
@@ -60,19 +61,19 @@ impl Origin {
     }
 }
 
-/// What of some pages counts.
+/// The words of some pages that count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Counts<'a> {
-    /// Everything.
+    /// All words.
     All,
-    /// What is not zero; much is.
+    /// The words that are not zero; most are zero.
     NotZero,
-    /// Words of each; of the others it counts what the generation holds that is built upon.
+    /// These words of each page. The other words read as in the parent generation.
     Of(&'a [Mask]),
 }
 
 impl Counts<'_> {
-    /// Of the pages of one of the blocks that the pages are divided into.
+    /// Returns the part that belongs to block number `at` of the pages.
     pub(crate) fn of_block(self, at: usize) -> Self {
         let Self::Of(masks) = self else { return self };
         let start = at * BLOCK_PAGES_MAX as usize;
@@ -80,7 +81,7 @@ impl Counts<'_> {
     }
 }
 
-/// Encodes blocks for a level, one after the other in the same memory.
+/// Encodes blocks for a level, one after the other, reusing its buffers.
 #[derive(Debug)]
 pub(crate) struct Shrinker {
     level_directory: Arc<LevelDirectory>,
@@ -107,7 +108,8 @@ impl Shrinker {
         }
     }
 
-    /// Appends the pages of some runs to `into`, encoded, and says how; nothing where they stay as they are.
+    /// Encodes the pages of some runs, appends the result to `into`, and returns the encoding. Appends nothing if the
+    /// pages stay raw.
     pub(crate) fn put(&mut self, runs: &[Run], pages: &[u8], counts: Counts<'_>, into: &mut Vec<u8>) -> Encoding {
         for encoding in [Encoding::Differences, Encoding::Sparse, Encoding::Lz4, Encoding::Zstd] {
             let (encoding, encoded) = match encoding {
@@ -127,7 +129,8 @@ impl Shrinker {
         let encoding = self.choose(runs, pages.len());
         if encoding != Encoding::Raw {
             if encoding == Encoding::Differences {
-                // That is done once for all blocks: as part of one it would say nothing about the others.
+                // The chain is opened once for all blocks. The cost counted for a single block would say nothing about
+                // the others.
                 self.origin.as_ref().and_then(|origin| origin.chain());
             }
             let (begun, processor) = (Instant::now(), processor_time());
@@ -135,7 +138,7 @@ impl Shrinker {
                 into.extend_from_slice(encoded);
                 encoded.len()
             });
-            // Before-images may have to come from a disk.
+            // Before-images may have to be read from a disk.
             let time = if encoding == Encoding::Differences { begun.elapsed() } else { processor_time() - processor };
             let done = Compressed { asked: encoding, bytes: pages.len(), kept: kept.unwrap_or(pages.len()), time };
             self.level_directory.rates.choice().compressed(done);
@@ -158,7 +161,7 @@ impl Shrinker {
         rates.choice().next(bytes, allowed, rates.age()).encoding
     }
 
-    /// Pages of which not all counts, if that makes them much shorter.
+    /// Encodes pages with words that do not count, if that makes them much shorter.
     fn without_masked_words(&mut self, runs: &[Run], pages: &[u8], counts: Counts<'_>) -> Option<(Encoding, &[u8])> {
         match counts {
             Counts::All => None,
@@ -180,7 +183,7 @@ impl Shrinker {
     }
 }
 
-/// What this thread has taken of a processor.
+/// Returns the processor time that this thread has used.
 fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! What can go wrong with a store, sorted by what a caller can do about it.
+//! Errors of the store, sorted by what a caller can do about them.
 
 use crate::foreign_link::ForeignLink;
 use crate::holder::Holder;
@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why the store could not do what it was asked. Generations that were good before are good after each of these.
+/// The reason why the store failed. None of these errors damages a generation that was good before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -22,23 +22,23 @@ pub enum StoreError {
     /// The job has no checkpoint yet.
     #[error("the job in {} has no checkpoint yet\nhint: start it from the beginning: standfast run --fresh", .0.display())]
     NoCheckpoint(PathBuf),
-    /// There are checkpoints, and not one of them is good.
+    /// There are checkpoints, but none of them is good.
     #[error("no checkpoint in {} can be used: {}", .directory.display(), list_skipped(.skipped))]
     NoneGood {
-        /// Where.
+        /// The directory.
         directory: PathBuf,
-        /// All that were tried, newest first.
+        /// All generations that were tried, newest first.
         skipped: Vec<Skipped>,
     },
-    /// A generation was asked for by number and there is none of that number.
+    /// The requested generation does not exist.
     #[error("there is no checkpoint {number} in {path}\nhint: see which there are: standfast list {path}", path = .directory.display())]
     NoSuchGeneration {
-        /// Where.
+        /// The directory.
         directory: PathBuf,
-        /// Which.
+        /// The requested generation.
         number: GenerationNumber,
     },
-    /// Somebody else owns it or may write it, so that its content cannot be trusted.
+    /// Another user owns it or can write to it, so its content cannot be trusted.
     #[error("{} is not safe to use: {fault}\nhint: {hint}", .path.display())]
     Untrusted {
         /// Directory or file.
@@ -48,7 +48,7 @@ pub enum StoreError {
         /// What the user can do.
         hint: String,
     },
-    /// An image is not what was written.
+    /// The content of an image differs from what was written.
     #[error("{}: {source}", .path.display())]
     Image {
         /// The file.
@@ -56,27 +56,27 @@ pub enum StoreError {
         /// What is wrong with it.
         source: ImageError,
     },
-    /// A file of somebody else's has a name that a checkpoint is to have.
+    /// A file that Standfast did not write occupies the name of a checkpoint.
     #[error("{} has the name of a checkpoint and is not one\nhint: move it away, or choose another directory with -d", .0.display())]
     NotAnImage(PathBuf),
-    /// An image is whole and is not the one that the manifest means.
+    /// An image is intact, but is not the one that the manifest names.
     #[error("{} is not the image that the manifest names: it was replaced or belongs to another job", .0.display())]
     WrongImage(PathBuf),
-    /// An older generation, from which this one inherits, is not good.
+    /// An older generation from which this one inherits is not good.
     #[error("it is based on checkpoint {number}: {source}")]
     Link {
-        /// The older one.
+        /// The older generation.
         number: GenerationNumber,
         /// What is wrong with it.
         source: Box<StoreError>,
     },
-    /// A generation that could not be read before, by this process.
+    /// This process failed to read the generation before.
     #[error("it was found damaged before")]
     FoundBad {
-        /// Whether that was damage.
+        /// Whether the cause was damage.
         is_damage: bool,
     },
-    /// The manifest is not what was written.
+    /// The content of the manifest differs from what was written.
     #[error("{}: {source}", .path.display())]
     Manifest {
         /// The file.
@@ -90,19 +90,19 @@ pub enum StoreError {
     /// The disk or the file system refused.
     #[error("cannot {action} {}: {source}\nhint: {hint}", .path.display())]
     StorageBackend {
-        /// What was being done: `write`.
+        /// The attempted action: `write`.
         action: &'static str,
-        /// To which file.
+        /// The file or directory concerned.
         path: PathBuf,
-        /// The answer.
+        /// The error from the operating system.
         source: io::Error,
         /// What the user can do.
         hint: &'static str,
     },
-    /// A live supervisor has the job.
+    /// A live supervisor holds the job.
     #[error("the job is already supervised by process {} on {}", .0.supervisor.pid, .0.host)]
     Supervised(Holder),
-    /// The supervisor is gone, the program is not: a second life would write the same files.
+    /// The supervisor is gone, but the program still runs: a second life would write the same files.
     #[error(
         "the program still runs as process {pid}, although its supervisor is gone\nhint: save it once more with standfast checkpoint, or end it: kill {pid}"
     )]
@@ -110,50 +110,50 @@ pub enum StoreError {
         /// The program.
         pid: i32,
     },
-    /// The supervisor is gone, and the program is too.
+    /// Both the supervisor and the program are gone.
     #[error("the program has ended")]
     NothingToAdopt,
-    /// The lease belongs to a machine or container that cannot be seen from here.
+    /// The lease belongs to a machine or container that is not visible from here.
     #[error(
         "the job was last supervised on {}; no heartbeat for {} s\nhint: if you are sure that it no longer runs there, use --force",
         .holder.host, .silent.as_secs()
     )]
     HeldElsewhere {
-        /// Who holds it.
+        /// The holder of the lease.
         holder: Holder,
-        /// How long the last heartbeat is ago.
+        /// Time since the last heartbeat.
         silent: Duration,
     },
-    /// The lease was taken in another boot, on this machine or one of the same name, and may be alive there.
+    /// The lease was taken in another boot, on this machine or on one of the same name. Its holder may be alive there.
     #[error(
         "the job is supervised on another machine that is also named {}: its heartbeat continues\nhint: stop it there; if you are sure that it no longer runs, use --force",
         .0.host
     )]
     HeldByNamesake(Holder),
-    /// The lease cannot be read, so nobody knows who holds it.
+    /// The lease cannot be read, so its holder is unknown.
     #[error("cannot read the lease {}: its contents are not those of a lease\nhint: if you are sure that the job runs nowhere, use --force", .0.display())]
     LeaseUnreadable(PathBuf),
-    /// Somebody has taken the job over by force: this process must no longer write.
+    /// Another process has taken the job over by force: this one must no longer write.
     #[error("another process has taken over the lease on {}: this one writes no further checkpoints", .0.display())]
     LeaseLost(PathBuf),
-    /// Another checkpoint of the same job is being written by this process.
+    /// This process is already writing another checkpoint of the same job.
     #[error("a checkpoint of this job is already being written\nhint: wait until it is complete")]
     Busy,
-    /// The sink failed before and reported why then.
+    /// The sink failed and reported the reason earlier.
     #[error("writing this checkpoint was abandoned after an earlier error")]
     GivenUp,
 }
 
-/// A generation that was passed over.
+/// A generation that was skipped.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Which.
+    /// Its number.
     pub number: GenerationNumber,
-    /// Why.
+    /// The reason.
     pub reason: Box<StoreError>,
 }
 
-/// Skipped generations as part of a sentence.
+/// Formats skipped generations as part of a sentence.
 fn list_skipped(skipped: &[Skipped]) -> String {
     if skipped.is_empty() {
         return "there is no other checkpoint".into();
@@ -163,8 +163,8 @@ fn list_skipped(skipped: &[Skipped]) -> String {
 }
 
 impl StoreError {
-    /// Whether an image is not what was written and never will be. A disk that cannot be read at present, or a file that
-    /// others may write, is no such thing.
+    /// Reports whether an image is permanently damaged: its content is not what was written and never will be. A disk
+    /// that is currently unreadable does not count, nor does a file that others can write.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Image { .. } | Self::WrongImage(_) => true,
@@ -175,7 +175,7 @@ impl StoreError {
         }
     }
 
-    /// Where somebody else has led the way to a directory.
+    /// Returns the error for a path on which another user's symbolic link was found.
     fn led_astray(path: &Path, source: &io::Error) -> Option<Self> {
         let link = source.get_ref()?.downcast_ref::<ForeignLink>()?;
         Some(Self::Untrusted {
@@ -218,7 +218,7 @@ impl StoreError {
 mod tests {
     use super::*;
 
-    /// After a change: `INSTA_UPDATE=always cargo test -p standfast-store`, then read the difference.
+    /// After a change, run `INSTA_UPDATE=always cargo test -p standfast-store`, then read the difference.
     #[test]
     fn errors_are_as_they_were_read() {
         let path = || PathBuf::from("/work/heat.standfast");

@@ -1,12 +1,13 @@
-//! Flushing: a generation in memory goes on to the disk, in the background and with whatever the disk has to spare.
+//! Flushing: copies a generation from memory to the disk, in the background and with spare disk bandwidth.
 //!
 //! ```text
 //! memory   11 full <- 12 <- 13 <- 14 <- 15 <- 16 <- ...
 //! disk     11 full <-------------- 14 <-------- ...        14 on the disk holds what 12 to 14 do in memory
 //! ```
 //!
-//! A number stands for the same contents on both levels, so what goes to the disk is what has changed since the disk's own
-//! newest, where that one is still a link of the chain in memory; else all. Every page is verified as it is copied.
+//! A number stands for the same contents on both levels. A flush therefore copies the changes since the newest
+//! generation on the disk, if that one is still a link of the chain in memory. Otherwise it copies everything. Every
+//! page is verified as it is copied.
 
 use crate::chain::{Chain, LINKS_MAX};
 use crate::level_directory::Slot;
@@ -23,62 +24,63 @@ use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So much is written and made durable before others have the disk to themselves for a while.
+/// Bytes that a flush writes and syncs before it rests and leaves the disk to others.
 const TURN_BYTES: u64 = 8 << 20;
 
-/// How many times as long as it took that is: a third party keeps seven eighths of the disk, however fast it is (D16).
+/// Ratio of a rest to the turn before it: others keep seven eighths of the disk, however fast it is (D16).
 const REST: u32 = 7;
 
-/// A rest is not longer than this, so that a disk that hung for a while is not left alone for hours.
+/// Longest rest: after a hang of the disk, the flush must not rest for hours.
 const REST_MAX: Duration = Duration::from_secs(20);
 
-/// Says how a flush goes on; called on the thread that flushes.
+/// Controls the pace of a flush. Its methods run on the flushing thread.
 pub trait Pacer {
-    /// Whether it goes on at all. Asked before each portion.
+    /// Reports whether the flush should continue. Called before each portion.
     fn goes_on(&self) -> bool;
 
-    /// So many bytes are on the disk since the last time, which took so long: rests, if that is due. Whether it goes on.
+    /// Records that `bytes` reached the disk since the last call, which took `took`, and rests if a rest is due.
+    /// Returns whether the flush should continue.
     fn turn(&self, bytes: u64, took: Duration) -> bool;
 }
 
-/// How hard a flush works; changed from outside while it does.
+/// The effort of a flush, which other threads can change while it runs.
 #[derive(Debug, Default)]
 pub struct Pacing {
     pace: Mutex<Pace>,
     changed: Condvar,
-    /// Without rests from then on.
+    /// The moment from which the flush no longer rests.
     gentle_until: Option<Instant>,
     progress: Progress,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Pace {
-    /// A turn, then a rest [`REST`] times as long.
+    /// Turns, each followed by a rest [`REST`] times as long.
     #[default]
     Gentle,
-    /// Without rests.
+    /// No rests.
     Hurried,
-    /// Given up.
+    /// Abandoned.
     Cancelled,
 }
 
 impl Pacing {
-    /// Gentle up to that moment, so that it does not last for ever on a slow disk.
+    /// Creates a pacing that is gentle until `moment`, so that a flush to a slow disk does not last forever.
     pub fn gentle_until(moment: Instant) -> Self {
         Self { gentle_until: Some(moment), ..Self::default() }
     }
 
-    /// How much has been copied.
+    /// Returns how much has been copied.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// Without rests from now on: somebody waits for it.
+    /// Stops resting from now on, because somebody waits for the flush.
     pub fn hurry(&self) {
         self.set(Pace::Hurried);
     }
 
-    /// Asks it to end soon; what was there stays.
+    /// Asks the flush to end soon. Existing generations stay.
     pub fn cancel(&self) {
         self.set(Pace::Cancelled);
     }
@@ -96,7 +98,7 @@ impl Pacing {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there are rests.
+    /// Reports whether the flush rests between turns.
     pub fn is_gentle(&self) -> bool {
         *self.lock() == Pace::Gentle
     }
@@ -117,12 +119,12 @@ impl Pacer for Pacing {
     }
 }
 
-/// How long to rest after a turn that took so long, where there is so much time left for rests.
+/// Returns how long to rest after a turn that took `took`, if `left` is the time left for rests.
 fn rest_after(took: Duration, left: Option<Duration>) -> Duration {
     (took * REST).min(REST_MAX).min(left.unwrap_or(REST_MAX))
 }
 
-/// Work in turns and rests.
+/// State of a flush that alternates between turns and rests.
 struct Turns<'a> {
     pacer: &'a dyn Pacer,
     began: Cell<Instant>,
@@ -134,12 +136,12 @@ impl<'a> Turns<'a> {
         Self { pacer, began: Cell::new(Instant::now()), from: Cell::new(0) }
     }
 
-    /// Whether to go on, with so much of the file written.
+    /// Returns whether to continue after `written` bytes of the file.
     fn go_on(&self, file: &dyn StorageFile, written: u64) -> io::Result<bool> {
         if written < self.from.get() + TURN_BYTES {
             return Ok(self.pacer.goes_on());
         }
-        // What the page cache takes is no measure of the disk.
+        // The page cache accepts bytes faster than the disk, so only a sync measures the disk.
         file.sync()?;
         let goes_on = self.pacer.turn(written - self.from.get(), self.began.get().elapsed());
         self.began.set(Instant::now());
@@ -149,10 +151,11 @@ impl<'a> Turns<'a> {
 }
 
 impl JobDirectory {
-    /// Copies a generation of the job from another level to here, unless it is here already or was cancelled: `None` then.
+    /// Copies a generation of the job from another level to this one. Returns `None` if it is already here or the copy
+    /// was cancelled.
     ///
     /// # Errors
-    /// A link that is not good, [`StoreError::Busy`], or a disk that refuses; both levels stay as they were.
+    /// If a link is not good, the disk refuses, or [`StoreError::Busy`]. Both levels stay as they were.
     pub fn take_from(
         &self,
         lease: &Lease,
@@ -197,7 +200,8 @@ impl JobDirectory {
         named.map(|_| Some(flushed))
     }
 
-    /// The newest generation here upon which one of the other level can build: a link of its chain there, and good here.
+    /// Returns the newest generation here that can be the parent of `generation`: a link of its chain on the other
+    /// level whose own chain is good here.
     fn base(&self, here: &Manifest, there: &Manifest, generation: &Generation) -> Option<Parent> {
         let bad = self.level_directory.bad_generations().clone();
         let is_good = |base: &&Generation| {

@@ -1,14 +1,14 @@
-//! A symbolic link of another user on the way to a directory, which is not followed.
+//! The error for a symbolic link of another user on the path to a directory. Such a link is not followed.
 
 use std::ffi::OsString;
 use std::fmt;
 
-/// Somebody else's link on the way to a directory.
+/// Another user's symbolic link on the path to a directory.
 #[derive(Debug)]
 pub(crate) struct ForeignLink {
     /// Its name.
     pub(crate) name: OsString,
-    /// Whose it is.
+    /// Its owner.
     pub(crate) owner: u32,
 }
 

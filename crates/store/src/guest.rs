@@ -1,9 +1,9 @@
-//! Root looks at a job of another user. It believes nothing that lies there, follows no link out of it, and writes nothing:
-//! not even what the owner writes to learn the time of a file server. Restarting such a job, or changing anything about it,
-//! remains its owner's.
+//! Read-only access for root to another user's job. Root trusts nothing in the directory, follows no link out of it,
+//! and writes nothing. It does not even write the file from which the owner learns the time of a file server. Only the
+//! owner can restart such a job or change anything about it.
 //!
-//! Files must belong to the owner of the directory, and nobody else may be able to write them: the terms on which the owner
-//! itself trusts them. Decoders are pure and bounded, but their bounds are those of the largest machines; a guest reads less.
+//! Files must belong to the owner of the directory, and nobody else may be able to write them: the owner trusts them on
+//! the same terms. The decoders are pure and bounded, but their bounds suit the largest machines. A guest reads less.
 
 use crate::job::JobDirectory;
 use crate::{Directory, FileStatus, HostIdentity, LockGuard, StorageBackend, StorageFile, StoreError};
@@ -11,15 +11,15 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Tables and state of an image that a guest reads at most. A job of 1 TiB has about a quarter of that; more would only serve
-/// to exhaust the memory of whoever looks.
+/// Maximum bytes of tables and state of an image that a guest reads. A job of 1 TiB has about a quarter of that. More
+/// would only serve to exhaust the guest's memory.
 pub(crate) const TAIL_BYTES_MAX: u64 = 1 << 30;
 
 const ROOT: u32 = 0;
 
 impl JobDirectory {
-    /// Opens a directory to look at the job in it. As root that may be another user's: nothing can be written by way of what
-    /// this returns then.
+    /// Opens a directory to inspect the job in it. Root may open another user's directory; the returned value then
+    /// cannot write anything.
     ///
     /// # Errors
     /// As for [`JobDirectory::open`].
@@ -36,13 +36,13 @@ impl JobDirectory {
         Self::on(Arc::new(ReadOnly(directory)), HostIdentity { user: owner, is_guest: true, ..host_identity })
     }
 
-    /// Whether the job is another user's, and can only be looked at.
+    /// Reports whether the job belongs to another user and can only be inspected.
     pub fn is_of_another_user(&self) -> bool {
         self.level_directory.host_identity.is_guest
     }
 }
 
-/// A directory in which nothing can be changed by way of this.
+/// A directory through which nothing can be changed.
 #[derive(Debug)]
 pub(crate) struct ReadOnly(pub(crate) Directory);
 
@@ -60,7 +60,7 @@ impl StorageBackend for ReadOnly {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
-        // Open for reading only.
+        // The file is opened for reading only.
         self.0.open(name)
     }
 

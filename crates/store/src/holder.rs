@@ -1,6 +1,6 @@
-//! Who holds the lease of a job.
+//! The holder of a job's lease.
 
-/// A process that cannot be confused with a later one of the same number.
+/// A process identity that distinguishes a process from later ones with the same process id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessIdentity {
     /// Process id.
@@ -9,12 +9,12 @@ pub struct ProcessIdentity {
     pub start_time: u64,
 }
 
-/// Who holds a lease, as the lease tells it.
+/// The holder of a lease, as recorded in the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// Host name.
     pub host: String,
-    /// Identity of the boot.
+    /// Boot id of the host.
     pub boot_id: String,
     /// Inode number of the pid namespace.
     pub pid_namespace: u64,

@@ -1,5 +1,5 @@
-//! One image in its file, as it is read back: header, tables and state verified when it is opened, blocks as they are read.
-//! What it inherits from its parent is the business of the chain.
+//! Reads one image file. Opening it verifies the header, tables and state; each block is verified as it is read. The
+//! chain handles the pages that the image inherits from its parent.
 
 use crate::guest::TAIL_BYTES_MAX;
 use crate::level_directory::LevelDirectory;
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An open image whose header, tables and state have been verified and are those that the manifest names.
+/// An open image whose header, tables and state have been verified and match the manifest.
 #[derive(Debug)]
 pub(crate) struct ImageFile {
     pub(crate) number: GenerationNumber,
@@ -46,7 +46,7 @@ impl ImageFile {
                 hint: "read it as its owner".into(),
             });
         }
-        // Allocates what the file holds, not what it says: the header was checked against the length of the file.
+        // The allocation is bounded by the real length of the file, since the header was checked against it.
         let mut tail = vec![0; bytes as usize];
         file.read_at(&mut tail, offset).map_err(|error| StoreError::reading(&path, error))?;
         let image = Image::verify(header, &tail).map_err(damaged)?;
@@ -56,22 +56,22 @@ impl ImageFile {
         Ok(Self { number: generation.number, image, path, file })
     }
 
-    /// Where it lies, for messages.
+    /// Returns the path of the file, for messages.
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.path
     }
 
-    /// Reads bytes from anywhere in the file, which nobody has verified.
+    /// Reads bytes from anywhere in the file without verifying them.
     pub(crate) fn read_unverified(&self, bytes: &mut [u8], offset: u64) -> Result<(), StoreError> {
         self.file.read_at(bytes, offset).map_err(|error| StoreError::reading(&self.path, error))
     }
 
-    /// That something is wrong with it.
+    /// Returns the error for a fault in this image.
     pub(crate) fn bad(&self, source: ImageError) -> StoreError {
         StoreError::Image { path: self.path.clone(), source }
     }
 
-    /// Reads adjoining blocks as they stand in the file into `buffer`, which is cut to their length, and verifies them.
+    /// Reads adjoining blocks in their stored form, verifies them, and resizes `buffer` to their length.
     pub(crate) fn read_blocks(&self, blocks: Range<usize>, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
         let blocks = &self.image.index.blocks()[blocks];
         buffer.resize(blocks.iter().map(|block| block.bytes()).sum(), 0);
@@ -87,7 +87,7 @@ impl ImageFile {
     }
 }
 
-/// A header that could not be had; the name of the file is added by [`HeaderError::at`].
+/// The reason why a header is unavailable. [`HeaderError::at`] adds the name of the file.
 enum HeaderError {
     Unreadable(std::io::Error),
     Bad(ImageError),

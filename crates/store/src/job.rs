@@ -1,4 +1,4 @@
-//! The directory of a job: opened, described, its manifest read and rewritten.
+//! The directory of a job: opening and describing it, and reading and rewriting its manifest.
 
 use crate::lease::{self, HostIdentity, Lease, LeaseRequest, LeaseState, Pulse};
 use crate::level_directory::LevelDirectory;
@@ -11,19 +11,19 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The directory of a job. Reading needs no more than this; whatever writes also takes the [`Lease`].
+/// The directory of a job. Reading needs nothing else; every write also needs the [`Lease`].
 ///
-/// One value may be shared by the threads of a process: a checkpoint is written on one while another answers questions.
+/// The threads of a process may share one value: one thread writes a checkpoint while another answers queries.
 #[derive(Debug, Clone)]
 pub struct JobDirectory {
     pub(crate) level_directory: Arc<LevelDirectory>,
 }
 
 impl JobDirectory {
-    /// Opens the directory, which is created (mode 0700) where it does not exist.
+    /// Opens the directory, and creates it (mode 0700) if it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::Untrusted`] when others own it or may write it, [`StoreError::StorageBackend`].
+    /// [`StoreError::Untrusted`] if others own it or can write to it, [`StoreError::StorageBackend`].
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let directory = Directory::create(path).map_err(|source| match source.kind() {
             io::ErrorKind::NotADirectory => StoreError::reading(path, source),
@@ -32,7 +32,7 @@ impl JobDirectory {
         Self::on(Arc::new(directory), HostIdentity::observe()?)
     }
 
-    /// Opens a directory that exists. Whether there is a job in it, [`JobDirectory::manifest`] tells.
+    /// Opens an existing directory. [`JobDirectory::manifest`] reports whether it holds a job.
     ///
     /// # Errors
     /// [`StoreError::NoDirectory`], [`StoreError::Untrusted`], [`StoreError::StorageBackend`].
@@ -44,7 +44,7 @@ impl JobDirectory {
         Self::on(Arc::new(directory), HostIdentity::observe()?)
     }
 
-    /// Opens whatever stands behind `storage_backend`, as seen from `host_identity`.
+    /// Opens the directory of `storage_backend`, as seen from `host_identity`.
     ///
     /// # Errors
     /// [`StoreError::Untrusted`], [`StoreError::StorageBackend`].
@@ -54,7 +54,7 @@ impl JobDirectory {
         Ok(Self::within(Arc::clone(&storage_backend), storage_backend, Arc::new(host_identity)))
     }
 
-    /// What stands behind `storage_backend`, for whoever holds the lease that lies in `home`.
+    /// Creates a value for `storage_backend`, to be used by the holder of the lease in `home`.
     pub(crate) fn within(
         home: Arc<dyn StorageBackend>,
         storage_backend: Arc<dyn StorageBackend>,
@@ -64,20 +64,20 @@ impl JobDirectory {
         Self { level_directory: Arc::new(level_directory) }
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         self.level_directory.storage_backend.path()
     }
 
-    /// The manifest as it was when first asked for, when the lease was taken, or when this value last wrote it.
+    /// Returns the manifest as first read, as read when the lease was taken, or as last written by this value.
     ///
     /// # Errors
-    /// [`StoreError::NoJob`] where there is none; [`StoreError::Manifest`] and others where it cannot be read.
+    /// [`StoreError::NoJob`] if there is none; [`StoreError::Manifest`] and others if it cannot be read.
     pub fn manifest(&self) -> Result<Manifest, StoreError> {
         self.level_directory.manifest(&mut self.level_directory.known_manifest())
     }
 
-    /// Who supervises the job now.
+    /// Returns the state of the lease: who supervises the job now.
     ///
     /// # Errors
     /// [`StoreError::StorageBackend`].
@@ -85,19 +85,19 @@ impl JobDirectory {
         lease::lease_state(&self.level_directory.storage_backend, &self.level_directory.host_identity)
     }
 
-    /// Takes the lease, clears away what a dead writer left half done and reads the manifest again.
+    /// Takes the lease, removes what a dead writer left half written, and reads the manifest again.
     ///
     /// # Errors
-    /// [`StoreError::Supervised`], [`StoreError::ProgramStillRuns`], [`StoreError::HeldElsewhere`], [`StoreError::HeldByNamesake`],
-    /// [`StoreError::LeaseUnreadable`], [`StoreError::StorageBackend`].
+    /// [`StoreError::Supervised`], [`StoreError::ProgramStillRuns`], [`StoreError::HeldElsewhere`],
+    /// [`StoreError::HeldByNamesake`], [`StoreError::LeaseUnreadable`], [`StoreError::StorageBackend`].
     pub fn take_lease(&self, lease_request: LeaseRequest) -> Result<Lease, StoreError> {
         self.take_watched_lease(lease_request, None)
     }
 
-    /// The same of a lease that was taken in another boot ([`LeaseState::OtherBoot`]), if its heartbeat still is `watched`.
+    /// Takes a lease from another boot ([`LeaseState::OtherBoot`]), if its heartbeat still equals `watched`.
     ///
     /// # Errors
-    /// [`StoreError::HeldByNamesake`] if it is not; those of [`JobDirectory::take_lease`].
+    /// [`StoreError::HeldByNamesake`] if the heartbeat differs; those of [`JobDirectory::take_lease`].
     pub fn take_watched_lease(
         &self,
         lease_request: LeaseRequest,
@@ -115,14 +115,15 @@ impl JobDirectory {
         Ok(lease)
     }
 
-    /// Begins a new job here: writes a first manifest and removes the generations of a job that was here before.
+    /// Begins a new job here: writes its first manifest and removes the generations of the previous job.
     ///
     /// # Errors
-    /// [`StoreError::NotAnImage`] where a file of the user's has the name of a checkpoint; when the manifest cannot be written.
+    /// [`StoreError::NotAnImage`] if a user's file occupies the name of a checkpoint; also if the manifest cannot be
+    /// written.
     pub fn begin(&self, lease: &Lease, description: JobDescription, options: RunOptions) -> Result<(), StoreError> {
         let manifest = Manifest::new(JobId::from_bytes(random::bytes()), description, options);
         let mut known = self.level_directory.known_manifest();
-        // What an earlier manifest names is ours whatever has become of it.
+        // Every file that the earlier manifest names is ours, whatever its content is now.
         let named: Vec<String> = known.iter().flat_map(|earlier| &earlier.generations).map(image_name).collect();
         let names =
             self.level_directory.storage_backend.list().map_err(|error| StoreError::reading(self.path(), error))?;
@@ -134,25 +135,25 @@ impl JobDirectory {
         self.level_directory.write_manifest(lease.core(), &mut known, &manifest)?;
         drop(known);
         for name in &named {
-            // What cannot be removed now is a leftover from now on.
+            // A file that cannot be removed now becomes a leftover.
             let _ = self.level_directory.storage_backend.remove(name);
         }
         self.level_directory.clear_leftovers(Some(&manifest));
         Ok(())
     }
 
-    /// Notes how the job stands.
+    /// Records the outcome of the job.
     ///
     /// # Errors
-    /// When the manifest cannot be rewritten.
+    /// If the manifest cannot be rewritten.
     pub fn set_outcome(&self, lease: &Lease, outcome: Outcome) -> Result<(), StoreError> {
         self.set_end(lease, outcome, Vec::new(), None)
     }
 
-    /// Notes how the job ended, and how the files stood then that it wrote.
+    /// Records the outcome of the job, when it ended, and the final state of the files that it wrote.
     ///
     /// # Errors
-    /// When the manifest cannot be rewritten.
+    /// If the manifest cannot be rewritten.
     pub fn set_end(
         &self,
         lease: &Lease,
@@ -167,15 +168,15 @@ impl JobDirectory {
         self.level_directory.update_manifest(lease.core(), set).map(drop)
     }
 
-    /// Says how blocks may be encoded that are written from now on; nothing is encoded before that.
+    /// Sets which encodings blocks may use from now on. Before the first call nothing is encoded.
     pub fn set_encodings(&self, encodings: Encodings) {
         self.level_directory.set_encodings(encodings);
     }
 
-    /// Notes other options of the run.
+    /// Replaces the recorded options of the run.
     ///
     /// # Errors
-    /// When the manifest cannot be rewritten.
+    /// If the manifest cannot be rewritten.
     pub fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
         self.level_directory.update_manifest(lease.core(), |manifest| manifest.options = options).map(drop)
     }

@@ -1,4 +1,5 @@
-//! What all parts of the store share about one level of a job: where it lies, its manifest, and what is in the making there.
+//! State of one level of a job that all parts of the store share: its location, its manifest, and the writes in
+//! progress.
 
 use crate::lease::{HostIdentity, LeaseCore};
 use crate::names::{MANIFEST, image_name, is_half_written, is_image_name};
@@ -15,35 +16,35 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What the clones of a [`crate::JobDirectory`] and the checkpoints in the making share.
+/// State that the clones of a [`crate::JobDirectory`] and the checkpoints in progress share.
 #[derive(Debug)]
 pub(crate) struct LevelDirectory {
-    /// Where the lease lies: in the job's directory, whichever level this is.
+    /// The job's directory, which holds the lease whichever level this is.
     home: Arc<dyn StorageBackend>,
     pub(crate) storage_backend: Arc<dyn StorageBackend>,
     pub(crate) host_identity: Arc<HostIdentity>,
     manifest: Mutex<Option<Manifest>>,
-    /// Generations that proved to be bad, and whether by damage: they do not count as kept.
+    /// Generations that proved bad, and whether the cause was damage. They do not count as kept.
     bad: Mutex<BTreeMap<GenerationNumber, bool>>,
-    /// Whether a generation is in the making.
+    /// Whether a checkpoint is being written.
     pub(crate) busy: AtomicBool,
     /// Whether generations are being coalesced.
     pub(crate) coalescing: AtomicBool,
-    /// Whether a generation is being copied to here from another level.
+    /// Whether a generation is being copied here from another level.
     pub(crate) flushing: AtomicBool,
-    /// The parents of generations in the making, which must stay.
+    /// The parents of generations in progress, which must stay.
     parents: Mutex<BTreeMap<Slot, GenerationNumber>>,
-    /// Buffers that one checkpoint leaves to the next.
+    /// Buffers that one checkpoint passes on to the next.
     pub(crate) pool: Pool,
     encodings: Mutex<Encodings>,
-    /// How fast the level is, and what encodings come to.
+    /// The speed of the level, and the measured yield of encodings.
     pub(crate) rates: Rates,
-    /// Where jobs of this user share the binaries that they save, if they do.
+    /// Directory in which jobs of this user share saved binaries, if they do.
     pub(crate) shared_binaries: OnceLock<PathBuf>,
 }
 
 impl LevelDirectory {
-    /// A level whose lease lies in `home`.
+    /// Creates a level whose lease is in `home`.
     pub(crate) fn new(
         home: Arc<dyn StorageBackend>,
         storage_backend: Arc<dyn StorageBackend>,
@@ -66,22 +67,22 @@ impl LevelDirectory {
         }
     }
 
-    /// Has blocks encoded so from now on.
+    /// Sets which encodings blocks may use from now on.
     pub(crate) fn set_encodings(&self, encodings: Encodings) {
         *self.encodings.lock().unwrap_or_else(PoisonError::into_inner) = encodings;
     }
 
-    /// That the lease is the one under which this is written.
+    /// Asserts that the lease belongs to this directory.
     pub(crate) fn check_lease(&self, lease: &LeaseCore) {
         assert!(lease.is_of(&self.home), "the lease is that of this directory");
     }
 
-    /// How blocks may be encoded.
+    /// Returns which encodings blocks may use.
     pub(crate) fn encodings(&self) -> Encodings {
         *self.encodings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes upon which generation the one in the making builds.
+    /// Records the parent of the generation in progress.
     pub(crate) fn set_parent(&self, slot: Slot, parent: Option<GenerationNumber>) {
         let mut parents = self.parents.lock().unwrap_or_else(PoisonError::into_inner);
         match parent {
@@ -90,12 +91,12 @@ impl LevelDirectory {
         };
     }
 
-    /// The parents of generations in the making.
+    /// Returns the parents of generations in progress.
     pub(crate) fn parents(&self) -> Vec<GenerationNumber> {
         self.parents.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
     }
 
-    /// Full path of a file, for messages.
+    /// Returns the full path of a file, for messages.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.storage_backend.path().join(name)
     }
@@ -124,7 +125,7 @@ impl LevelDirectory {
         Ok(known.clone().expect("it has just been read"))
     }
 
-    /// Changes the manifest, on the disk and in memory, unless the change leaves it as it was. Returns what it is now.
+    /// Changes the manifest on disk and in memory, if the change has any effect. Returns the current manifest.
     pub(crate) fn update_manifest(
         &self,
         lease: &LeaseCore,
@@ -140,8 +141,8 @@ impl LevelDirectory {
         Ok(manifest)
     }
 
-    /// Replaces the manifest. After an error it may be the old one or the new; memory then has whichever the directory
-    /// shows.
+    /// Replaces the manifest. After an error the directory may have the old or the new one; memory then has the one
+    /// that the directory shows.
     pub(crate) fn write_manifest(
         &self,
         lease: &LeaseCore,
@@ -165,44 +166,44 @@ impl LevelDirectory {
         let file = self.storage_backend.create(&temporary)?;
         let complete = file.write_at(sealed, 0).and_then(|()| file.sync());
         if let Err(error) = complete.and_then(|()| self.storage_backend.rename(&temporary, MANIFEST)) {
-            // What cannot be removed now, the next holder of the lease removes.
+            // The next holder of the lease removes the file if this fails.
             let _ = self.storage_backend.remove(&temporary);
             return Err(error);
         }
         self.storage_backend.sync()
     }
 
-    /// Removes half-written files and images that the manifest does not name, and nothing of the user's. Without a manifest that can be read
-    /// nobody knows which images those are, so all stay.
+    /// Removes half-written files and images that the manifest does not name, but no file of the user's. If the
+    /// manifest is unreadable, all images stay, since it is unknown which of them it names.
     pub(crate) fn clear_leftovers(&self, manifest: Option<&Manifest>) {
         let generations = manifest.map(|manifest| &manifest.generations);
         let is_named = |name: &str| generations.is_none_or(|all| all.iter().any(|it| image_name(it) == name));
         let leftover =
             |name: &str| is_half_written(name) || (is_image_name(name) && !is_named(name) && self.is_image(name));
-        // Leftovers cost room and nothing else: what cannot be removed is tried again next time.
+        // Leftovers only cost space: a removal that fails is tried again next time.
         for name in self.storage_backend.list().unwrap_or_default().iter().filter(|name| leftover(name)) {
             let _ = self.storage_backend.remove(name);
         }
-        // Those of generations in memory are kept here too.
+        // The tails of generations in memory are kept here too.
         let may_be = |manifest: &Manifest, number| manifest.memory.is_some() || manifest.generation(number).is_some();
         self.clear_tails(|number| manifest.is_none_or(|manifest| may_be(manifest, number)));
     }
 
-    /// Whether a file is an image, or was before it was damaged. What others have given such a name begins otherwise.
+    /// Reports whether a file is an image, even a damaged one. A foreign file of the same name begins with other bytes.
     pub(crate) fn is_image(&self, name: &str) -> bool {
         let mut beginning = [0; MAGIC_BYTES];
         let read = self.storage_backend.open(name).and_then(|file| file.read_at(&mut beginning, 0));
         read.is_ok() && is_image(beginning)
     }
 
-    /// Whether the file of a generation is there, as long as it should be.
+    /// Reports whether the file of a generation exists and has the expected length.
     pub(crate) fn has_image(&self, generation: &Generation) -> bool {
         let status = self.storage_backend.open(&image_name(generation)).and_then(|file| file.status());
         status.is_ok_and(|status| status.bytes == generation.file_bytes)
     }
 
-    /// Whether the manifest names a generation, for all that is known: after a failed write only the directory tells which
-    /// manifest it is, and one that cannot be read may name it.
+    /// Reports whether the manifest may name a generation. After a failed write only the directory shows which manifest
+    /// is current, and an unreadable one may name it.
     pub(crate) fn may_name(&self, number: GenerationNumber) -> bool {
         self.known_manifest().as_ref().is_none_or(|manifest| manifest.generation(number).is_some())
     }
@@ -216,17 +217,17 @@ impl LevelDirectory {
     }
 }
 
-/// The manifest as this process knows it, while nobody else in this process reads or changes it.
+/// The manifest as this process knows it, locked against all other threads of the process.
 pub(crate) type KnownManifest<'a> = MutexGuard<'a, Option<Manifest>>;
 
-/// What a file is written for: of each kind one at a time.
+/// The purpose for which a file is written. Only one file of each kind is written at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Slot {
     /// A new generation.
     Checkpoint,
-    /// A generation that becomes full.
+    /// A generation that is becoming full.
     Coalescing,
-    /// A generation that is copied from another level.
+    /// A generation that is being copied from another level.
     Flushing,
 }
 

@@ -1,20 +1,21 @@
-//! The level in memory: a directory of a memory file system that has a job's newest checkpoints, beside the job's own
-//! directory, which has those that outlive the machine (D18, H3).
+//! The level in memory: a directory on a memory file system that holds a job's newest checkpoints. The job's own
+//! directory holds the checkpoints that survive the machine (D18, H3).
 //!
 //! ```text
 //! PLACE/                                        as the user named it: /dev/shm
 //!   standfast-JOB-HOME-LEVEL/                   0700: the level, named for the job, its directory and itself
-//!     manifest                                  which generations are here: the truth about this level
+//!     manifest                                  the authoritative list of generations on this level
 //!     generation-00000012.image
 //! DIR/manifest                                  names the level that counts
 //! ```
 //!
-//! A level belongs to a chain of lives that saw each other's checkpoints. Where a job was continued without it (on another
-//! machine, say) the directory names another level from then on, and this one is never taken again: it holds a past that
-//! was given up. Nor is it taken by a copy of the job's directory, which has another inode number.
+//! A level belongs to a chain of lives that saw each other's checkpoints. If a job is continued without its level, on
+//! another machine for example, the directory names another level from then on. The old level is never used again,
+//! since it holds an abandoned past. A copy of the job's directory cannot use it either, since the copy has another
+//! inode number.
 //!
-//! A generation's number stands for the same contents on whichever level it is, and no number is given twice in them.
-//! The lease stays in the directory, whatever level is written.
+//! A generation number stands for the same contents on every level, and no number is used twice. The lease stays in the
+//! directory, whichever level is written.
 
 use crate::guest::ReadOnly;
 use crate::{Directory, GenerationChoice, JobDirectory, Lease, Selector, Skipped, StorageBackend, StoreError, random};
@@ -25,36 +26,36 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which level.
+/// A level of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The job's directory.
     Directory,
-    /// The one in memory.
+    /// The level in memory.
     Memory,
 }
 
-/// The levels of a job: its directory, and one in memory where there is one.
+/// The levels of a job: its directory, and optionally one in memory.
 #[derive(Debug, Clone)]
 pub struct Levels {
     /// The job's directory.
     pub directory: JobDirectory,
-    /// The one in memory.
+    /// The level in memory.
     pub memory: Option<JobDirectory>,
-    /// The number behind the last one that was given. A level whose manifest cannot be read any more may have it.
+    /// The number after the last one issued. A level whose manifest has become unreadable may have used that one.
     next: Arc<AtomicU64>,
 }
 
 impl Levels {
-    /// These levels.
+    /// Combines these levels.
     pub fn new(directory: JobDirectory, memory: Option<JobDirectory>) -> Self {
         Self { directory, memory, next: Arc::default() }
     }
 
-    /// The directory, and the level that its manifest names. Why that one cannot be had comes beside it.
+    /// Opens the level that the directory's manifest names. If that level is unavailable, also returns why.
     ///
     /// # Errors
-    /// When there is no job in the directory, or its manifest cannot be read.
+    /// If there is no job in the directory, or its manifest cannot be read.
     pub fn open(directory: JobDirectory) -> Result<(Self, Option<StoreError>), StoreError> {
         let manifest = directory.manifest()?;
         let named = manifest.memory.as_ref().and_then(|memory| Some((memory, memory.level?)));
@@ -67,17 +68,17 @@ impl Levels {
         Ok((Self::new(directory, memory), missing))
     }
 
-    /// The levels, quickest first.
+    /// Returns the levels, fastest first.
     pub fn each(&self) -> impl Iterator<Item = (Level, &JobDirectory)> {
         let memory = self.memory.iter().map(|memory| (Level::Memory, memory));
         memory.chain(std::iter::once((Level::Directory, &self.directory)))
     }
 
-    /// The number that the job's next generation gets at least. With two levels each is given once, also where nothing
-    /// comes of it: a level that fails may have kept it.
+    /// Returns the lowest number that the job's next generation may get. With two levels each number is issued once,
+    /// even if the checkpoint fails: a level that fails may have kept the number.
     ///
     /// # Errors
-    /// When the directory's manifest cannot be read.
+    /// If the directory's manifest cannot be read.
     pub fn next(&self) -> Result<GenerationNumber, StoreError> {
         let here = self.directory.manifest()?.next;
         let Some(memory) = &self.memory else { return Ok(here) };
@@ -88,7 +89,7 @@ impl Levels {
         Ok(number)
     }
 
-    /// Chooses a generation: the newest good one of all levels, in memory rather than in the directory where it is in both.
+    /// Chooses the newest good generation of all levels. If both levels have it, the one in memory wins.
     ///
     /// # Errors
     /// As for [`JobDirectory::choose`].
@@ -123,19 +124,19 @@ impl Levels {
         Ok((level, choice))
     }
 
-    /// Notes on all levels that the job was continued from this generation.
+    /// Records on all levels that the job continued from this generation.
     ///
     /// # Errors
-    /// When a manifest cannot be rewritten.
+    /// If a manifest cannot be rewritten.
     pub fn mark_superseded_after(&self, lease: &Lease, number: GenerationNumber) -> Result<(), StoreError> {
-        // Memory first: should the second fail, nothing of the job's past in the directory is set aside.
+        // Memory goes first: if the directory then fails, nothing of the job's past in it has been superseded.
         self.each().try_for_each(|(_, level)| level.mark_superseded_after(lease, number))
     }
 
-    /// Whether a generation lies on some level that was set aside or would have to be, were the job continued from `number`.
+    /// Reports whether continuing from `number` would change which generations are superseded on any level.
     ///
     /// # Errors
-    /// When a manifest cannot be read.
+    /// If a manifest cannot be read.
     pub fn differs_from_life_at(&self, number: GenerationNumber) -> Result<bool, StoreError> {
         let differs = |manifest: &Manifest| {
             manifest.generations.iter().any(|it| it.number >= number && it.superseded != (it.number > number))
@@ -143,11 +144,11 @@ impl Levels {
         self.each().try_fold(false, |found, (_, level)| Ok(found || differs(&level.manifest()?)))
     }
 
-    /// Makes a level in memory for the life that begins, below `place`, and has the job's directory name it. What earlier
-    /// lives of this job left there goes.
+    /// Creates a level in memory below `place` for the new life, and records it in the job's directory. Removes the
+    /// levels that earlier lives of this job left there.
     ///
     /// # Errors
-    /// When it cannot be made: the place does not exist, is full, or its owner does not let us.
+    /// If the level cannot be created: `place` does not exist, is full, or denies access.
     pub fn make_memory(&mut self, lease: &Lease, place: &Path) -> Result<(), StoreError> {
         let manifest = self.directory.manifest()?;
         let home = self.directory.level_directory.home_inode()?;
@@ -163,7 +164,7 @@ impl Levels {
         Ok(())
     }
 
-    /// Clears away what a dead writer left half done in memory.
+    /// Removes what a dead writer left half written in memory.
     pub fn clear_leftovers(&self, lease: &Lease) {
         if let Some(memory) = &self.memory {
             memory.level_directory.check_lease(lease.core());
@@ -171,11 +172,11 @@ impl Levels {
         }
     }
 
-    /// Gives the memory back: the directory names no level any more, then the files go. The place is remembered where the
-    /// job is to use it again.
+    /// Frees the memory: first removes the level from the directory's manifest, then removes its files. If `remember`
+    /// is set, the manifest keeps the place, so that the job uses it again.
     ///
     /// # Errors
-    /// When the directory's manifest cannot be rewritten; the level then stays.
+    /// If the directory's manifest cannot be rewritten; the level then stays.
     pub fn discard_memory(&mut self, lease: &Lease, remember: bool) -> Result<(), StoreError> {
         let recorded = self.directory.manifest()?.memory;
         let remembered = recorded.map(|it| MemoryPlace { level: None, ..it }).filter(|_| remember);
@@ -187,7 +188,7 @@ impl Levels {
     }
 }
 
-/// What an error says about generations that were passed over.
+/// Returns the skipped generations that an error lists.
 fn skipped_of(error: StoreError) -> Vec<Skipped> {
     match error {
         StoreError::NoneGood { skipped, .. } => skipped,
@@ -195,7 +196,7 @@ fn skipped_of(error: StoreError) -> Vec<Skipped> {
     }
 }
 
-/// Of two errors that which tells more.
+/// Returns the more informative of two errors.
 fn worse(in_memory: StoreError, in_directory: StoreError) -> StoreError {
     match (in_memory, in_directory) {
         (StoreError::NoCheckpoint(_) | StoreError::NoSuchGeneration { .. }, directory) => directory,
@@ -208,25 +209,25 @@ fn worse(in_memory: StoreError, in_directory: StoreError) -> StoreError {
     }
 }
 
-/// How the names begin of all levels of a job that has this directory.
+/// Returns the common name prefix of all levels of the job in the directory with this inode number.
 fn prefix(job: JobId, home: u64) -> String {
     format!("standfast-{job}-{home:x}-")
 }
 
-/// Removes the levels of earlier lives of a job. Those of others are not touched.
+/// Removes the levels of earlier lives of a job. Other jobs' levels are not touched.
 fn clear_place(place: &Path, prefix: &str) {
     let names = fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let ours = names.filter(|name| name.to_str().is_some_and(|name| name.starts_with(prefix)));
     ours.for_each(|name| remove_level(&place.join(name)));
 }
 
-/// Removes a level. What cannot be removed costs memory and is tried again when the job begins another one there.
+/// Removes a level. Files that cannot be removed cost memory; the job tries again when it begins another level there.
 fn remove_level(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
 impl JobDirectory {
-    /// The level of this job behind a storage backend.
+    /// Opens a storage backend as a level of this job.
     pub(crate) fn level_on(&self, storage_backend: Arc<dyn StorageBackend>) -> Result<Self, StoreError> {
         let level_directory = &self.level_directory;
         let status = storage_backend.status().map_err(|error| StoreError::reading(storage_backend.path(), error))?;
@@ -240,7 +241,7 @@ impl JobDirectory {
         Ok(level)
     }
 
-    /// Writes the first manifest of a level of the job with this one.
+    /// Writes the first manifest of a level, derived from the job's manifest.
     pub(crate) fn begin_level(&self, lease: &Lease, job: &Manifest) -> Result<(), StoreError> {
         let mut manifest = Manifest::new(job.job, job.description.clone(), job.options);
         manifest.next = job.next;
@@ -264,17 +265,17 @@ impl JobDirectory {
         Ok(opened)
     }
 
-    /// Notes where in memory checkpoints go.
+    /// Records where in memory checkpoints go.
     ///
     /// # Errors
-    /// When the manifest cannot be rewritten.
+    /// If the manifest cannot be rewritten.
     pub fn set_memory(&self, lease: &Lease, memory: Option<MemoryPlace>) -> Result<(), StoreError> {
         self.level_directory.update_manifest(lease.core(), |manifest| manifest.memory = memory).map(drop)
     }
 }
 
 impl crate::level_directory::LevelDirectory {
-    /// Inode number of the directory.
+    /// Returns the inode number of the directory.
     fn home_inode(&self) -> Result<u64, StoreError> {
         let status =
             self.storage_backend.status().map_err(|error| StoreError::reading(self.storage_backend.path(), error))?;

@@ -1,17 +1,17 @@
-//! Keeps the checkpoints of a job in a directory of its own: writes them so that a crash at any moment leaves the last
-//! good one, finds the newest that verifies, and sees to it that a job has only one life at a time.
+//! Keeps the checkpoints of a job in one directory. A crash at any moment leaves the last good checkpoint intact. The
+//! store finds the newest checkpoint that verifies, and ensures that a job has only one life at a time.
 //!
-//! The store knows files and no processes: pages and records come through [`standfast_format::ImageSink`] and leave
+//! The store handles files, not processes: pages and records come in through [`standfast_format::ImageSink`] and go out
 //! through [`standfast_format::ImageSource`].
 //!
 //! ```text
 //! DIR/                         0700
-//!   manifest                   which generations there are: the truth
+//!   manifest                   the authoritative list of generations
 //!   generation-00000001.image  one file per generation; those that inherit from another one form a chain with it
-//!   lease                      who supervises the job; `lock` serves taking it over
+//!   lease                      who supervises the job; `lock` guards taking it over
 //! ```
 //!
-//! A checkpoint goes through three hands, so that the program may run on before the disk has everything:
+//! A checkpoint passes through three types, so that the program can resume before the disk has everything:
 //!
 //! ```text
 //! JobDirectory::prepare -> Prepared --finish (all bytes handed to the kernel)--seal (durable)-> Sealed --commit-> Generation

@@ -1,31 +1,32 @@
-//! The names of the files that the store writes to a job's directory, and how they are told from a user's files.
+//! Names of the files that the store writes to a job's directory, and tests that tell them from a user's files.
 
 use crate::random::{CLOCK_STEM, LEASE_STEM, MANIFEST_STEM, temporary_stem};
 use standfast_format::manifest::{Generation, GenerationNumber};
 
 pub(crate) const MANIFEST: &str = "manifest";
-/// How the names of saved binaries begin.
+/// Prefix of the names of saved binaries.
 pub(crate) const SAVED_BINARY_PREFIX: &str = "keepsake-";
 const IMAGE_PREFIX: &str = "generation-";
 const IMAGE_SUFFIX: &str = ".image";
 
-/// The name of the file that holds a generation.
+/// Returns the name of the file that holds a generation.
 pub(crate) fn image_name(generation: &Generation) -> String {
     image_name_of(generation.number, generation.revision)
 }
 
-/// The name of the file of a generation that has been coalesced `revision` times.
+/// Returns the file name of a generation that has been coalesced `revision` times.
 pub(crate) fn image_name_of(number: GenerationNumber, revision: u32) -> String {
     let stem = image_stem(number);
     if revision == 0 { format!("{stem}{IMAGE_SUFFIX}") } else { format!("{stem}.{revision}{IMAGE_SUFFIX}") }
 }
 
-/// How the names of all files begin that belong to a generation.
+/// Returns the prefix of the names of all files that belong to a generation.
 pub(crate) fn image_stem(number: GenerationNumber) -> String {
     format!("{IMAGE_PREFIX}{:08}", number.get())
 }
 
-/// Whether [`image_name`] gives such names: serves clearing up only, never to find out which generations there are.
+/// Reports whether [`image_name`] returns such names. Only cleanup uses this; it never determines which generations
+/// exist.
 pub(crate) fn is_image_name(name: &str) -> bool {
     let parts = || {
         let stem = name.strip_prefix(IMAGE_PREFIX)?.strip_suffix(IMAGE_SUFFIX)?;
@@ -35,7 +36,7 @@ pub(crate) fn is_image_name(name: &str) -> bool {
     parts().is_some_and(|(number, revision)| image_name_of(number, revision) == name)
 }
 
-/// Whether the store names files so before they are complete.
+/// Reports whether this is a name that the store gives a file before it is complete.
 pub(crate) fn is_half_written(name: &str) -> bool {
     let is_ours = |stem: &str| {
         [LEASE_STEM, CLOCK_STEM, MANIFEST_STEM].contains(&stem) || is_image_name(stem) || is_saved_binary(stem)
@@ -43,7 +44,7 @@ pub(crate) fn is_half_written(name: &str) -> bool {
     temporary_stem(name).is_some_and(is_ours)
 }
 
-/// Whether the copy of a binary is named so.
+/// Reports whether this is the name of a saved binary.
 pub(crate) fn is_saved_binary(name: &str) -> bool {
     let digits = name.strip_prefix(SAVED_BINARY_PREFIX).and_then(|rest| rest.split_once('-')).map(|(digits, _)| digits);
     digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))

@@ -1,5 +1,5 @@
-//! Pages of a chain, copied into an image of their own: each is verified as it is read. What becomes of the image is the
-//! business of whoever asks for it: the module `coalesce` puts it in the place of another, the module `flush` on another level.
+//! Copies the pages of a chain into one image, and verifies each page as it is read. The caller decides what to do with
+//! the image: the module `coalesce` replaces another image with it, the module `flush` puts it on another level.
 
 use crate::chain::{Buffers, Chain};
 use crate::encode::{Counts, Shrinker};
@@ -11,7 +11,7 @@ use standfast_format::image::{BLOCK_PAGES_MAX, Contained, HEADER_BYTES, NewBlock
 use standfast_format::{Contents, ImageSource, Run};
 use std::io;
 
-/// Asked before each portion: the file, and how far it has been written.
+/// Called before each portion with the file and the number of bytes written so far.
 pub(crate) type GoOn<'a> = &'a dyn Fn(&dyn StorageFile, u64) -> io::Result<bool>;
 
 /// Writes pages into full blocks, one after the other.
@@ -22,13 +22,13 @@ pub(crate) struct Packer<'a> {
     runs: Vec<Run>,
     bytes: Vec<u8>,
     shrinker: Shrinker,
-    /// A block as it goes into the file.
+    /// A block in the form in which the file stores it.
     encoded: Vec<u8>,
 }
 
 impl<'a> Packer<'a> {
-    /// Copies all pages of a chain, and notes those that lie beyond it. Before each portion `go_on` is asked, with the file
-    /// and how far it has been written; `None` when it says no.
+    /// Copies all pages of a chain, and records the ranges that lie beyond it. Calls `go_on` before each portion, with
+    /// the file and the number of bytes written so far. Returns `None` if `go_on` returns false.
     pub(crate) fn copy(
         chain: &Chain,
         file: &'a dyn StorageFile,

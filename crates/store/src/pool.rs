@@ -1,46 +1,46 @@
-//! Buffers for pages, used again and again: memory that the kernel has yet to populate is read into at a third of the
-//! speed, and the program stands still meanwhile.
+//! Reusable page buffers. Reading into memory that the kernel has not yet populated takes three times as long, while
+//! the program is stopped.
 
 use standfast_core::PAGE_BYTES;
 use standfast_format::PageBatch;
 use std::sync::{Mutex, PoisonError};
 
-/// Pages in a batch. 1 MiB is enough for the kernel to copy at full speed, and several fit a processor's cache.
+/// Pages in a batch. 1 MiB is enough for the kernel to copy at full speed, and several batches fit a processor's cache.
 const BATCH_PAGES: usize = 256;
 
-/// Batches in flight at most where they are written at once: two being filled or lent, the others waiting for or with the
-/// writing threads.
+/// Maximum number of batches in flight with [`Writing::AtOnce`]: two are being filled or lent, the others wait for a
+/// writing thread or are with one.
 const BATCHES_MAX: usize = 8;
 
-/// Batches that exist from the start, so that a small program finds its buffers populated.
+/// Batches that exist from the start, so that a small program finds populated buffers.
 const BATCHES_READY: usize = 2;
 
-/// A further one for so many, since the program runs on before it is stopped. One that has to be made while it stands still
-/// costs a millisecond; filling it, a tenth of that.
+/// One spare batch for this many, since the program runs on until it is stopped. A batch that has to be created while
+/// the program is stopped costs a millisecond; filling one costs a tenth of that.
 const SPARE_SHARE: usize = 8;
 
 /// When pages are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Writing {
-    /// As they come: a few buffers do.
+    /// Immediately: a few buffers suffice.
     #[default]
     AtOnce,
-    /// Not before [`crate::Prepared::release`], as far as this many bytes hold them; then with low priority.
+    /// Held in memory until [`crate::Prepared::release`], up to `bytes_max`; then written with low priority.
     Held {
-        /// Memory for that.
+        /// Limit of the memory that holds pages.
         bytes_max: u64,
-        /// How much will be needed of it, as far as that is known: it is made ready before the program stands still.
+        /// Expected need of that memory, if known: it is populated before the program stops.
         bytes_expected: u64,
     },
 }
 
-/// Batches that lie ready for the next checkpoint: as many as the last one took.
+/// Batches that are ready for the next checkpoint: as many as the last one used.
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Mutex<Vec<PageBatch>>);
 
 impl Pool {
-    /// All batches that lie ready, with room for a little more than last time or than is expected; they are brought back
-    /// with [`Pool::put`].
+    /// Takes all ready batches, with room for slightly more than the last use or the expected need. [`Pool::put`]
+    /// returns them.
     pub(crate) fn take(&self, writing: Writing) -> Vec<PageBatch> {
         let mut ready = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let wanted = match writing {
@@ -57,14 +57,14 @@ impl Pool {
         ready
     }
 
-    /// Takes batches back, of which `used` were needed; one more may be needed next time.
+    /// Takes batches back. The checkpoint used `used` of them; the next one may use one more.
     pub(crate) fn put(&self, mut batches: Vec<PageBatch>, used: usize) {
         batches.truncate((used + 1).max(BATCHES_READY));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = batches;
     }
 }
 
-/// How many batches may be in flight.
+/// Returns how many batches may be in flight.
 pub(crate) fn batches_max(writing: Writing) -> usize {
     match writing {
         Writing::AtOnce => BATCHES_MAX,
@@ -76,13 +76,13 @@ fn batches_of(bytes: u64) -> usize {
     usize::try_from(bytes / (BATCH_PAGES * PAGE_BYTES) as u64).unwrap_or(usize::MAX)
 }
 
-/// A batch whose memory is populated.
+/// Creates a batch with populated memory.
 pub(crate) fn new_batch() -> PageBatch {
-    // Zeros would come from the kernel lazily; any other value has to be written.
+    // The kernel supplies zeros lazily; any other value has to be written.
     PageBatch { bytes: vec![1; BATCH_PAGES * PAGE_BYTES], ..PageBatch::default() }
 }
 
-/// A batch at full length again. What was not cut off costs nothing.
+/// Restores a batch to its full length. Bytes that were not cut off cost nothing.
 pub(crate) fn emptied(mut batch: PageBatch) -> PageBatch {
     batch.ranges.clear();
     batch.masked_pages = None;

@@ -1,8 +1,8 @@
-//! How far a long piece of work has come, in bytes; read from another thread than the one that does the work.
+//! Progress of a long operation in bytes. A thread other than the worker reads it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A counter of bytes and, where it is known, their number in the end.
+/// A counter of bytes, with their total if it is known.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
@@ -10,22 +10,22 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Sets the number of bytes in all.
+    /// Sets the total number of bytes.
     pub fn expect(&self, total_bytes: u64) {
         self.total.store(total_bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes that are done.
+    /// Counts bytes as done.
     pub fn add(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that are done.
+    /// Returns the bytes done.
     pub fn done_bytes(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Bytes in all; `None` where that is not known.
+    /// Returns the total number of bytes; `None` if it is not known.
     pub fn total_bytes(&self) -> Option<u64> {
         Some(self.total.load(Ordering::Relaxed)).filter(|total| *total > 0)
     }

@@ -1,9 +1,9 @@
-//! Random names: of jobs, leases and temporary files, by which what this crate has made in a directory is told from what its user
-//! keeps there.
+//! Random names of jobs, leases and temporary files. They tell the files that this crate created in a directory from
+//! the user's own.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// 16 bytes that nobody else draws.
+/// Returns 16 random bytes that are unique in practice.
 pub(crate) fn bytes() -> [u8; 16] {
     let mut bytes = [0; 16];
     let mut filled = 0;
@@ -17,27 +17,27 @@ pub(crate) fn bytes() -> [u8; 16] {
     bytes
 }
 
-/// How the names of files end that are not complete.
+/// Suffix of the names of incomplete files.
 const TEMPORARY_SUFFIX: &str = ".tmp";
 const TOKEN_DIGITS: usize = 32;
-/// What temporary files become, or serve.
+/// Stems of temporary files: what each becomes, or the purpose it serves.
 pub(crate) const LEASE_STEM: &str = "lease";
 pub(crate) const CLOCK_STEM: &str = "clock";
 pub(crate) const MANIFEST_STEM: &str = "manifest";
 
-/// A name for a temporary file that becomes `stem`, and that nobody else draws: `STEM.0123456789abcdef0123456789abcdef.tmp`.
+/// Returns a unique name for a temporary file that becomes `stem`: `STEM.0123456789abcdef0123456789abcdef.tmp`.
 pub(crate) fn temporary_name(stem: &str) -> String {
     format!("{stem}.{}{TEMPORARY_SUFFIX}", random_token())
 }
 
-/// What a temporary file was to become, if [`temporary_name`] gives such names.
+/// Returns the stem of a temporary file's name, if [`temporary_name`] returns such names.
 pub(crate) fn temporary_stem(name: &str) -> Option<&str> {
     let (stem, token) = name.strip_suffix(TEMPORARY_SUFFIX)?.rsplit_once('.')?;
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     (token.len() == TOKEN_DIGITS && token.bytes().all(is_digit)).then_some(stem)
 }
 
-/// 16 bytes that nobody else draws, as 32 hexadecimal digits.
+/// Returns 16 random bytes, unique in practice, as 32 hexadecimal digits.
 pub fn random_token() -> String {
     bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Which encodings a level may use, and what is known of its speed and of what they come to (C1).
+//! The encodings that a level may use, its measured speed, and the measured yield of each encoding (C1).
 
 use standfast_core::codec::choice::{Allowance, Allowed, Choice};
 use std::num::NonZeroUsize;
@@ -6,31 +6,31 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What encoding by measurement may take of a processor, and what it may save up meanwhile: a checkpoint of gigabytes each
-/// ten minutes can be compressed whole, one each second cannot.
+/// The share of a processor that measured encoding may use, and the time that it may accumulate meanwhile. A checkpoint
+/// of gigabytes every ten minutes can be compressed whole; one every second cannot.
 const ALLOWANCE: Allowance = Allowance { share: 0.05, most: Duration::from_secs(10) };
 
-/// Of less the time says more of the disk's ways than of its speed.
+/// The minimum number of bytes worth measuring. The time for fewer reflects the disk's peculiarities, not its speed.
 const TELLING_BYTES: u64 = 1 << 20;
 
-/// How blocks may be encoded.
+/// The encodings that blocks may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Encodings {
-    /// Used wherever they make a block much shorter: differences first.
+    /// Encodings used wherever they make a block much shorter; differences come first.
     pub always: Allowed,
-    /// Used where that pays.
+    /// Encodings used where they pay off.
     pub where_it_pays: Allowed,
 }
 
 impl Encodings {
-    /// Those that are used whatever they cost: somebody waits.
+    /// Returns only the encodings that are used regardless of cost, because somebody waits.
     #[must_use]
     pub fn in_haste(self) -> Self {
         Self { where_it_pays: Allowed::default(), ..self }
     }
 }
 
-/// What is known of a level's speed and of the encodings, from one generation to the next.
+/// Knowledge of a level's speed and its encodings, carried from one generation to the next.
 #[derive(Debug)]
 pub(crate) struct Rates {
     choice: Mutex<Choice>,
@@ -38,17 +38,17 @@ pub(crate) struct Rates {
     pending: Mutex<Pending>,
 }
 
-/// What has been written and not yet been synced.
+/// Bytes that have been written but not yet synced.
 #[derive(Debug, Default)]
 struct Pending {
     bytes: u64,
-    /// How long all threads together took to hand it on.
+    /// Time that all threads together took to write them.
     handing: Duration,
 }
 
-/// Threads that encode and write at the same time.
+/// Returns the number of threads that encode and write at the same time.
 pub(crate) fn writers() -> usize {
-    /// Four checksum and copy faster than disks write, and the engine's reader needs a core too.
+    /// Four threads checksum and copy faster than disks write, and the engine's reader needs a core too.
     const WRITERS_MAX: usize = 4;
     thread::available_parallelism().map_or(1, NonZeroUsize::get).clamp(1, WRITERS_MAX)
 }
@@ -61,14 +61,14 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// So much was handed to the level, which took so long.
+    /// Records that `bytes` were written to the level, which took `time`.
     pub(crate) fn handed(&self, bytes: u64, time: Duration) {
         let mut pending = lock(&self.pending);
         pending.bytes += bytes;
         pending.handing += time;
     }
 
-    /// All of it has been synced, which took so long.
+    /// Records that all pending bytes were synced, which took `time`.
     pub(crate) fn synced(&self, time: Duration) {
         let Pending { bytes, handing } = std::mem::take(&mut *lock(&self.pending));
         if bytes >= TELLING_BYTES {
@@ -77,7 +77,7 @@ impl Rates {
         }
     }
 
-    /// Time since the level was opened.
+    /// Returns the time since the level was opened.
     pub(crate) fn age(&self) -> Duration {
         self.clock.elapsed()
     }

@@ -1,38 +1,39 @@
-//! Which page of a chain comes from which link: recovery reads newest to oldest until every page is found (C2). Pure.
+//! Determines which link of a chain supplies each page. Recovery reads newest to oldest until every page is found (C2).
+//! Pure.
 //!
 //! ```text
 //! newest   [stored][ inherited       ][stored]
 //! parent      .    [stored][inherited]   .
-//! full        .       .    [ stored  ]   .         what no link holds reads as what lies beneath it
+//! full        .       .    [ stored  ]   .         what no link holds reads as its backing
 //! ```
 
 use standfast_core::PageRange;
 use standfast_format::image::{ImageError, Index, Inherited, sorted_runs};
 use standfast_format::{Contents, Run};
 
-/// Pages of a block that a restart takes.
+/// Pages of a block that a restart reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Take {
-    /// The block, by its place in the index of its link.
+    /// The index of the block in its link.
     pub(crate) block: usize,
     /// The first of the pages, counted from the start of the block.
     pub(crate) first: u64,
-    /// Where they belong in the newest generation.
+    /// Their place in the newest generation.
     pub(crate) run: Run,
 }
 
-/// What a chain holds for its newest generation.
+/// The pages that a chain holds for its newest generation.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
-    /// All pages, ascending by owner and address, neighbours joined.
+    /// All pages, ascending by owner and address, with neighbours joined.
     pub(crate) runs: Vec<Run>,
-    /// For each link behind the newest: what of it is taken, in the order of the file. Of the newest it is everything.
+    /// The pages taken from each link after the newest, in file order. Everything in the newest is taken.
     pub(crate) takes: Vec<Vec<Take>>,
-    /// What is wanted from a link behind the last one, ascending by owner and address: nothing where that one is full.
+    /// Pages wanted from a link beyond the last one, ascending by owner and address. Empty if the last one is full.
     pub(crate) beyond: Vec<Inherited>,
 }
 
-/// Pages that are wanted from a link.
+/// Pages wanted from a link.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     /// The owner's number in the link.
@@ -45,7 +46,7 @@ struct Wanted {
 /// Resolves a chain, newest link first.
 ///
 /// # Errors
-/// When a page is found twice, which no writer brings about.
+/// If a page is found twice, which no writer causes.
 pub(crate) fn resolve(links: &[&Index]) -> Result<Resolved, ImageError> {
     let Some((newest, older)) = links.split_first() else { return Ok(Resolved::default()) };
     let mut runs = newest.runs().to_vec();
@@ -63,8 +64,8 @@ pub(crate) fn resolve(links: &[&Index]) -> Result<Resolved, ImageError> {
     Ok(Resolved { runs: sorted_runs(&runs)?, takes, beyond })
 }
 
-/// Finds wanted pages in a link: appends them to `runs`, and returns which blocks hold them and what is to be looked for
-/// in its parent.
+/// Finds wanted pages in a link. Appends them to `runs`, and returns the blocks that hold them and the pages still
+/// wanted from its parent.
 fn look(link: &Index, wanted: &[Wanted], runs: &mut Vec<Run>) -> (Vec<Take>, Vec<Wanted>) {
     let stored = BlockRun::of(link);
     let zeros: Vec<_> = link.runs().iter().filter(|run| run.contents == Contents::Zero).collect();
@@ -90,19 +91,19 @@ fn look(link: &Index, wanted: &[Wanted], runs: &mut Vec<Run>) -> (Vec<Take>, Vec
     (takes, further)
 }
 
-/// A stored run, and where in the file it is.
+/// A stored run and its place in the file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockRun {
     pub(crate) owner: u32,
     pub(crate) range: PageRange,
-    /// The block, by its place in the index.
+    /// The index of the block.
     pub(crate) block: usize,
     /// Its first page, counted from the start of the block.
     pub(crate) first: u64,
 }
 
 impl BlockRun {
-    /// All stored runs of a link, ascending by owner and address.
+    /// Returns all stored runs of a link, ascending by owner and address.
     pub(crate) fn of(link: &Index) -> Vec<Self> {
         let mut all = Vec::new();
         for block in 0..link.blocks().len() {
@@ -117,7 +118,7 @@ impl BlockRun {
     }
 }
 
-/// Those of ascending, disjoint runs that overlap what is wanted.
+/// Returns the runs that overlap the wanted pages. `runs` must be ascending and disjoint.
 fn reached<'a, T>(
     runs: &'a [T],
     wanted: &Wanted,

@@ -1,4 +1,5 @@
-//! Which generations stay. The newest good one always does, and so does whatever a generation that stays builds upon.
+//! Decides which generations stay. The newest good one always stays, and so does every generation on which a staying
+//! one builds.
 
 use crate::names::image_name;
 use crate::{JobDirectory, Lease, StoreError};
@@ -7,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 impl JobDirectory {
-    /// Removes what need not stay and says which generations that were. These stay:
+    /// Removes the generations that need not stay, and returns their numbers. These stay:
     ///
-    /// - the `keep` newest good ones of the present life, and whatever is newer than the oldest of them;
-    /// - where these all go back to the same full image, and more than one is to be kept, the newest good one that goes
-    ///   back to another: no single damaged file takes everything;
-    /// - everything that one of these builds upon.
+    /// - the `keep` newest good generations of the current life, and everything newer than the oldest of them;
+    /// - if these share one full image and `keep` exceeds one, the newest good generation with another full image, so
+    ///   that no single damaged file destroys everything;
+    /// - every generation on which one of these builds.
     ///
-    /// Generations that proved to be bad, or build upon one that did, do not count.
+    /// Generations that proved bad, or that build on a bad one, do not count.
     ///
     /// # Errors
-    /// When the manifest cannot be rewritten.
+    /// If the manifest cannot be rewritten.
     pub fn retain(&self, lease: &Lease, keep: NonZeroU32) -> Result<Vec<GenerationNumber>, StoreError> {
         let bad = self.level_directory.bad_generations().clone();
         let parents = self.level_directory.parents();
@@ -29,7 +30,7 @@ impl JobDirectory {
             manifest.generations.retain(|it| staying.contains(&it.number));
         })?;
         for name in &names {
-            // The manifest no longer names it: if it stays, the next holder of the lease removes it.
+            // The manifest no longer names the file. If this fails, the next holder of the lease removes it.
             let _ = self.level_directory.storage_backend.remove(name);
         }
         if !removed.is_empty() {
@@ -39,7 +40,7 @@ impl JobDirectory {
     }
 }
 
-/// The generations that stay. `parents` are those of generations in the making.
+/// Returns the generations that stay. `parents` are the parents of generations in progress.
 fn staying(
     manifest: &Manifest,
     keep: NonZeroU32,
@@ -59,7 +60,7 @@ fn staying(
     roots.iter().flat_map(|number| manifest.chain(*number)).map(|link| link.number).collect()
 }
 
-/// The good generations of the present life, newest first.
+/// Returns the good generations of the current life, newest first.
 pub(crate) fn counting<'a>(
     manifest: &'a Manifest,
     bad: &'a BTreeMap<GenerationNumber, bool>,
@@ -78,7 +79,7 @@ mod tests {
         GenerationNumber::new(number).unwrap()
     }
 
-    /// Generations by number, parent (0: full) and whether they were superseded.
+    /// Builds a manifest from the number, parent (0: full) and superseded flag of each generation.
     fn manifest(generations: &[(u64, u64, bool)]) -> Manifest {
         let mut manifest = Manifest::new(JobId::from_bytes([0; 16]), JobDescription::default(), RunOptions::default());
         manifest.generations = generations

@@ -1,5 +1,5 @@
-//! Saved binaries: copies of the executable and the libraries that a job runs from, so that an upgrade of the system does not
-//! lose the job. Each is named for what it holds, and stays as long as the job's directory.
+//! Saved binaries: copies of the executable and libraries from which a job runs, so that a system upgrade does not lose
+//! the job. Each is named after its content, and stays as long as the job's directory.
 
 use crate::names::SAVED_BINARY_PREFIX;
 use crate::random::temporary_name;
@@ -11,29 +11,29 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Owner may read and execute: the copy of an executable is executed.
+/// The owner may also execute, since the copy of an executable is executed.
 const MODE: u32 = 0o700;
-/// Of the name of a file this much is in the name of its copy.
+/// Length of the part of the original file name that the name of its copy contains.
 const NAME_BYTES_MAX: usize = 60;
 
 impl JobDirectory {
-    /// The copy of a file that held what `checksum` says, if there is one. Its content is not verified.
+    /// Returns the path of the copy of a file with this checksum, if there is one. Does not verify its content.
     pub fn saved_binary(&self, checksum: Checksum, path: &Path) -> Option<PathBuf> {
         let kept = self.path().join(name_of(checksum, path));
         kept.is_file().then_some(kept)
     }
 
-    /// Has this job share the copies that it keeps with others of its user, by way of the directory at `place`.
+    /// Shares the copies that this job keeps with other jobs of its user, through the directory at `place`.
     pub fn share_binaries_in(&self, place: &Path) {
-        // Said once in a life.
+        // This is set once per life.
         let _ = self.level_directory.shared_binaries.set(place.to_owned());
     }
 
-    /// Keeps a copy of a file, durably, unless there is one. Another job's copy is linked where there is one; otherwise file
-    /// systems that can share the blocks do so.
+    /// Keeps a durable copy of a file, unless there is one. Links another job's copy if there is one. Otherwise it
+    /// copies, and file systems that can share the blocks do so.
     ///
     /// # Errors
-    /// When the file cannot be read or the copy not be written.
+    /// If the file cannot be read or the copy cannot be written.
     pub fn keep(&self, lease: &Lease, checksum: Checksum, path: &Path) -> Result<(), StoreError> {
         self.level_directory.check_lease(lease.core());
         let name = name_of(checksum, path);
@@ -56,7 +56,7 @@ impl JobDirectory {
         let copy = || {
             let mut from = File::open(path)?;
             let mut to = File::create_new(self.path().join(&half_written))?;
-            // Goes by copy_file_range(2), and so by reflink where that exists.
+            // This uses copy_file_range(2), and thus reflinks if the file system has them.
             io::copy(&mut from, &mut to)?;
             to.set_permissions(Permissions::from_mode(MODE))?;
             to.sync_all()?;
@@ -65,14 +65,15 @@ impl JobDirectory {
         };
         let copied = copy();
         if copied.is_err() {
-            // What cannot be removed now, the next holder of the lease removes.
+            // The next holder of the lease removes the file if this fails.
             let _ = self.level_directory.storage_backend.remove(&half_written);
         }
         copied
     }
 }
 
-/// `saved_binary-0123456789abcdef0123456789abcdef-libc.so.6`
+/// Returns the name of a copy: the prefix, the checksum as 32 hexadecimal digits, and a plain form of the original
+/// name.
 fn name_of(checksum: Checksum, path: &Path) -> String {
     let digits: String = checksum.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), before, "a copy is not copied");
     }
 
-    /// A job in `place` that shares its copies, and has kept one of `program`.
+    /// Creates a job in `place` that shares its copies and has kept one of `program`.
     fn job_with_copy(place: &Path, name: &str, program: &Path) -> PathBuf {
         let directory = JobDirectory::create(&place.join(name)).unwrap();
         let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();

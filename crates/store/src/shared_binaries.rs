@@ -1,10 +1,11 @@
-//! Saved binaries that the jobs of a user share: a directory of the user's with one name for each executable and library of
-//! which some job keeps a copy. Jobs keep hard links, so that the disk holds one copy and each job directory is still whole:
-//! copied or moved elsewhere it has files of its own.
+//! Saved binaries that the jobs of a user share. One directory has a name for each executable and library of which a
+//! job keeps a copy. Jobs keep hard links, so that the disk holds one copy. Each job directory is still self-contained:
+//! a copy of it elsewhere has files of its own.
 //!
-//! Where links are impossible (another file system, too many of them) a job has a copy, as if there were no such directory.
-//! Nothing in it is believed: whatever is linked from there has been compared with the binary itself, byte by byte, and others
-//! can neither write the directory nor the file. What no job links to any more is removed when the next one adds something.
+//! If links are impossible (another file system, or too many links), a job has its own copy, as if there were no such
+//! directory. Nothing in the directory is trusted. Before a file is linked from it, the file is compared with the
+//! binary itself, byte by byte. Others can write neither the directory nor the file. Files that no job links to any
+//! more are removed when the next job adds something.
 
 use crate::trust::{check_trusted, open_trusted};
 use crate::{Directory, FileStatus, StorageBackend, random};
@@ -16,10 +17,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const COMPARED_BYTES: usize = 1 << 20;
-/// Names of a file that the directory alone accounts for.
+/// Links of a file that the directory itself accounts for.
 const OWN_LINKS: u64 = 1;
 
-/// The directory.
+/// The directory of shared binaries.
 #[derive(Debug)]
 pub(crate) struct SharedBinaries {
     directory: Directory,
@@ -28,7 +29,8 @@ pub(crate) struct SharedBinaries {
 }
 
 impl SharedBinaries {
-    /// Opens it, and makes it (mode 0700) where there is none; `None` where it cannot be had or others can get at it.
+    /// Opens the directory, and creates it (mode 0700) if there is none. Returns `None` if it is unavailable or open to
+    /// others.
     pub(crate) fn open(path: &Path) -> Option<Self> {
         if let Some(above) = path.parent() {
             std::fs::create_dir_all(above).ok()?;
@@ -36,7 +38,7 @@ impl SharedBinaries {
         Self::of(Directory::create(path).ok()?, path)
     }
 
-    /// Opens it if there is one.
+    /// Opens the directory if it exists.
     pub(crate) fn find(path: &Path) -> Option<Self> {
         Self::of(Directory::open(path).ok()?, path)
     }
@@ -48,19 +50,19 @@ impl SharedBinaries {
         is_private.then(|| Self { directory, path: path.to_owned(), user })
     }
 
-    /// Gives the copy of `original` that is here the name `to`, if there is one and it holds the same.
+    /// Links the shared copy of `original` to the name `to`, if there is one with the same content.
     pub(crate) fn link_to(&self, name: &str, original: &Path, to: &Path) -> Option<()> {
         let copy = self.trusted(name)?;
         if !holds_the_same(&File::open(original).ok()?, &copy).ok()? {
             return None;
         }
-        // The file that was compared, whatever its name means by now.
+        // This links the file that was compared, even if its name now means another file.
         link_file(&copy, to).ok()
     }
 
-    /// Makes `copy`, a file in some job's directory, the one that other jobs link to.
+    /// Makes `copy`, a file in a job's directory, the one that other jobs link to.
     pub(crate) fn add(&self, name: &str, copy: &Path) {
-        // Sharing saves room and nothing else: what fails here is only a copy more.
+        // Sharing only saves space: a failure here merely costs one more copy.
         let temporary = format!("{name}.{}.tmp", random::random_token());
         let Ok(file) = open_no_link(copy) else { return };
         if link_file(&file, &self.path.join(&temporary)).is_ok() && self.directory.rename(&temporary, name).is_err() {
@@ -69,7 +71,7 @@ impl SharedBinaries {
         self.sweep();
     }
 
-    /// Removes what no job has any more.
+    /// Removes the files that no job links to any more.
     pub(crate) fn sweep(&self) {
         for name in self.directory.list().unwrap_or_default() {
             let links = open_trusted(&self.directory, &name, self.user).map(|(_, status)| status.links);
@@ -79,7 +81,7 @@ impl SharedBinaries {
         }
     }
 
-    /// Whether the directory of a job and this one are all that has a name for a file.
+    /// Reports whether a file has no names except those in this directory and in the directory of one job.
     pub(crate) fn has_only_one_job(&self, name: &str, copy: &FileStatus) -> bool {
         let here = open_trusted(&self.directory, name, self.user);
         copy.links == OWN_LINKS + 1 && here.is_ok_and(|(_, status)| status.inode == copy.inode)

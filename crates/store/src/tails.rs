@@ -1,5 +1,5 @@
-//! Tails: what a restart has cut off files that had grown since the checkpoint. Each is kept beside the image that the
-//! job was restarted from, and goes with it.
+//! Tails: the parts that a restart cut off files that had grown since the checkpoint. Each tail is kept beside the
+//! image from which the job was restarted, and is removed with it.
 
 use crate::level_directory::LevelDirectory;
 use crate::names::image_stem;
@@ -10,29 +10,29 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Of a longer tail only this much is kept, its beginning: a program that writes that much will write it again, and its
-/// disk has other uses.
+/// Maximum bytes kept of a tail, counted from its beginning. A program that writes more will write it again, and the disk
+/// is needed for other things.
 pub const TAIL_BYTES_MAX: u64 = 64 << 20;
-/// Tails kept of one generation; a job that dies at once after each restart must not fill the disk.
+/// Maximum number of tails kept per generation: a job that dies right after each restart must not fill the disk.
 const TAILS_MAX: u32 = 9999;
-/// Of the name of a file this much is in the name of its tail.
+/// Length of the part of the original file name that the name of its tail contains.
 const NAME_BYTES_MAX: usize = 100;
 const COPY_BYTES: usize = 1 << 20;
 
-/// Which part of a file is kept.
+/// The part of a file to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptTail {
-    /// Where it begins.
+    /// Offset of its beginning.
     pub start: u64,
-    /// How long it is; what the file does not hold is left out.
+    /// Its length. Bytes beyond the end of the file are left out.
     pub bytes: u64,
 }
 
 impl JobDirectory {
-    /// Keeps a copy of the `tail` of `file`, durably; returns where.
+    /// Keeps a durable copy of the `tail` of `file`, and returns its path.
     ///
     /// # Errors
-    /// When the file cannot be read or the copy not be written.
+    /// If the file cannot be read or the copy cannot be written.
     pub fn keep_tail(
         &self,
         lease: &Lease,
@@ -65,10 +65,11 @@ impl JobDirectory {
         Ok(full)
     }
 
-    /// Keeps a file whose name at `path` is about to go, by another name and without a copy. `None` where that cannot be.
+    /// Keeps a file under another name, without a copy, before its name at `path` is removed. Returns `None` if that is
+    /// impossible.
     ///
     /// # Errors
-    /// When what it holds cannot be made durable.
+    /// If the content cannot be made durable.
     pub fn keep_file(
         &self,
         lease: &Lease,
@@ -86,7 +87,7 @@ impl JobDirectory {
         let is_it =
             full.symlink_metadata().map(key).is_ok_and(|kept| file.metadata().map(key).is_ok_and(|it| it == kept));
         if !is_it {
-            // Somebody else has put another file in its place.
+            // Somebody has put another file at `path` meanwhile.
             let _ = self.level_directory.storage_backend.remove(&name);
             return Ok(None);
         }
@@ -95,10 +96,10 @@ impl JobDirectory {
         Ok(Some(full))
     }
 
-    /// The tails that are kept beside the image of a generation, oldest first.
+    /// Returns the tails kept beside the image of a generation, oldest first.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn tails(&self, number: GenerationNumber) -> Result<Vec<PathBuf>, StoreError> {
         let names =
             self.level_directory.storage_backend.list().map_err(|error| StoreError::reading(self.path(), error))?;
@@ -118,29 +119,29 @@ impl LevelDirectory {
         let places: BTreeSet<u32> = taken.iter().filter_map(place_of).collect();
         let place = (1..TAILS_MAX).find(|place| !places.contains(place)).unwrap_or(TAILS_MAX);
         for name in taken.iter().filter(|name| name.starts_with(&format!("{prefix}{TAILS_MAX:02}-"))) {
-            // The last place is used again and again; that the old one stays shows in the creation.
+            // The last place is reused. If the old tail cannot be removed, creating the new one fails.
             let _ = self.storage_backend.remove(name);
         }
         Ok(format!("{prefix}{place:02}-{origin}"))
     }
 
-    /// Removes the tails of generations that `is_kept` does not know.
+    /// Removes the tails of generations for which `is_kept` returns false.
     pub(crate) fn clear_tails(&self, is_kept: impl Fn(GenerationNumber) -> bool) {
         for name in self.storage_backend.list().unwrap_or_default() {
             if tail_generation(&name).is_some_and(|number| !is_kept(number)) {
-                // It costs room and nothing else: what cannot be removed is tried again next time.
+                // A tail only costs space: a removal that fails is tried again next time.
                 let _ = self.storage_backend.remove(&name);
             }
         }
     }
 }
 
-/// Whether a file of this name is a tail.
+/// Reports whether this is the name of a tail.
 pub(crate) fn is_tail(name: &str) -> bool {
     tail_generation(name).is_some()
 }
 
-/// `generation-00000007.tail-`
+/// Returns the prefix of a generation's tails, such as `generation-00000007.tail-`.
 fn tail_prefix(number: GenerationNumber) -> String {
     format!("{}.tail-", image_stem(number))
 }
@@ -151,7 +152,7 @@ fn tail_generation(name: &str) -> Option<GenerationNumber> {
     name.starts_with(&tail_prefix(number)).then_some(number)
 }
 
-/// The last part of a path, as far as it may stand in any name.
+/// Returns the last part of a path, limited to characters that are safe in any name.
 fn plain_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || "._-+".contains(letter) { letter } else { '_' };
@@ -180,7 +181,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(std::fs::read(&kept).unwrap(), b"all of it");
         assert_eq!(directory.tails(number(3)).unwrap(), [kept]);
-        // What is at that path by then is another one.
+        // The path now names another file.
         std::fs::write(&path, "another").unwrap();
         assert_eq!(directory.keep_file(&lease, number(3), &path, &file).unwrap(), None);
         assert_eq!(directory.tails(number(3)).unwrap().len(), 1);

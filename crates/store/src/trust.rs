@@ -1,11 +1,11 @@
-//! Whether a file can be trusted: an image becomes a running program, so nobody else may have written it.
+//! Decides whether a file can be trusted. An image becomes a running program, so nobody else may have written it.
 
 use crate::{Directory, FileStatus, StorageBackend, StorageFile, StoreError};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Refuses what belongs to somebody else or what others may write.
+/// Rejects files and directories that belong to another user or that others can write to.
 pub(crate) fn check_trusted(path: &Path, status: &FileStatus, user: u32) -> Result<(), StoreError> {
     let untrusted = |fault, hint| Err(StoreError::Untrusted { path: path.to_owned(), fault, hint });
     if status.owner != user {
@@ -23,18 +23,20 @@ pub(crate) fn check_trusted(path: &Path, status: &FileStatus, user: u32) -> Resu
     Ok(())
 }
 
-/// Opens a directory that holds no job of one program, as those of `standfast group`, on the same terms as a job's.
+/// Opens a directory that does not hold a single job, such as one of `standfast group`, under the rules for a job's
+/// directory.
 ///
 /// # Errors
-/// [`StoreError::Untrusted`] where others own it, may write it or have led here; [`StoreError::StorageBackend`].
+/// [`StoreError::Untrusted`] if others own it, can write to it or have redirected the path;
+/// [`StoreError::StorageBackend`].
 pub fn open_directory(path: &Path) -> Result<Directory, StoreError> {
     checked(path, Directory::open(path).map_err(|source| StoreError::reading(path, source))?)
 }
 
-/// The same, of a directory that is made (mode 0700) where there is none.
+/// Opens such a directory, and creates it (mode 0700) if there is none.
 ///
 /// # Errors
-/// As above.
+/// As for [`open_directory`].
 pub fn create_directory(path: &Path) -> Result<Directory, StoreError> {
     checked(path, Directory::create(path).map_err(|source| StoreError::writing(path, source))?)
 }
@@ -45,7 +47,7 @@ fn checked(path: &Path, directory: Directory) -> Result<Directory, StoreError> {
     Ok(directory)
 }
 
-/// Opens a file for reading once it has proved to be a regular file of `user` that nobody else may write.
+/// Opens a file for reading after checking that it is a regular file of `user` that nobody else may write.
 pub(crate) fn open_trusted(
     storage_backend: &dyn StorageBackend,
     name: &str,

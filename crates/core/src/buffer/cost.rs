@@ -1,8 +1,9 @@
-//! What checkpoints cost a program by the ways of the compressed-differences paper: its equations (1) to (6) and where one way
-//! begins to pay (C8, C9). Sizes are in megabytes, rates in megabytes per second, costs in seconds for each checkpoint.
+//! The cost of checkpoints for a program under each method of the compressed-differences paper: its equations (1) to
+//! (6), and the points from which a method pays off (C8, C9). Sizes are in megabytes, rates in megabytes per second,
+//! costs in seconds per checkpoint.
 //!
-//! Equations 4 and 5 assume that at least as much changes as the buffer holds. Where less does, the buffer holds only that:
-//! the smaller of the two stands for it here.
+//! Equations 4 and 5 assume that at least as much changes as the buffer holds. If less changes, the buffer holds only
+//! that. The smaller of the two is therefore used here.
 
 use super::Held;
 
@@ -15,7 +16,7 @@ pub struct Sizes {
     pub changed: f64,
     /// S_buffer: the buffer.
     pub buffer: f64,
-    /// F_comp: the part by which what is compressed becomes shorter, 0 to 1.
+    /// F_comp: the fraction by which compression shortens data, 0 to 1.
     pub factor: f64,
 }
 
@@ -32,7 +33,7 @@ pub struct Rates {
     pub compressing: f64,
 }
 
-/// The five parts of what has changed, in megabytes: what becomes of it under *online*.
+/// The five parts of what has changed under *online*, in megabytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
     /// S_comp.
@@ -61,34 +62,34 @@ impl From<Held> for Parts {
 }
 
 impl Parts {
-    /// S_ebuffer: what goes compressed into the checkpoint.
+    /// Returns S_ebuffer: the part that the checkpoint contains compressed.
     pub fn effective(&self) -> f64 {
         self.compressed + self.buffered_once + self.buffered_twice
     }
 
-    /// S_ch.
+    /// Returns S_ch.
     pub fn changed(&self) -> f64 {
         self.effective() + self.unbuffered + self.evicted
     }
 }
 
-/// O_seq: all is written (1).
+/// Returns O_seq: everything is written (1).
 pub fn sequential(sizes: &Sizes, rates: &Rates) -> f64 {
     sizes.address_space / rates.disk
 }
 
-/// O_inc: what has changed is written, all is protected, each changed page faults (2).
+/// Returns O_inc: changed pages are written, all pages are protected, and each changed page faults (2).
 pub fn incremental(sizes: &Sizes, rates: &Rates) -> f64 {
     sizes.changed / rates.disk + sizes.address_space / rates.protecting + sizes.changed / rates.faulting
 }
 
-/// O_seq - O_inc: what incremental checkpoints save (3).
+/// Returns O_seq - O_inc: the saving of incremental checkpoints (3).
 pub fn saved_by_incremental(sizes: &Sizes, rates: &Rates) -> f64 {
     (sizes.address_space - sizes.changed) / rates.disk
         - (sizes.address_space / rates.protecting + sizes.changed / rates.faulting)
 }
 
-/// O_scd: what fits the buffer is compressed (4).
+/// Returns O_scd: pages that fit the buffer are compressed (4).
 pub fn standard(sizes: &Sizes, rates: &Rates) -> f64 {
     let buffered = sizes.buffer.min(sizes.changed);
     (sizes.changed - buffered) / rates.disk
@@ -98,12 +99,12 @@ pub fn standard(sizes: &Sizes, rates: &Rates) -> f64 {
         + sizes.changed / rates.faulting
 }
 
-/// O_inc - O_scd: what *standard* saves (5).
+/// Returns O_inc - O_scd: the saving of *standard* (5).
 pub fn saved_by_standard(sizes: &Sizes, rates: &Rates) -> f64 {
     sizes.buffer.min(sizes.changed) * (sizes.factor / rates.disk - 1.0 / rates.compressing)
 }
 
-/// O_ocd: what became of each page counts, and pages that were compressed in vain count twice (6).
+/// Returns O_ocd: the fate of each page counts, and pages that were compressed in vain count twice (6).
 pub fn online(address_space: f64, factor: f64, parts: &Parts, rates: &Rates) -> f64 {
     let again = parts.buffered_twice + parts.evicted;
     ((1.0 - factor) * parts.effective() + parts.unbuffered + parts.evicted) / rates.disk
@@ -112,19 +113,19 @@ pub fn online(address_space: f64, factor: f64, parts: &Parts, rates: &Rates) -> 
         + (parts.changed() + again) / rates.faulting
 }
 
-/// S_addr / S_ch above which incremental checkpoints cost less than sequential ones, from equation 3.
+/// Returns S_addr / S_ch above which incremental checkpoints cost less than sequential ones, from equation 3.
 pub fn incremental_pays_from(rates: &Rates) -> f64 {
     (1.0 / rates.disk + 1.0 / rates.faulting) / (1.0 / rates.disk - 1.0 / rates.protecting)
 }
 
-/// F_comp above which *standard* costs less than incremental checkpoints, whatever the sizes, from equation 5.
+/// Returns F_comp above which *standard* costs less than incremental checkpoints, whatever the sizes, from equation 5.
 pub fn standard_pays_from(rates: &Rates) -> f64 {
     rates.disk / rates.compressing
 }
 
-/// S_ebuffer above which *online* costs less than *standard*, from equations 4 and 6, where no page is written again behind
-/// its compression (S_uncomp2 and S_dirty2 are 0; each of these makes it more) and `compressed` of them are compressed.
-/// Infinite where compression does not pay at all.
+/// Returns S_ebuffer above which *online* costs less than *standard*, from equations 4 and 6. It assumes that no page
+/// is written again after its compression (S_uncomp2 and S_dirty2 are 0; either raises the result), and that
+/// `compressed` megabytes are compressed. Infinite if compression does not pay at all.
 pub fn online_pays_from(sizes: &Sizes, compressed: f64, rates: &Rates) -> f64 {
     let saved_each = sizes.factor / rates.disk - 1.0 / rates.compressing;
     if saved_each <= 0.0 {
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// C9: a Sparcstation 2 of 1995, its disk behind NFS.
+    /// C9: a Sparcstation 2 of 1995, with its disk on NFS.
     const PAPER: Rates = Rates { disk: 0.1797, protecting: 6892.0, faulting: 8.679, compressing: 1.138 };
 
     fn near(found: f64, expected: f64, within: f64) {
@@ -151,7 +152,7 @@ mod tests {
         near(standard_pays_from(&PAPER), 0.16, 0.005);
     }
 
-    /// Table 1, for programs that were checkpointed at this rate: S_addr and S_ch in, seconds for each checkpoint out.
+    /// Table 1, for programs that were checkpointed at this rate: S_addr and S_ch in, seconds per checkpoint out.
     #[test]
     fn equation_one_and_two_tell_the_papers_table() {
         let table = [
@@ -219,7 +220,8 @@ mod tests {
             let of_standard: f64 = standard(&sizes, &rates);
             let same = online(sizes.address_space, sizes.factor, &alone, &rates);
             prop_assert!((same - of_standard).abs() <= 1e-9 * of_standard);
-            // Some more goes compressed into the checkpoint, and what makes room for it had to be protected again.
+            // More pages go compressed into the checkpoint, and the pages that made room for them had to be protected
+            // again.
             let effective = (buffered * (1.0 + more)).min(sizes.changed);
             let compressed = part * effective;
             let parts = Parts {

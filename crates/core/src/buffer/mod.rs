@@ -1,6 +1,7 @@
-//! The budgeted buffers of compressed differences (C3, C6, C7): which before-images are held in a buffer of fixed size while
-//! a program runs, and what a checkpoint saves. A state machine over first writes and checkpoints: whoever watches the
-//! program (with page protection, say) brings the events and the pages, and protects what it is told to.
+//! The budgeted buffers of compressed differences (C3, C6, C7). They decide which before-images a buffer of fixed size
+//! holds while a program runs, and what a checkpoint saves. This is a state machine over first writes and checkpoints.
+//! A watcher of the program (using page protection, say) supplies the events and the pages, and protects pages as
+//! instructed.
 //!
 //! ```text
 //!                     first write                    reclaim                    secondary fault
@@ -9,12 +10,13 @@
 //!                  '--> saved whole          '--> saved whole                  '--> evicted: saved whole
 //! ```
 //!
-//! *Standard* stops at the first page that has no room. *Online* reclaims room then: a buffered page is compressed against
-//! what the program has made of it so far, protected again, and its compressed form moved into the smallest hole that takes
-//! it. Forms of many lengths that come and go leave holes in which no page fits (fragmentation), so room can be there
-//! and of no use; [`Held::bytes`] against [`Buffer::new`]'s size shows how much. What it all costs: [`cost`].
+//! *Standard* stops buffering at the first page that has no room. *Online* then reclaims room: it compresses a buffered
+//! page against the program's current content and protects the page again. It moves the compressed form into the
+//! smallest hole that fits. Forms of many lengths that come and go leave holes too small for a page (fragmentation), so
+//! free room may be unusable. Comparing [`Held::bytes`] with the size in [`Buffer::new`] shows how much. [`cost`]
+//! computes what it all costs.
 //!
-//! Nothing here reads the program or takes time.
+//! Nothing here reads the program or measures time.
 
 pub mod cost;
 mod room;
@@ -26,7 +28,7 @@ use crate::delta::{Change, Delta, Encoder, Form, Page};
 use room::Room;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What is done when the buffer is full (C6; its first choice, to force a checkpoint, the paper rejects).
+/// What to do when the buffer is full (C6; the paper rejects its first choice, forcing a checkpoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// Later pages are saved whole: *standard compressed differences*.
@@ -35,83 +37,84 @@ pub enum WhenFull {
     Online,
 }
 
-/// What the program has in its pages now.
+/// Access to the current content of the program's pages.
 pub trait ProgramPages {
-    /// The contents of a page, by number.
+    /// Returns the contents of a page, by number.
     fn page(&self, number: u64) -> &Page;
 }
 
-/// What the watcher is to do before the program goes on.
+/// Instructions for the watcher before the program continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Protect {
-    /// Pages that are to be protected again: their next write is told with [`Buffer::fault`]. The page that was written is
-    /// not among them, it is to be let go.
+    /// Pages to protect again: report their next write with [`Buffer::fault`]. The page being written is not among
+    /// them; its protection must be removed.
     pub again: Vec<u64>,
 }
 
-/// How a page goes into a checkpoint (C7).
+/// The form of a page in a checkpoint (C7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved<'b> {
-    /// As it is.
+    /// The page as it is.
     Whole,
-    /// As a block of differences of this one page, against what it held at the checkpoint before ([`Delta`]).
+    /// A block of differences of this one page, against its content at the previous checkpoint ([`Delta`]).
     Compressed(&'b [u8]),
 }
 
-/// Bytes of changed pages, by what has become of them: the five parts of equation 6. Whole pages, but for `compressed`.
+/// Bytes of changed pages, by their fate: the five parts of equation 6. All five count whole pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// S_comp: pages that are compressed in the buffer.
     pub compressed: u64,
-    /// S_uncomp1: pages that are buffered and never were compressed.
+    /// S_uncomp1: pages that are buffered and were never compressed.
     pub buffered_once: u64,
     /// S_uncomp2: pages that are buffered and were compressed once.
     pub buffered_twice: u64,
-    /// S_dirty1: pages that never were buffered.
+    /// S_dirty1: pages that were never buffered.
     pub unbuffered: u64,
-    /// S_dirty2: pages that were thrown out of the buffer.
+    /// S_dirty2: pages that were evicted from the buffer.
     pub evicted: u64,
-    /// What the buffer is filled with.
+    /// Bytes in use in the buffer.
     pub bytes: u64,
 }
 
 impl Held {
-    /// S_ch: all changed pages.
+    /// Returns S_ch: all changed pages.
     pub fn changed(&self) -> u64 {
         self.effective() + self.unbuffered + self.evicted
     }
 
-    /// S_ebuffer: all pages that go compressed into the checkpoint.
+    /// Returns S_ebuffer: all pages that the checkpoint contains compressed.
     pub fn effective(&self) -> u64 {
         self.compressed + self.buffered_once + self.buffered_twice
     }
 }
 
-/// Where a changed page stands.
+/// The state of a changed page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// Its before-image lies at this offset.
+    /// Its before-image is at this offset.
     Buffered { at: usize, twice: bool },
-    /// Its compressed difference lies there.
+    /// Its compressed difference is at this offset.
     Compressed { at: usize, bytes: usize },
-    /// It is saved whole; whether it has been in the buffer.
+    /// It is saved whole; `evicted` tells whether it was in the buffer.
     Whole { evicted: bool },
 }
 
-/// Before-images and differences in a buffer that never grows.
+/// A buffer of fixed size for before-images and differences.
 #[derive(Debug)]
 pub struct Buffer {
     when_full: WhenFull,
     bytes: Vec<u8>,
     room: Room,
     pages: BTreeMap<u64, Standing>,
-    /// Buffered pages that may be compressed, those that have been there longest first.
+    /// Buffered pages that may be compressed, the oldest first.
     candidates: VecDeque<u64>,
     encoder: Encoder,
 }
 
 impl Buffer {
-    /// An empty buffer of S_buffer bytes, all of them taken at once. The program must not have it in a checkpoint.
+    /// Creates an empty buffer of S_buffer bytes, all allocated at once. Checkpoints of the program must not include
+    /// it.
     pub fn new(bytes: usize, when_full: WhenFull) -> Self {
         Self {
             when_full,
@@ -123,11 +126,11 @@ impl Buffer {
         }
     }
 
-    /// A page is about to be written that is protected: since the last checkpoint, or since it was to be again. `memory` has
-    /// it as it is before that.
+    /// Handles the imminent write to a protected page, protected since the last checkpoint or again since then.
+    /// `memory` still has its content before the write.
     ///
     /// # Panics
-    /// On a page that is not protected.
+    /// If the page is not protected.
     pub fn fault(&mut self, page: u64, memory: &impl ProgramPages) -> Protect {
         let mut protect = Protect::default();
         let standing = match self.pages.get(&page).copied() {
@@ -139,13 +142,13 @@ impl Buffer {
         protect
     }
 
-    /// A page that the checkpoint before did not have is about to be written: it has no before-image.
+    /// Handles the imminent write to a page that the previous checkpoint did not have, so that it has no before-image.
     pub fn fresh(&mut self, page: u64) {
         self.pages.entry(page).or_insert(Standing::Whole { evicted: false });
     }
 
-    /// Takes a checkpoint: tells of every changed page, ascending, how it is to be saved, and begins again. All pages are to
-    /// be protected then.
+    /// Takes a checkpoint: calls `save` for every changed page, ascending, and starts over. All pages must then be
+    /// protected.
     pub fn checkpoint(&mut self, memory: &impl ProgramPages, mut save: impl FnMut(u64, Saved<'_>)) -> Held {
         let held = self.held();
         for (page, standing) in std::mem::take(&mut self.pages) {
@@ -165,7 +168,7 @@ impl Buffer {
         held
     }
 
-    /// What is held now.
+    /// Returns what is held now.
     pub fn held(&self) -> Held {
         const PAGE: u64 = PAGE_BYTES as u64;
         let mut held = Held { bytes: self.room.used() as u64, ..Held::default() };
@@ -181,7 +184,7 @@ impl Buffer {
         held
     }
 
-    /// A first write.
+    /// Handles a first write.
     fn take_in(&mut self, page: u64, memory: &impl ProgramPages, protect: &mut Protect) -> Standing {
         let mut place = self.room.take(PAGE_BYTES);
         while place.is_none()
@@ -197,7 +200,7 @@ impl Buffer {
         Standing::Buffered { at, twice: false }
     }
 
-    /// Compresses a buffered page, or throws it out where that would make it no shorter.
+    /// Compresses a buffered page, or evicts it if that would not make it shorter.
     fn reclaim(&mut self, page: u64, memory: &impl ProgramPages, protect: &mut Protect) {
         let Some(Standing::Buffered { at, .. }) = self.pages.get(&page).copied() else {
             unreachable!("candidates are buffered");
@@ -217,12 +220,12 @@ impl Buffer {
         self.pages.insert(page, standing);
     }
 
-    /// A secondary fault: the before-image comes back and stays, if there is room for it.
+    /// Handles a secondary fault: the before-image is restored and stays, if there is room for it.
     fn rebuild(&mut self, page: u64, at: usize, bytes: usize, memory: &impl ProgramPages) -> Standing {
         let mut before = *memory.page(page);
         let delta = Delta::parse(&self.bytes[at..at + bytes], 1).expect("it is as it was made");
         debug_assert!(delta.forms().all(|form| form != Form::Whole), "those are thrown out");
-        // What has changed, added once more, is what it was before.
+        // Applying the difference to the current content gives the before-image.
         delta.apply([&mut before]);
         self.room.give_back(at, bytes);
         match self.room.take(PAGE_BYTES) {

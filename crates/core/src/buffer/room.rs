@@ -1,29 +1,29 @@
-//! Which stretches of a buffer are free. What is taken is taken from the smallest hole in which it fits, so that short pieces
-//! leave the large holes to pages.
+//! The free parts of a buffer. Allocations use the smallest hole that fits, so that short pieces leave the large holes
+//! to pages.
 
 use std::collections::BTreeMap;
 
-/// The holes of a buffer, none of which adjoin.
+/// The holes of a buffer, no two of which adjoin.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Room {
-    /// Length by offset.
+    /// Lengths of the holes by offset.
     holes: BTreeMap<usize, usize>,
     bytes: usize,
 }
 
 impl Room {
-    /// One hole.
+    /// Creates a buffer that is one hole.
     pub(super) fn new(bytes: usize) -> Self {
         let holes = BTreeMap::from_iter((bytes > 0).then_some((0, bytes)));
         Self { holes, bytes }
     }
 
-    /// Bytes that are taken.
+    /// Returns the number of allocated bytes.
     pub(super) fn used(&self) -> usize {
         self.bytes - self.holes.values().sum::<usize>()
     }
 
-    /// So many adjoining bytes, where they are to be had: their offset.
+    /// Allocates this many adjoining bytes, if possible, and returns their offset.
     pub(super) fn take(&mut self, bytes: usize) -> Option<usize> {
         let fitting = self.holes.iter().filter(|(_, length)| **length >= bytes);
         let (at, length) = fitting.min_by_key(|(_, length)| **length).map(|(at, length)| (*at, *length))?;
@@ -34,7 +34,7 @@ impl Room {
         Some(at)
     }
 
-    /// Makes a hole of what was taken.
+    /// Frees allocated bytes.
     pub(super) fn give_back(&mut self, at: usize, bytes: usize) {
         let (mut start, mut end) = (at, at + bytes);
         if let Some((before, length)) = self.holes.range(..at).next_back().map(|(at, length)| (*at, *length)) {

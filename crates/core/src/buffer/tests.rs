@@ -1,5 +1,5 @@
-//! Buffers against a model that forgets nothing: whatever is written in whichever order, a checkpoint tells what makes the
-//! memory of the one before into that of now, and the buffer never holds more than its size.
+//! Buffers against a model that forgets nothing. Whatever is written in whichever order, a checkpoint turns the memory
+//! of the previous one into the current memory, and the buffer never exceeds its size.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 const PAGES: u64 = 12;
 
-/// Memory and what is protected of it: the watcher's part.
+/// The memory and its protected pages: the watcher's part.
 #[derive(Clone)]
 struct Program {
     pages: Vec<Page>,
@@ -26,7 +26,7 @@ impl Program {
         Self { pages, protected: (0..PAGES).collect() }
     }
 
-    /// Writes some words of a page, through the buffer if it is protected.
+    /// Writes some words of a page, through the buffer if the page is protected.
     fn write(&mut self, page: u64, words: usize, fill: u8, buffer: &mut Buffer) {
         if self.protected.remove(&page) {
             let protect = buffer.fault(page, self);
@@ -53,7 +53,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![30 => write, 1 => Just(Event::Checkpoint)]
 }
 
-/// Takes a checkpoint and returns what the memory of the one before becomes by it.
+/// Takes a checkpoint, and returns the memory that results from applying it to the previous one.
 fn checkpointed(buffer: &mut Buffer, program: &Program, before: &[Page]) -> (Vec<Page>, BTreeSet<u64>, Held) {
     let (mut after, mut told) = (before.to_vec(), BTreeSet::new());
     let held = buffer.checkpoint(program, |page, saved| {
@@ -88,7 +88,7 @@ proptest! {
                     prop_assert!(held.bytes <= bytes as u64);
                     prop_assert_eq!(held.changed(), (written.len() * PAGE_BYTES) as u64);
                     if when_full == WhenFull::Standard {
-                        // The first that come are served.
+                        // Pages are buffered in the order of their first writes.
                         let fitting = (bytes / PAGE_BYTES).min(written.len());
                         prop_assert_eq!(held.buffered_once, (fitting * PAGE_BYTES) as u64);
                         prop_assert_eq!(held.effective(), held.buffered_once);
@@ -128,7 +128,7 @@ fn a_page_that_is_written_again_behind_its_compression_is_not_compressed_again()
     (0..3).for_each(|page| program.write(page, 1, 1, &mut buffer));
     let page = PAGE_BYTES as u64;
     assert_eq!(buffer.held().compressed, 2 * page);
-    // There is no room for its before-image: it is evicted, and saved whole.
+    // There is no room for its before-image: it is evicted and saved whole.
     program.write(0, 1, 1, &mut buffer);
     assert_eq!((buffer.held().evicted, buffer.held().compressed), (page, page));
     assert!(!program.protected.contains(&0), "it needs no third fault");

@@ -1,75 +1,76 @@
-//! Which encoding pays for the next block, by what was measured before it (C1, L9).
+//! Chooses the encoding that pays off for the next block, based on earlier measurements (C1, L9).
 //!
-//! To write a byte takes `1 / R_disk`; to compress it first takes `1 / R_comp` and leaves `1 - F_comp` of it to write.
-//! So compressing pays if and only if `F_comp > R_disk / R_comp`, and of several ways the one that saves most time,
-//! `F_comp / R_disk - 1 / R_comp`, is the one to take. Rates and factors are running means in which old blocks fade. To make
-//! differences is one more way, whose time is that of reading the before-images too.
+//! Writing a byte takes `1 / R_disk`. Compressing it first takes `1 / R_comp` and leaves `1 - F_comp` of it to write.
+//! So compression pays if and only if `F_comp > R_disk / R_comp`. Of several encodings, the best is the one that saves
+//! most time, `F_comp / R_disk - 1 / R_comp`. Rates and factors are running means in which old blocks fade. Differences
+//! are one more encoding, whose time includes reading the before-images.
 //!
-//! Ways that are not in use are tried now and then, since nobody measures them otherwise: first all of them, then ever
-//! more seldom. And compressing has an allowance of processor time that fills as time passes; where it is used up, blocks
-//! stay as they are. Times come in as arguments: this is a decision, not a stopwatch. Keep one choice for each level
-//! that blocks go to.
+//! Unused encodings are tried now and then, since they would not be measured otherwise: first all of them, then ever
+//! more rarely. Compression also has an allowance of processor time that refills as time passes. When it is used up,
+//! blocks stay raw. Callers pass all times as arguments: this module decides, it does not measure. Keep one choice for
+//! each level to which blocks go.
 
 use super::Encoding;
 use std::fmt;
 use std::time::Duration;
 
-/// Encodings between which there is something to choose, beside [`Encoding::Raw`].
+/// The encodings between which to choose, besides [`Encoding::Raw`].
 pub const CANDIDATES: [Encoding; 3] = [Encoding::Differences, Encoding::Lz4, Encoding::Zstd];
 
-/// Some of [`CANDIDATES`].
+/// A subset of [`CANDIDATES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Allowed([bool; CANDIDATES.len()]);
 
 impl Allowed {
-    /// These.
+    /// Creates a set of these encodings.
     pub fn of(encodings: &[Encoding]) -> Self {
         Self(CANDIDATES.map(|candidate| encodings.contains(&candidate)))
     }
 
-    /// Whether there are none.
+    /// Reports whether the set is empty.
     pub fn is_empty(self) -> bool {
         self == Self::default()
     }
 
-    /// These without one of them.
+    /// Returns the set without one of them.
     #[must_use]
     pub fn without(self, encoding: Encoding) -> Self {
         Self(std::array::from_fn(|place| self.0[place] && CANDIDATES[place] != encoding))
     }
 
-    /// Whether this is one of them.
+    /// Reports whether the set has this encoding.
     pub fn contains(self, encoding: Encoding) -> bool {
         std::iter::zip(CANDIDATES, self.0).any(|(candidate, allowed)| allowed && candidate == encoding)
     }
 }
 
-/// A new measurement counts as this part of the mean: about the last dozen blocks matter.
+/// Weight of a new measurement in the mean: about the last dozen blocks matter.
 const WEIGHT: f64 = 1.0 / 8.0;
-/// ...and as this part where the codec is only tried: by the next trial the world may be another.
+/// Weight of a measurement from a trial: conditions may have changed by the next trial.
 const WEIGHT_OF_TRIAL: f64 = 1.0 / 2.0;
 
-/// Blocks until a codec that was found not to pay is tried again, at first...
+/// Initial number of blocks after which an encoding that did not pay off is tried again.
 const TRIAL_GAP_MIN: u64 = 32;
-/// ...and at most: with blocks of 256 KiB, 128 MiB. The gap doubles with each trial in vain. So of many blocks at most
-/// one in 256 is compressed in vain.
+/// Largest number of blocks between trials: with blocks of 256 KiB, 128 MiB. The gap doubles with each failed trial. In
+/// the long run at most one block in 256 is therefore compressed in vain.
 const TRIAL_GAP_MAX: u64 = 512;
 
-/// How much processor time compression may take.
+/// The processor time that compression may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowance {
-    /// Part of the passing time, in processors: 0.5 is half of one.
+    /// Share of the elapsed time, in processors: 0.5 is half of one.
     pub share: f64,
-    /// What may be saved up while nothing is compressed. A checkpoint spends in seconds what minutes have saved.
+    /// Largest time that can accumulate while nothing is compressed. A checkpoint spends in seconds what minutes have
+    /// saved.
     pub most: Duration,
 }
 
-/// Why a block is kept as it is or compressed.
+/// The reason why a block stays raw or is compressed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// How fast the level takes bytes is not known yet.
+    /// The speed of the level is not known yet.
     Unmeasured,
-    /// The codec is tried, to know what it would do.
+    /// The codec is tried, in order to measure it.
     Trial,
     /// The codec saves more time than it takes: `factor` exceeds `break_even` (C1).
     Pays {
@@ -78,14 +79,14 @@ pub enum Reason {
         /// R_disk / R_comp of the chosen codec.
         break_even: f64,
     },
-    /// No codec does. The numbers are those of the one that comes nearest.
+    /// No codec pays off. The numbers are those of the one that comes closest.
     DoesNotPay {
         /// F_comp.
         factor: f64,
         /// R_disk / R_comp.
         break_even: f64,
     },
-    /// It would, but the allowance is used up.
+    /// A codec would pay off, but the allowance is used up.
     AllowanceUsedUp,
 }
 
@@ -105,29 +106,29 @@ impl fmt::Display for Reason {
     }
 }
 
-/// An encoding for the next block, and why.
+/// The encoding for the next block, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// What to ask for.
+    /// The encoding to use.
     pub encoding: Encoding,
-    /// Why this one.
+    /// The reason for it.
     pub reason: Reason,
 }
 
-/// What compressing a block came to.
+/// The result of compressing a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compressed {
-    /// What was asked for, also where the block stayed as it is.
+    /// The requested encoding, even if the block stayed raw.
     pub asked: Encoding,
-    /// Length of the block.
+    /// Length of the block in bytes.
     pub bytes: usize,
-    /// Length of what is kept.
+    /// Length of the stored bytes.
     pub kept: usize,
-    /// Processor time that it took.
+    /// Processor time spent.
     pub time: Duration,
 }
 
-/// The running choice.
+/// The running choice for one level.
 #[derive(Clone, Debug)]
 pub struct Choice {
     allowance: Allowance,
@@ -140,7 +141,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Nothing measured, an allowance that is full. So many threads compress at the same time, each on its own core.
+    /// Creates a choice without measurements and with a full allowance. `threads` threads compress at the same time,
+    /// each on its own core.
     pub fn new(allowance: Allowance, threads: usize) -> Self {
         assert!(threads > 0, "somebody has to compress");
         let candidates = CANDIDATES.map(Candidate::new);
@@ -156,8 +158,8 @@ impl Choice {
         }
     }
 
-    /// What to do with the next block of so many bytes, for which these encodings can be had. `now` counts from any fixed
-    /// moment and never goes back.
+    /// Decides about the next block of `bytes` bytes, for which the encodings in `allowed` are available. `now` counts
+    /// from any fixed moment and never decreases.
     pub fn next(&mut self, bytes: usize, allowed: Allowed, now: Duration) -> Decision {
         self.earn(now);
         self.block += 1;
@@ -179,7 +181,7 @@ impl Choice {
         Decision { encoding: best.encoding, reason: Reason::Pays { factor, break_even } }
     }
 
-    /// Learns what a block came to that was compressed as [`Choice::next`] said.
+    /// Records the result of compressing a block as [`Choice::next`] decided.
     pub fn compressed(&mut self, done: Compressed) {
         self.saved = self.saved.saturating_sub(done.time);
         let Some(place) = CANDIDATES.iter().position(|candidate| *candidate == done.asked) else { return };
@@ -197,7 +199,7 @@ impl Choice {
         }
     }
 
-    /// Learns how long the level took for some bytes, whatever they were.
+    /// Records how long the level took to write some bytes, whatever they were.
     pub fn written(&mut self, bytes: usize, time: Duration) {
         self.level.add(bytes, time, WEIGHT);
     }
@@ -208,13 +210,13 @@ impl Choice {
         self.saved = (self.saved + passed.mul_f64(self.allowance.share)).min(self.allowance.most);
     }
 
-    /// What nobody has measured costs nothing that is known: a trial of it is afforded while anything is left.
+    /// An unmeasured encoding has no known cost: its trial is affordable while any allowance is left.
     fn affords(&self, candidate: &Candidate, bytes: usize) -> bool {
         let cost = candidate.speed.rate().map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate));
         self.saved > cost
     }
 
-    /// Of those that were measured, the one that saves most time.
+    /// Returns the measured encoding that saves most time.
     fn best(&self, allowed: Allowed) -> Option<&Candidate> {
         let level = self.level.rate()?;
         let is_known = |it: &&Candidate| it.speed.rate().is_some() && allowed.contains(it.encoding);
@@ -229,13 +231,13 @@ impl Choice {
     }
 }
 
-/// What is known of an encoding.
+/// The measurements of an encoding.
 #[derive(Clone, Debug)]
 struct Candidate {
     encoding: Encoding,
     speed: Mean,
     factor: f64,
-    /// The block at which it is tried although it is not in use.
+    /// The block at which the encoding is tried although it is not in use.
     due: u64,
     gap: u64,
 }
@@ -259,7 +261,7 @@ impl Candidate {
         self.speed.rate().map_or(0.0, |rate| rate * threads)
     }
 
-    /// R_disk / R_comp: what the factor must exceed.
+    /// Returns R_disk / R_comp, which the factor must exceed.
     fn break_even(&self, level: f64, threads: f64) -> f64 {
         level / self.rate(threads)
     }
@@ -268,13 +270,13 @@ impl Candidate {
         self.factor > self.break_even(level, threads)
     }
 
-    /// Seconds saved for each byte: F_comp / R_disk - 1 / R_comp.
+    /// Returns the seconds saved for each byte: F_comp / R_disk - 1 / R_comp.
     fn saving(&self, level: f64, threads: f64) -> f64 {
         self.factor / level - 1.0 / self.rate(threads)
     }
 }
 
-/// A rate in bytes per second: bytes and seconds are averaged each by itself, so that a long block counts for more.
+/// A rate in bytes per second. Bytes and seconds are averaged separately, so that a long block counts for more.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     bytes: f64,
@@ -286,7 +288,7 @@ impl Mean {
         if bytes == 0 {
             return;
         }
-        // A clock may be too coarse for one block: a nanosecond keeps the rate finite.
+        // The clock may be too coarse for one block: a nanosecond keeps the rate finite.
         let seconds = time.as_secs_f64().max(1e-9);
         let weight = if self.bytes == 0.0 { 1.0 } else { weight };
         self.bytes += weight * (bytes as f64 - self.bytes);
@@ -307,7 +309,7 @@ mod tests {
     const CODECS: Allowed = Allowed([false, true, true]);
     const GENEROUS: Allowance = Allowance { share: 1.0, most: Duration::from_secs(1000) };
 
-    /// A world in which codecs and the level always take the same time.
+    /// Simulated conditions in which codecs and the level always take the same time.
     #[derive(Clone, Copy, Debug)]
     struct World {
         level: f64,
@@ -329,7 +331,7 @@ mod tests {
             1.0 / rate + (1.0 - factor) / self.level
         }
 
-        /// Lets so many blocks pass and says what was decided, and what time it then was.
+        /// Simulates `blocks` blocks. Returns the decisions, the time at the end, and the time spent compressing.
         fn run(&self, choice: &mut Choice, blocks: usize, start: Duration) -> (Vec<Decision>, Duration, Duration) {
             let (mut now, mut spent) = (start, Duration::ZERO);
             let decisions = (0..blocks).map(|_| {
@@ -375,7 +377,7 @@ mod tests {
             let allowance = Allowance { share, most: Duration::from_secs_f64(most) };
             let mut choice = Choice::new(allowance, 1);
             let (_, now, spent) = world.run(&mut choice, 2000, Duration::ZERO);
-            // Codecs that nobody has measured may take one block of each more than there is.
+            // Unmeasured codecs may exceed the allowance by one block each.
             let unknown = CANDIDATES.iter().map(|codec| BLOCK as f64 / world.of(*codec).0).sum::<f64>();
             let bound = most + share * now.as_secs_f64() + unknown;
             prop_assert!(spent.as_secs_f64() <= bound * 1.0001, "{spent:?} of {bound}");
@@ -394,7 +396,7 @@ mod tests {
         }
     }
 
-    /// C1 and C9: with the paper's rates compressing pays above a factor of 0.16.
+    /// C1 and C9: with the paper's rates, compression pays above a factor of 0.16.
     #[test]
     fn the_papers_rates_break_even_at_sixteen_percent() {
         let reason = |factor| {

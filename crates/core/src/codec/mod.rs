@@ -1,8 +1,8 @@
-//! Codecs for blocks of bytes: zeros, as they are, lz4, zstd. Which one pays is decided in [`choice`].
+//! Codecs for blocks of bytes: zero, raw, lz4, zstd. [`choice`] decides which one pays off.
 //!
-//! A compressed block says neither its codec nor its length: both stand in the table of whoever keeps it, so a reader
-//! knows how much memory it will fill before it looks at the first byte, and a block that would fill more or less is
-//! refused. Memory is taken once for each compressor and used again.
+//! A compressed block states neither its codec nor its length; the table of its container has both. A reader therefore
+//! knows how much memory the block will fill before it reads the first byte, and rejects a block that fills more or
+//! less. Each compressor allocates its memory once and reuses it.
 //!
 //! ```
 //! use standfast_core::codec::{Codec, Compressor, Decompressor};
@@ -26,39 +26,40 @@ use lz4_flex::block::CompressTable;
 use std::fmt;
 use zstd_safe::{CCtx, DCtx};
 
-/// Most bytes that a block may stand for: what a decoder is ever asked to fill in one go.
+/// Largest decoded block: no decoder ever has to fill more in one go.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 
-/// A compressed block is kept only where it is shorter by this part of its length (L9: significantly). For less, a block
-/// that can be mapped and read as it is serves a restart better.
+/// A compressed block is kept only if it is shorter by this part of its length (L9: significantly). For less, a raw
+/// block serves a restart better, since it can be mapped and read as it is.
 const SHORTER_BY_ONE_IN: usize = 16;
 
-/// Of levels -5 to 6, 1 had the best ratio among those that can keep up with a disk: 3 takes twice the time for 2 % less.
+/// Of levels -5 to 6, level 1 had the best ratio among those that keep up with a disk. Level 3 takes twice the time for
+/// 2 % less.
 const ZSTD_LEVEL: i32 = 1;
 
-/// How the bytes of a block are kept.
+/// The codec of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Codec {
-    /// As they are.
+    /// The bytes as they are.
     Raw,
-    /// They are all zero: nothing is kept.
+    /// All bytes are zero: nothing is stored.
     Zero,
-    /// An LZ4 block, without a frame around it.
+    /// An LZ4 block without a frame.
     Lz4,
-    /// One Zstandard frame that states its content's length.
+    /// One Zstandard frame that states the length of its content.
     Zstd,
 }
 
 impl Codec {
-    /// All of them, by number.
+    /// All codecs, by number.
     pub const ALL: [Self; 4] = [Self::Raw, Self::Zero, Self::Lz4, Self::Zstd];
 
-    /// The number that stands for it in a file.
+    /// Returns the number of the codec in files.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// The codec with this number.
+    /// Returns the codec with this number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
@@ -75,36 +76,36 @@ impl fmt::Display for Codec {
     }
 }
 
-/// How the pages of a block are kept in an image: by a codec, or as differences.
+/// The encoding of the pages of a block in an image: raw, by a codec, or as differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Encoding {
-    /// As they are.
+    /// The pages as they are.
     Raw,
-    /// In [`Codec::Lz4`].
+    /// Compressed with [`Codec::Lz4`].
     Lz4,
-    /// In [`Codec::Zstd`].
+    /// Compressed with [`Codec::Zstd`].
     Zstd,
-    /// As what has changed in them since an earlier image ([`crate::delta`]).
+    /// Differences from an earlier image ([`crate::delta`]).
     Differences,
-    /// As the words of them that are not zero: pages of which a program has excluded some. Stands alone.
+    /// Only the nonzero words, for pages with words that a program has excluded. Self-contained.
     Sparse,
 }
 
 impl Encoding {
-    /// All of them, by number.
+    /// All encodings, by number.
     pub const ALL: [Self; 5] = [Self::Raw, Self::Lz4, Self::Zstd, Self::Differences, Self::Sparse];
 
-    /// The number that stands for it in a file.
+    /// Returns the number of the encoding in files.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// The encoding with this number.
+    /// Returns the encoding with this number.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// The codec, where it is one that makes blocks shorter.
+    /// Returns the codec, if the encoding is a compressing codec.
     pub fn codec(self) -> Option<Codec> {
         match self {
             Self::Raw | Self::Differences | Self::Sparse => None,
@@ -126,16 +127,16 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// A block and how it is kept.
+/// A block in the form in which to store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed<'a> {
     /// The codec.
     pub codec: Codec,
-    /// What is to be kept.
+    /// The bytes to store.
     pub bytes: &'a [u8],
 }
 
-/// Compresses blocks, one after the other in the same memory.
+/// Compresses blocks, one after the other, reusing its memory.
 pub struct Compressor {
     lz4: CompressTable,
     zstd: CCtx<'static>,
@@ -143,13 +144,14 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// A compressor. Panics where there is no memory for its tables, as any allocation does.
+    /// Creates a compressor. Panics if there is no memory for its tables, as any allocation does.
     pub fn new() -> Self {
         Self { lz4: CompressTable::large(), zstd: CCtx::create(), bytes: Vec::new() }
     }
 
-    /// The block in this codec; as it is where that would not make it much shorter or where [`Codec::Zero`] was asked for
-    /// and it is not; and nothing where it is all zeros, whatever was asked for. Panics above [`BLOCK_BYTES_MAX`].
+    /// Compresses the block with this codec. A block of zeros always becomes [`Codec::Zero`]. The block stays raw if
+    /// the codec would not make it much shorter, or if [`Codec::Zero`] was requested and it is not zero. Panics above
+    /// [`BLOCK_BYTES_MAX`].
     pub fn compress<'a>(&'a mut self, codec: Codec, block: &'a [u8]) -> Packed<'a> {
         assert!(block.len() <= BLOCK_BYTES_MAX, "a block of at most {BLOCK_BYTES_MAX} bytes");
         if is_zero(block) {
@@ -194,39 +196,39 @@ impl fmt::Debug for Compressor {
     }
 }
 
-/// Most bytes that a compressed block of this length may have.
+/// Returns the largest length at which a compressed block of this length is kept.
 pub fn longest_kept(block_bytes: usize) -> usize {
     block_bytes - block_bytes.div_ceil(SHORTER_BY_ONE_IN)
 }
 
-/// Why some bytes are not a block in the codec that they are said to be in.
+/// The reason why some bytes are not a block in the stated codec.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The block would be longer than any that is written.
     #[error("a block of {bytes} bytes is longer than the {BLOCK_BYTES_MAX} that a block may have")]
     TooLong {
-        /// The length that was asked for.
+        /// The requested length.
         bytes: usize,
     },
-    /// The bytes are not as many as the codec has for a block of that length.
+    /// The number of bytes is impossible for a block of that length in this codec.
     #[error("{found} bytes cannot be a block of {expected} bytes in the codec {codec}")]
     Length {
         /// The codec.
         codec: Codec,
-        /// The block's length.
+        /// The length of the block.
         expected: usize,
-        /// The bytes that are there.
+        /// The number of bytes found.
         found: usize,
     },
-    /// The bytes stand for a block of another length, or for more than one.
+    /// The bytes decode to a block of another length, or to more than one.
     #[error("a block in the codec {codec} does not hold the {expected} bytes that it should")]
     Contents {
         /// The codec.
         codec: Codec,
-        /// The block's length.
+        /// The length of the block.
         expected: usize,
     },
-    /// The bytes cannot be read.
+    /// The bytes cannot be decoded.
     #[error("a block in the codec {codec} is damaged")]
     Damaged {
         /// The codec.
@@ -234,21 +236,21 @@ pub enum CodecError {
     },
 }
 
-/// Brings blocks back.
+/// Decompresses blocks.
 pub struct Decompressor {
     zstd: DCtx<'static>,
 }
 
 impl Decompressor {
-    /// A decompressor. Panics where there is no memory for its tables, as any allocation does.
+    /// Creates a decompressor. Panics if there is no memory for its tables, as any allocation does.
     pub fn new() -> Self {
         Self { zstd: DCtx::create() }
     }
 
-    /// Fills `block` with what the bytes stand for. Writes nowhere else and takes no memory that grows with the bytes.
+    /// Fills `block` with the decoded bytes. Writes nowhere else, and allocates no memory in proportion to the input.
     ///
     /// # Errors
-    /// When the bytes are not a block of exactly this length in this codec; what `block` then holds means nothing.
+    /// If the bytes are not a block of exactly this length in this codec; the contents of `block` are then meaningless.
     pub fn decompress(&mut self, codec: Codec, bytes: &[u8], block: &mut [u8]) -> Result<(), CodecError> {
         let expected = block.len();
         if expected > BLOCK_BYTES_MAX {
@@ -296,8 +298,8 @@ impl fmt::Debug for Decompressor {
     }
 }
 
-/// Refuses what the library would read and nobody here writes: several frames, frames to be skipped, dictionaries, a
-/// content of another or unstated length.
+/// Rejects input that the library would accept but that is never written here: several frames, skippable frames,
+/// dictionaries, and a content of another or unstated length.
 fn one_frame(bytes: &[u8], expected: usize) -> Result<(), CodecError> {
     let codec = Codec::Zstd;
     let frame = zstd_safe::find_frame_compressed_size(bytes).map_err(|_| CodecError::Damaged { codec })?;

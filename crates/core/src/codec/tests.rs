@@ -1,9 +1,9 @@
-//! What compressors give comes back, and anything else is refused within its bounds.
+//! Compressed blocks decompress to the original, and anything else is rejected within its bounds.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Blocks as memory holds them: zeros, noise, small numbers, text that repeats, and mixtures of these.
+/// Generates blocks like those in memory: zeros, noise, small numbers, repetitive text, and mixtures of these.
 fn block() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         (0usize..9000).prop_map(|length| vec![0; length]),

@@ -1,19 +1,20 @@
-//! The two loops over a page: which words differ, and putting them back. The first has a form for each kind of processor.
+//! The two loops over a page: finding the words that differ, and restoring them. The first has a form for each kind of
+//! processor.
 //!
-//! Pages come from memory at its speed, so the first loop may not take longer than reading them: it looks at 64 bytes
-//! at once and passes over those that are equal. The second touches only what changed and needs no more than plain code.
+//! Pages arrive at memory speed, so the first loop must not take longer than reading them: it compares 64 bytes at once
+//! and skips equal ones. The second touches only what changed, so plain code is enough.
 
 use super::simd::{Avx2, Avx512};
 use super::{BITMAP_BYTES, Change, Page, WORD_BYTES};
 use crate::PAGE_BYTES;
 
-/// What [`Kernel::difference`] may write: the bitmap and room for every word.
+/// Bytes that [`Kernel::difference`] may write: the bitmap and room for every word.
 pub(super) const SLOT_BYTES: usize = BITMAP_BYTES + PAGE_BYTES;
 
-/// Words that one byte of the bitmap speaks of.
+/// Words in one byte of the bitmap.
 const GROUP: usize = 8;
 
-/// How differences are found. All give the same bytes.
+/// The method of finding differences. All methods give the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel(Way);
 
@@ -25,13 +26,14 @@ enum Way {
 }
 
 impl Kernel {
-    /// Those that this processor can run, the fastest last. The first one is plain code and runs everywhere.
+    /// Returns the kernels that this processor can run, the fastest last. The first is plain code, which runs
+    /// everywhere.
     pub fn available() -> impl Iterator<Item = Self> {
         let ways = [Some(Way::Plain), Avx2::detect().map(Way::Avx2), Avx512::detect().map(Way::Avx512)];
         ways.into_iter().flatten().map(Self)
     }
 
-    /// Its name, for people.
+    /// Returns its name, for people.
     pub fn name(self) -> &'static str {
         match self.0 {
             Way::Plain => "plain",
@@ -40,8 +42,8 @@ impl Kernel {
         }
     }
 
-    /// Writes the bitmap and, behind it, the words that changed, before XOR now. Says how many these are; what is behind
-    /// them in the slot means nothing.
+    /// Writes the bitmap and after it the changed words, as before XOR now. Returns their number. The rest of the slot
+    /// is then meaningless.
     pub(super) fn difference(self, change: Change<'_>, slot: &mut [u8; SLOT_BYTES]) -> usize {
         match self.0 {
             Way::Plain => difference(change, slot),
@@ -57,7 +59,7 @@ impl Default for Kernel {
     }
 }
 
-/// Without a branch for each word: a word is always written, and the next one over it where it was zero.
+/// Avoids a branch for each word: every word is written, and the next one overwrites it if it was zero.
 fn difference(change: Change<'_>, slot: &mut [u8; SLOT_BYTES]) -> usize {
     let (bitmap, words) = slot.split_at_mut(BITMAP_BYTES);
     let words = words.as_chunks_mut::<WORD_BYTES>().0;
@@ -78,7 +80,8 @@ fn difference(change: Change<'_>, slot: &mut [u8; SLOT_BYTES]) -> usize {
     count
 }
 
-/// Puts changed words back into a before-image and says how many there were. Panics where the bitmap tells of more.
+/// Applies changed words to a before-image, and returns how many there were. Panics if the bitmap has more than
+/// `words`.
 pub(super) fn apply(bitmap: &[u8; BITMAP_BYTES], words: &[[u8; WORD_BYTES]], page: &mut Page) -> usize {
     let mut rest = words;
     for (byte, group) in bitmap.iter().zip(page.as_chunks_mut::<{ GROUP * WORD_BYTES }>().0) {

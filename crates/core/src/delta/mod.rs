@@ -1,8 +1,8 @@
 //! Compressed differences (C4, C5): what changed in pages, word by word, against what they held before.
 //!
-//! A difference is the page XOR its before-image, kept as a bitmap of the words that are not zero and these words; the
-//! page itself stands where that is shorter, and nothing where nothing changed. Pages come in blocks, so that one pass
-//! fills one buffer that is used again and again. Neither a container nor a checksum: an image has both around it.
+//! A difference is the page XOR its before-image, stored as a bitmap of the nonzero words and these words. The page
+//! itself is stored if that is shorter, and nothing if nothing changed. Pages come in blocks, so that one pass fills
+//! one reusable buffer. The format is neither a container nor a checksum: an image surrounds it with both.
 //!
 //! ```text
 //! 0                                             length - n    length
@@ -13,16 +13,16 @@
 //!   0 same     nothing: the page is its before-image
 //!   1 words    64 bytes of bitmap, then 8 bytes for each of 1 to 503 words: 64 + 8 c  (C4 with p = 4096, w = 8)
 //!   2 whole    the 4096 bytes of the page, from 504 changed words on
-//!   3 patch    128 bytes of bitmap, then words of 4 bytes, at most 991, that take the place of what was there
+//!   3 patch    128 bytes of bitmap, then words of 4 bytes, at most 991, that replace the old ones
 //! ```
 //!
-//! A patch is for pages of which a program has said what counts: the rest is left as it was, unseen. That is no matter of
-//! what changed, so no before-image is needed to make one.
+//! A patch is for pages in which only some words count, as declared by the program: the others stay as they were and
+//! are not read. Changes do not matter for it, so making one needs no before-image.
 //!
-//! A word has 8 bytes and not 4. Doubles, pointers and longs, of which large states are made, change as 8 bytes; then
-//! 4-byte words take 64 bytes more a page for their bitmap and save nothing: 168 instead of 104 for 5 doubles. They win
-//! only where more than 16 of them change in a page, each alone in its 8 bytes, and never save more than half. And they
-//! double the lanes that the loop has to sort out.
+//! A word has 8 bytes and not 4. Doubles, pointers and longs, of which large states consist, change as 8 bytes. For
+//! them, 4-byte words take 64 bytes more per page for the bitmap and save nothing: 168 instead of 104 for 5 doubles.
+//! They win only if more than 16 of them change in a page, each alone in its 8 bytes, and never save more than half.
+//! They also double the number of lanes that the loop has to sort.
 //!
 //! ```
 //! use standfast_core::delta::{Change, Delta, Encoder};
@@ -60,28 +60,28 @@ use std::ops::Range;
 pub const WORD_BYTES: usize = 8;
 /// Words in a page.
 pub const WORDS: usize = PAGE_BYTES / WORD_BYTES;
-/// Bytes of the bitmap that says which words changed.
+/// Length of the bitmap of changed words.
 pub const BITMAP_BYTES: usize = WORDS / 8;
-/// Most changed words for which words are shorter than the page itself: 503 of 512.
+/// Largest number of changed words for which words are shorter than the page itself: 503 of 512.
 pub const CHANGED_WORDS_MAX: usize = (PAGE_BYTES - BITMAP_BYTES - 1) / WORD_BYTES;
-/// Most words of a patch for which that is shorter than the page itself: 991 of 1024.
+/// Largest number of words for which a patch is shorter than the page itself: 991 of 1024.
 pub const PATCH_WORDS_MAX: usize = (PAGE_BYTES - MASK_BYTES - 1) / MASK_WORD_BYTES;
 
-/// A page now and as it was.
+/// The current and the earlier content of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'p> {
-    /// What it held.
+    /// The earlier content.
     pub before: &'p Page,
-    /// What it holds.
+    /// The current content.
     pub now: &'p Page,
 }
 
-/// How a page stands in a block of differences.
+/// The form of a page in a block of differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// It did not change: nothing stands there.
+    /// Unchanged: nothing is stored.
     Same,
-    /// The words that changed.
+    /// The changed words.
     Words,
     /// The page itself.
     Whole,
@@ -104,25 +104,25 @@ impl Form {
     }
 }
 
-/// What a block of differences is made of.
+/// The composition of a block of differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Pages that did not change.
+    /// Number of unchanged pages.
     pub same: usize,
-    /// Pages of which the changed words stand there.
+    /// Number of pages stored as changed words.
     pub words: usize,
-    /// Pages that stand there themselves.
+    /// Number of pages stored whole.
     pub whole: usize,
-    /// Changed words of the pages in `words`.
+    /// Number of changed words of the pages in `words`.
     pub changed_words: usize,
-    /// Pages of which the words that count stand there.
+    /// Number of pages stored as patches.
     pub patches: usize,
-    /// Words of the pages in `patches`.
+    /// Number of words of the pages in `patches`.
     pub patched_words: usize,
 }
 
 impl Tally {
-    /// Length of the block in bytes.
+    /// Returns the length of the block in bytes.
     pub fn bytes(&self) -> usize {
         let forms = self.same + self.words + self.whole + self.patches;
         let words = self.words * BITMAP_BYTES + self.changed_words * WORD_BYTES;
@@ -145,16 +145,16 @@ impl Tally {
     }
 }
 
-/// A block of differences as [`Encoder`] made it.
+/// A block of differences made by [`Encoder`].
 #[derive(Clone, Copy, Debug)]
 pub struct Encoded<'e> {
     /// The block.
     pub bytes: &'e [u8],
-    /// What it is made of.
+    /// The composition of the block.
     pub tally: Tally,
 }
 
-/// Makes blocks of differences, one after the other in the same memory.
+/// Makes blocks of differences, one after the other, reusing its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     kernel: Kernel,
@@ -163,17 +163,17 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// With the fastest kernel of this processor. Takes no memory until it is used.
+    /// Creates an encoder with the fastest kernel of this processor. Allocates nothing until it is used.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With this kernel.
+    /// Creates an encoder with this kernel.
     pub fn with_kernel(kernel: Kernel) -> Self {
         Self { kernel, ..Self::default() }
     }
 
-    /// The block of these pages. Allocates only where none before it was as long.
+    /// Encodes the block of these pages. Allocates only if no earlier block was as long.
     pub fn encode<'p>(&mut self, changes: impl IntoIterator<Item = Change<'p>>) -> Encoded<'_> {
         self.forms.clear();
         let mut tally = Tally::default();
@@ -196,7 +196,7 @@ impl Encoder {
         self.end(length, tally)
     }
 
-    /// The block of pages of which only some words count, whatever they held before.
+    /// Encodes a block of pages in which only some words count, whatever they held before.
     pub fn patch<'p>(&mut self, pages: impl IntoIterator<Item = (&'p Page, Mask)>) -> Encoded<'_> {
         self.forms.clear();
         let mut tally = Tally::default();
@@ -205,7 +205,7 @@ impl Encoder {
             let slot = slot(&mut self.bytes, length);
             let words = mask.words();
             let (form, bytes) = match words {
-                // One of no words, too, is told from a page that is as it was: nobody has looked.
+                // A patch of no words differs from an unchanged page, since nobody has compared the page.
                 0..=PATCH_WORDS_MAX => {
                     slot[..MASK_BYTES].copy_from_slice(&mask.to_bytes());
                     (Form::Patch, MASK_BYTES + mask.gather(page, &mut slot[MASK_BYTES..]))
@@ -233,7 +233,7 @@ impl Encoder {
     }
 }
 
-/// Room for one page at `start`, made where there is none. What lay there means nothing.
+/// Returns room for one page at `start`, growing `bytes` if necessary. Its contents are meaningless.
 fn slot(bytes: &mut Vec<u8>, start: usize) -> &mut [u8; SLOT_BYTES] {
     if bytes.len() < start + SLOT_BYTES {
         bytes.resize((start + SLOT_BYTES).max(bytes.len() * 2), 0);
@@ -241,30 +241,31 @@ fn slot(bytes: &mut Vec<u8>, start: usize) -> &mut [u8; SLOT_BYTES] {
     bytes[start..].first_chunk_mut().expect("the bytes were made long enough")
 }
 
-/// Why some bytes are no block of differences.
+/// The reason why some bytes are not a block of differences.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeltaError {
-    /// It ends before all pages have been told.
+    /// The block ends before all of its pages.
     #[error("a block of differences is cut off at page {page}")]
     CutOff {
-        /// The page that is missing, counted in the block.
+        /// The missing page, counted in the block.
         page: usize,
     },
-    /// Bytes that belong to no page.
+    /// Some bytes belong to no page.
     #[error("a block of differences has {bytes} bytes too many")]
     TooLong {
-        /// How many.
+        /// Their number.
         bytes: usize,
     },
-    /// A form that does not exist.
+    /// The form of a page does not exist.
     #[error("page {page} of a block of differences has the unknown form {form}")]
     UnknownForm {
         /// The page, counted in the block.
         page: usize,
-        /// The number that stands there.
+        /// The unknown number.
         form: u8,
     },
-    /// No changed word, one that is zero, or so many that the page itself had been shorter: nobody writes that.
+    /// A page has no changed word, a changed word that is zero, or so many that the page itself is shorter: no writer
+    /// produces that.
     #[error("page {page} of a block of differences is not the one that its pages give")]
     Senseless {
         /// The page, counted in the block.
@@ -272,7 +273,7 @@ pub enum DeltaError {
     },
 }
 
-/// A block of differences that has been checked as a whole: to apply it cannot fail half-way.
+/// A block of differences that was checked as a whole, so that applying it cannot fail half-way.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta<'b> {
     payload: &'b [u8],
@@ -281,10 +282,10 @@ pub struct Delta<'b> {
 }
 
 impl<'b> Delta<'b> {
-    /// Reads a block of so many pages. Allocates nothing.
+    /// Parses a block of `pages` pages. Allocates nothing.
     ///
     /// # Errors
-    /// When the bytes are not exactly what [`Encoder`] makes of some pages.
+    /// If the bytes are not exactly what [`Encoder`] makes of some pages.
     pub fn parse(bytes: &'b [u8], pages: usize) -> Result<Self, DeltaError> {
         let Some(payload_bytes) = bytes.len().checked_sub(pages) else { return Err(DeltaError::CutOff { page: 0 }) };
         let (payload, forms) = bytes.split_at(payload_bytes);
@@ -302,17 +303,17 @@ impl<'b> Delta<'b> {
         Ok(Self { payload, forms, tally })
     }
 
-    /// What the block is made of.
+    /// Returns the composition of the block.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// The forms of its pages.
+    /// Returns the forms of its pages.
     pub fn forms(&self) -> impl Iterator<Item = Form> {
         self.forms.iter().map(|number| Form::from_number(*number).expect("parsing has seen every form"))
     }
 
-    /// Where each page's part lies in the block, and in which form.
+    /// Returns the form of each page and the place of its part in the block.
     pub fn parts(&self) -> impl Iterator<Item = (Form, Range<usize>)> {
         let mut start = 0;
         self.forms().map(move |form| {
@@ -322,7 +323,7 @@ impl<'b> Delta<'b> {
         })
     }
 
-    /// Turns before-images into the pages themselves. Panics where they are not as many as the block has.
+    /// Turns before-images into the pages themselves. Panics if their number differs from that of the block.
     pub fn apply<'p>(&self, pages: impl IntoIterator<Item = &'p mut Page>) {
         let mut pages = pages.into_iter();
         let mut rest = self.payload;
@@ -334,8 +335,8 @@ impl<'b> Delta<'b> {
     }
 }
 
-/// Turns one before-image into the page itself, by a part that [`Delta::parts`] named or by what begins with it. Returns
-/// the part's length. Panics where there is less.
+/// Turns one before-image into the page itself. `part` is a part from [`Delta::parts`], or begins with one. Returns the
+/// length of the part. Panics if `part` is too short.
 pub fn apply_part(form: Form, part: &[u8], page: &mut Page) -> usize {
     match form {
         Form::Same => 0,
@@ -356,7 +357,7 @@ pub fn apply_part(form: Form, part: &[u8], page: &mut Page) -> usize {
     }
 }
 
-/// How many bytes at the start belong to a page of this form, and how many words changed in it.
+/// Returns the length of the first part, for a page of this form, and the number of changed words in it.
 fn first_part(bytes: &[u8], form: Form, page: usize) -> Result<(usize, usize), DeltaError> {
     let cut_off = DeltaError::CutOff { page };
     match form {
@@ -387,7 +388,7 @@ fn first_part(bytes: &[u8], form: Form, page: usize) -> Result<(usize, usize), D
     }
 }
 
-/// The changes of pages that lie side by side, both then and now. Panics on lengths that differ or are no whole pages.
+/// Returns the changes of adjoining pages. Panics if the lengths differ or are not whole pages.
 pub fn changes<'p>(before: &'p [u8], now: &'p [u8]) -> impl Iterator<Item = Change<'p>> {
     let ((before, no_part), (now, none)) = (before.as_chunks(), now.as_chunks());
     assert!(no_part.is_empty() && none.is_empty() && before.len() == now.len(), "the same number of whole pages");

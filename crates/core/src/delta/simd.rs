@@ -1,10 +1,11 @@
-//! The difference of a page with AVX2 and AVX-512. Its naive twin is the plain code in `kernel`.
+//! The difference of a page with AVX2 and AVX-512. The plain code in `kernel` is the reference implementation.
 //!
 //! # Safety
-//! Two things could go wrong, and both are settled here. *Instructions that the processor does not have*: each kernel is
-//! a method of a value that only `detect` makes, after asking the processor. *Writing behind the slot*: vectors are
-//! stored whole although only their first words count. When the vector at word `at` is looked at, at most `at` words
-//! have been written, so the store ends at or before `at` + one vector, which is within the room of one page.
+//! Two things could go wrong, and this module prevents both. *Instructions that the processor does not have*: each
+//! kernel is a method of a value that only `detect` creates, after checking the processor. *Writing beyond the slot*:
+//! vectors are stored whole although only their first words count. When the vector at word `at` is processed, at most
+//! `at` words have been written. The store therefore ends at or before `at` + one vector, which is within the room of
+//! one page.
 #![allow(unsafe_code, reason = "vector instructions; see Safety")]
 
 use super::kernel::SLOT_BYTES;
@@ -50,7 +51,7 @@ const LANES_256: usize = 4;
 /// Words in a vector of 512 bits.
 const LANES_512: usize = 8;
 
-/// For each set of words that changed, which halves of words a permutation takes to bring them to the front.
+/// For each set of changed words, the permutation of half words that moves them to the front.
 static TO_THE_FRONT: [[u32; 2 * LANES_256]; 1 << LANES_256] = to_the_front();
 
 const fn to_the_front() -> [[u32; 2 * LANES_256]; 1 << LANES_256] {
@@ -97,8 +98,8 @@ fn difference_256(change: Change<'_>, slot: &mut [u8; SLOT_BYTES]) -> usize {
             // SAFETY: an entry of the table has the 32 bytes of a vector; loads need no alignment.
             let order = unsafe { _mm256_loadu_si256(TO_THE_FRONT[set].as_ptr().cast()) };
             let packed = _mm256_permutevar8x32_epi32(changed, order);
-            // SAFETY: no more words were written than were looked at, so this ends at or before `at` + one vector, and
-            // with it within the page (see above); stores need no alignment.
+            // SAFETY: no more words were written than were processed, so this ends at or before `at` + one vector, and
+            // thus within the page (see above); stores need no alignment.
             unsafe { _mm256_storeu_si256(words.as_mut_ptr().add(count * WORD_BYTES).cast(), packed) };
             count += set.count_ones() as usize;
             sets |= set << (half * LANES_256);
@@ -129,10 +130,11 @@ fn difference_512(change: Change<'_>, slot: &mut [u8; SLOT_BYTES]) -> usize {
         if set == 0 {
             continue;
         }
-        // Packed in a register and stored whole: a packing store takes a hundred cycles on some processors.
+        // The words are packed in a register and stored whole, since a packing store takes a hundred cycles on some
+        // processors.
         let packed = _mm512_maskz_compress_epi64(set, changed);
-        // SAFETY: no more words were written than were looked at, so this ends at or before `at` + one vector, and
-        // with it within the page (see above); stores need no alignment.
+        // SAFETY: no more words were written than were processed, so this ends at or before `at` + one vector, and thus
+        // within the page (see above); stores need no alignment.
         unsafe { _mm512_storeu_si512(words.as_mut_ptr().add(count * WORD_BYTES).cast(), packed) };
         count += set.count_ones() as usize;
     }

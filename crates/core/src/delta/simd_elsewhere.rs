@@ -1,9 +1,9 @@
-//! The kernels of `simd` where there are none: on other processors than x86-64 plain code does it.
+//! Stand-ins for the kernels of `simd`: processors other than x86-64 use plain code.
 
 use super::Change;
 use super::kernel::SLOT_BYTES;
 
-/// Nothing proves AVX2 here.
+/// AVX2 is never available here.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Avx2 {}
 
@@ -17,7 +17,7 @@ impl Avx2 {
     }
 }
 
-/// Nothing proves AVX-512 here.
+/// AVX-512 is never available here.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Avx512 {}
 

@@ -1,10 +1,11 @@
-//! Blocks of differences against a naive twin that follows the paper's text, on all kernels of this machine.
+//! Blocks of differences against a reference implementation that follows the paper's text, on all kernels of this
+//! machine.
 
 use super::*;
 use crate::{MASK_WORDS, words};
 use proptest::prelude::*;
 
-/// The form of one page as the paper describes it (C4, C5), word by word.
+/// Returns the form of one page as the paper describes it (C4, C5), word by word.
 fn naive(before: &Page, now: &Page) -> (Form, Vec<u8>) {
     let words = |page: &Page| page.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
     let (before, after): (Vec<u64>, Vec<u64>) = (words(before), words(now));
@@ -33,7 +34,7 @@ fn noise(seed: u64) -> Page {
     })
 }
 
-/// A page, and how to change it: nowhere, in a few places, in the first so many words, or everywhere.
+/// Generates a page and a changed copy: changed nowhere, in a few places, in the first few words, or everywhere.
 fn page_and_change() -> impl Strategy<Value = (Page, Page)> {
     let places = prop_oneof![
         Just(Vec::new()),
@@ -59,7 +60,7 @@ fn encode(kernel: Kernel, before: &[Page], now: &[Page]) -> (Vec<u8>, Tally) {
     (encoded.bytes.to_vec(), encoded.tally)
 }
 
-/// One page with so many changed words.
+/// Returns one page with this many changed words.
 fn with_changed(words: usize) -> Vec<u8> {
     let mut now = [0; PAGE_BYTES];
     (0..words).for_each(|word| now[word * 8 + word % 8] = 1);
@@ -125,8 +126,7 @@ proptest! {
             delta.apply(&mut changed);
             let again = naive_block(&before, &changed);
             let forms: Vec<Form> = delta.forms().collect();
-            // A page that stands there whole, or some words of it, may be nearer to its before-image than the writer could
-            // have known.
+            // A page stored whole or in part may be closer to its before-image than the writer could have known.
             prop_assert!(again == bytes || forms.iter().any(|form| matches!(form, Form::Whole | Form::Patch)));
             prop_assert_eq!(delta.tally().bytes(), bytes.len());
         }

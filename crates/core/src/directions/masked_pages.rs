@@ -1,38 +1,38 @@
-//! What of pages that are excluded in part need not be saved: word by word, for each such page (L11: "partial pages are legal").
+//! The words of partly excluded pages that need not be saved, for each such page (L11: "partial pages are legal").
 //!
-//! A word of which a program has excluded some bytes and not others is saved. Dead words may come back as anything; held
-//! ones are left to the checkpoint that is built upon, so a page that has some of these needs that one's page.
+//! A word is saved unless a program has excluded all of its bytes. Dead words may be restored with any content. Held
+//! words are left to the parent checkpoint, so a page with held words needs the page of the parent.
 
 use super::{Region, Regions, Usage};
 use crate::{Address, MASK_WORD_BYTES, Mask, PAGE_BYTES, PageRange, PageSet};
 use std::sync::Arc;
 
-/// Pages of which some words do not count, ascending.
+/// Pages with words that do not count, ascending.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MaskedPages(Vec<MaskedPage>);
 
-/// One of them.
+/// A page with words that do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaskedPage {
     /// Its address.
     pub page: Address,
-    /// Words that are dead.
+    /// The words that are dead.
     pub dead: Mask,
-    /// Words that are dead or held.
+    /// The words that are dead or held.
     pub out: Mask,
 }
 
 impl MaskedPage {
-    /// Whether it needs the page of the checkpoint that is built upon.
+    /// Reports whether it needs the page of the parent checkpoint.
     pub fn is_held(&self) -> bool {
         self.dead != self.out
     }
 }
 
 impl Regions {
-    /// The words that need not be saved by a checkpoint that builds upon one taken when there had been `held` checkpoints, as
-    /// far as that one holds their pages ([`MaskedPages::where_held`]); `None` where it builds upon none. Pages that lie
-    /// within one region are not among them.
+    /// Returns the words that a checkpoint need not save. Its parent was taken after `held` checkpoints; `None` if it
+    /// has no parent. The result assumes that the parent holds the pages ([`MaskedPages::where_held`]). Pages wholly
+    /// within one region are not included.
     pub fn masked_pages(&self, held: Option<u64>) -> MaskedPages {
         let mut masked_pages = MaskedPages::default();
         for region in self.all() {
@@ -48,7 +48,7 @@ impl Regions {
     }
 }
 
-/// The pages that a region covers in part.
+/// Returns the pages that a region covers only in part.
 fn edges(region: &Region) -> impl Iterator<Item = Address> + use<> {
     const PAGE: u64 = PAGE_BYTES as u64;
     let (first, last) = (region.start - region.start % PAGE, (region.end - 1) / PAGE * PAGE);
@@ -77,7 +77,7 @@ impl MaskedPages {
         }
     }
 
-    /// The same where the checkpoint that is built upon holds these pages and no others.
+    /// Returns the same masks, given that the parent checkpoint holds exactly these pages.
     #[must_use]
     pub fn where_held(self: &Arc<Self>, pages: &PageSet) -> Arc<Self> {
         let lacking =
@@ -100,7 +100,7 @@ impl MaskedPages {
         Arc::new(Self(self.0.iter().filter_map(present).collect()))
     }
 
-    /// Those of some pages as others say, and of the rest as these do.
+    /// Returns the masks of `others` for these pages, and its own for the rest.
     #[must_use]
     pub(super) fn with(&self, pages: &PageSet, others: &Self) -> Self {
         let mut ranges = pages.ranges();
@@ -117,29 +117,29 @@ impl MaskedPages {
         Self(all)
     }
 
-    /// Whether there are none.
+    /// Reports whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub fn all(&self) -> &[MaskedPage] {
         &self.0
     }
 
-    /// Those within a range.
+    /// Returns those within a range.
     pub fn within(&self, range: PageRange) -> &[MaskedPage] {
         let from = self.0.partition_point(|masked_page| masked_page.page < range.start());
         let rest = &self.0[from..];
         &rest[..rest.partition_point(|masked_page| masked_page.page < range.end())]
     }
 
-    /// The pages.
+    /// Returns the pages.
     pub fn pages(&self) -> PageSet {
         PageSet::of(self.0.iter().map(|masked_page| PageRange::new(masked_page.page, 1)))
     }
 
-    /// The pages of which words count that did not count then.
+    /// Returns the pages with words that count now but did not count in `then`.
     pub fn revived_since(&self, then: &Self) -> PageSet {
         if std::ptr::eq(self, then) {
             return PageSet::default();

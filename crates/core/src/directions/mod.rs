@@ -1,19 +1,19 @@
-//! What a program directs about its own checkpoints, as libstandfast writes it into the program's memory: a header at one of
-//! a few known addresses, and a table of regions. Pure: somebody else reads the bytes.
+//! The directives of a program about its own checkpoints. libstandfast writes them into the program's memory: a header
+//! at one of a few known addresses, and a table of regions. Pure: callers read the bytes.
 //!
-//! Nothing of it is trusted: a program may write over it. What makes no sense is an error, and then nothing is left out of the
-//! checkpoint. The layout is a contract with `bindings/c/src/internal.h`.
+//! Nothing here is trusted, since a program may overwrite it. Senseless content is an error, and then nothing is left
+//! out of the checkpoint. The layout is a contract with `bindings/c/src/internal.h`.
 //!
 //! ```text
-//!   0  magic (16)   16 version (4)   20 which view counts (4)   24 lock (8)
+//!   0  magic (16)   16 version (4)   20 current view (4)   24 lock (8)
 //!  32  two views, each: base, regions in it, log, regions in it, room in it, when the base was made (6 times 8)
 //! 128  regions named by interrupting signal handlers: how many (8), 16 of them (16 each)
 //! 392  threads that talk with the supervisor (4)   396 sections that forbid checkpoints (4)   400 a checkpoint waits (4)
 //! 404  flags (4): exclusions are checked, a thread gives back free memory
-//! 408  outcomes told (4)   412 the last one (4)   416 its generation (8)   424 checkpoints of this memory (8)
-//! 432  when requests are honoured (8)   440 when the next checkpoint comes anyhow (8)
-//! 448  how often free memory was to be given back (4), and how often it has been (4)
-//! 456  where it stands who has excluded what (8), and how many exclusions that were (8)
+//! 408  outcomes reported (4)   412 the last one (4)   416 its generation (8)   424 checkpoints of this memory (8)
+//! 432  when requests are honoured (8)   440 when the next checkpoint comes without a request (8)
+//! 448  requests to give back free memory (4), and how many were fulfilled (4)
+//! 456  address of the record of exclusions (8), and their number (8)
 //! 472  the job's directory, to the end of the page
 //! ```
 
@@ -28,10 +28,10 @@ pub use records::{RECORDS_BYTES, excluded_by};
 pub use regions::{Changes, Excluded, Region, Regions, Usage};
 pub use table::{DirectivesTable, Outline};
 
-/// Bytes of the header.
+/// Length of the header.
 pub const HEADER_BYTES: usize = 4096;
 
-/// Where a header may lie.
+/// The addresses at which a header may be.
 pub const PLACES: [Address; 8] = {
     let mut places = [Address::new(0); 8];
     let mut number = 0;
@@ -42,12 +42,12 @@ pub const PLACES: [Address; 8] = {
     places
 };
 
-/// Bytes that a region takes in the log.
+/// Length of a region in the log.
 pub const ENTRY_BYTES: usize = 16;
-/// Bytes that one takes in the base.
+/// Length of a region in the base.
 pub const PACKED_BYTES: usize = 14;
 
-/// Regions that a table may have: a gigabyte of them.
+/// Largest number of regions in a table: a gigabyte of them.
 const REGIONS_MAX: u64 = 1 << 26;
 const DEFERRED_MAX: usize = 16;
 
@@ -67,64 +67,64 @@ const DIRECTORY: usize = 472;
 const FLAG_CHECKING: u32 = 1;
 const FLAG_GIVING: u32 = 2;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectivesHeader {
-    /// Where the table lies: entries that are ascending and apart, and entries in the order of time behind them.
+    /// The base of the table: entries that are ascending and disjoint.
     pub base: Stretch,
-    /// See `base`.
+    /// The log of the table: entries in the order of time, which come after those of the base.
     pub log: Stretch,
-    /// By what this base is told from others that the program has had, and will have, there: neither it nor what stands in
-    /// the log changes any more.
+    /// Identity of the base, which distinguishes it from earlier and later ones at the same address. Neither the base
+    /// nor the existing entries of the log change any more.
     pub made: u64,
-    /// Entries that come behind those of the log.
+    /// Entries that come after those of the log.
     pub deferred: Vec<u8>,
-    /// Whether a thread talks with the supervisor at this moment.
+    /// Whether a thread is currently talking to the supervisor.
     pub is_asking: bool,
-    /// Whether the program forbids checkpoints at this moment.
+    /// Whether the program currently forbids checkpoints.
     pub is_disabled: bool,
-    /// Whether what it promises is checked.
+    /// Whether the program's promises are checked.
     pub is_checking: bool,
-    /// Whether a thread of its gives back free memory when it is asked to.
+    /// Whether one of its threads gives back free memory on request.
     pub gives_back: bool,
-    /// How often it has.
+    /// How often it has done so.
     pub given: u32,
-    /// How many outcomes it has been told.
+    /// Number of outcomes that have been reported to it.
     pub sequence: u32,
-    /// How many checkpoints of this memory have been taken.
+    /// Number of checkpoints that have been taken of this memory.
     pub epoch: u64,
-    /// Where it stands who has excluded what, and how many exclusions that were; where that is checked.
+    /// Address of the record of exclusions, and their number; if exclusions are checked.
     pub records: (Address, u64),
 }
 
 /// Part of a table, in the program's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
-    /// Where it begins.
+    /// Its first address.
     pub start: Address,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: usize,
 }
 
-/// Why a header or a table makes no sense.
+/// The reason why a header or a table makes no sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DirectionsError {
-    /// It was made by another version of the library.
+    /// Another version of the library wrote it.
     #[error("its libstandfast has a table of version {0}, which this standfast does not know")]
     Version(u32),
-    /// More regions than the library takes.
+    /// It has more regions than the library accepts.
     #[error("its table says that it has {0} regions")]
     TooMany(u64),
-    /// A region that is none, or a kind that is none.
+    /// A region or its kind is invalid.
     #[error("its table of regions has been written over")]
     Senseless,
 }
 
 impl DirectivesHeader {
-    /// Parses a header; `None` where there is none.
+    /// Parses a header; returns `None` if there is none.
     ///
     /// # Errors
-    /// When it makes no sense.
+    /// If it makes no sense.
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Option<Self>, DirectionsError> {
         if &bytes[..MAGIC.len()] != MAGIC {
             return Ok(None);
@@ -159,37 +159,37 @@ impl DirectivesHeader {
     }
 }
 
-/// Something to be written into a header: where in it, and what.
+/// Bytes to write into a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderWrite {
     /// Offset in the header.
     pub offset: u64,
-    /// What is to stand there.
+    /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What has become of a checkpoint, as the program is told.
+/// The outcome of a checkpoint, as reported to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointOutcome {
-    /// It has been taken as this generation, and the program goes on: the first return.
+    /// The checkpoint was taken as this generation, and the program continues: the first return.
     Taken(u64),
-    /// The program has been restarted from it: the second return.
+    /// The program was restarted from this generation: the second return.
     Restarted(u64),
-    /// There is none.
+    /// There is no checkpoint.
     Failed,
 }
 
 /// When checkpoints are taken, on the program's own monotonic clock, in nanoseconds; all ones for never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// From when on requests are honoured.
+    /// The time from which requests are honoured.
     pub due_at: u64,
-    /// When the next one comes anyhow.
+    /// The time at which the next checkpoint comes without a request.
     pub next_at: u64,
 }
 
 impl DirectivesHeader {
-    /// What tells the program of an outcome.
+    /// Returns the write that reports an outcome to the program.
     pub fn outcome(&self, outcome: CheckpointOutcome, times: Times) -> HeaderWrite {
         let (code, generation) = match outcome {
             CheckpointOutcome::Taken(generation) => (1i32, generation),
@@ -205,17 +205,17 @@ impl DirectivesHeader {
     }
 }
 
-/// What tells the program that a checkpoint was wanted while it forbade them.
+/// Returns the write that tells the program that a checkpoint was due while it forbade them.
 pub fn pending() -> HeaderWrite {
     HeaderWrite { offset: PENDING as u64, bytes: 1u32.to_le_bytes().to_vec() }
 }
 
-/// What tells the program that free memory is to be given back, so that it has been as often as this.
+/// Returns the write that asks the program to give back free memory. `times` is the total number of such requests.
 pub fn give_back(times: u32) -> HeaderWrite {
     HeaderWrite { offset: GIVING as u64, bytes: times.to_le_bytes().to_vec() }
 }
 
-/// What tells the program where its job's directory is; `None` where its path is too long for that.
+/// Returns the write that tells the program the path of its job's directory; `None` if the path is too long.
 pub fn directory(path: &[u8]) -> Option<HeaderWrite> {
     let bytes = [path, b"\0"].concat();
     (bytes.len() <= HEADER_BYTES - DIRECTORY).then_some(HeaderWrite { offset: DIRECTORY as u64, bytes })

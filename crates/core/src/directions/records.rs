@@ -1,8 +1,9 @@
-//! Who has excluded what, where exclusions are checked: the last so many exclusions as read-only, with the calls that led to
-//! each. A ring, written by the library and believed as little as all that a program holds.
+//! A record of which calls excluded which addresses, for programs whose exclusions are checked. It holds the latest
+//! read-only exclusions with their call stacks, in a ring. The library writes the ring, which is trusted as little as
+//! anything in a program's memory.
 //!
 //! ```text
-//! each of 16384:  first address (8)   address behind (8)   calls (4)   - (4)   12 of them, the innermost first (8 each)
+//! each of 16384:  first address (8)   address after (8)    calls (4)   - (4)   12 of them, the innermost first (8 each)
 //! ```
 
 use super::number64;
@@ -13,11 +14,11 @@ const RECORD_BYTES: usize = 120;
 const CALLS_MAX: usize = 12;
 const CALLS: usize = 24;
 
-/// Bytes of the ring.
+/// Length of the ring.
 pub const RECORDS_BYTES: usize = RECORDS * RECORD_BYTES;
 
-/// Where the calls come from that have excluded an address last, the innermost first; `None` where nobody remembers. `written`
-/// exclusions were written into the ring in all.
+/// Returns the call stack that last excluded an address, the innermost call first; `None` if the ring no longer has it.
+/// `written` is the number of exclusions written into the ring in all.
 pub fn excluded_by(ring: &[u8; RECORDS_BYTES], written: u64, address: Address) -> Option<Vec<Address>> {
     let last_ones = (written.saturating_sub(RECORDS as u64)..written).rev();
     let mut records = last_ones.map(|number| &ring[number as usize % RECORDS * RECORD_BYTES..][..RECORD_BYTES]);

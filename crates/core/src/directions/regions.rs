@@ -1,57 +1,59 @@
-//! Regions that a program has excluded from its checkpoints, byte by byte, and what whole pages follow from that (L11, M1).
+//! Regions that a program has excluded from its checkpoints, byte by byte, and their consequences for whole pages (L11,
+//! M1).
 //!
-//! What was said last counts. The table is a list that is ascending and apart, with a log behind it; a log is settled by
-//! halves, the later one put on top of the earlier, so that it takes `n log n` and no more.
+//! The latest declaration counts. The table is an ascending, disjoint list, with a log after it. A log is settled by
+//! halves, with the later half overlaid on the earlier, so that this takes only `n log n`.
 
 use super::{DirectionsError, ENTRY_BYTES, PACKED_BYTES};
 use crate::{Address, PAGE_BYTES, PageRange, PageSet};
 
-/// What a program promises about a region.
+/// A program's promise about a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
-    /// Nothing: it is in every checkpoint.
+    /// No promise: the region is in every checkpoint.
     Included,
-    /// Nobody reads it before it is written again.
+    /// Nobody reads the region before it is written again.
     Dead,
-    /// Nobody writes to it. It has been said after so many checkpoints, modulo 2^30; all ones where there were more.
+    /// Nobody writes to the region. `stamp` counts the checkpoints before this declaration, modulo 2^30; all ones if
+    /// there were more.
     ReadOnly {
-        /// How many.
+        /// The number of checkpoints.
         stamp: u32,
     },
 }
 
 impl Usage {
-    /// Whether a checkpoint that was taken when there had been `held` checkpoints has what was said to be read-only.
+    /// Reports whether a checkpoint taken after `held` checkpoints has the content that was declared read-only.
     pub(super) fn is_held(self, held: u64) -> bool {
         matches!(self, Self::ReadOnly { stamp } if stamp != STAMP_MAX && u64::from(stamp) <= held)
     }
 }
 
-/// Some adjoining bytes.
+/// A range of adjoining bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// The first one.
+    /// Address of the first byte.
     pub start: u64,
-    /// Behind the last one.
+    /// Address after the last byte.
     pub end: u64,
-    /// What is promised.
+    /// The promise about them.
     pub usage: Usage,
 }
 
-/// Regions that are ascending and apart, none of them [`Usage::Included`]; those of one usage that adjoin are one.
+/// Ascending, disjoint regions. None is [`Usage::Included`], and adjoining regions of the same usage are joined.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Regions(Vec<Region>);
 
-/// What a log says, in whatever order it was said: ascending and apart.
+/// The net effect of a log: ascending and disjoint regions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes(Vec<Region>);
 
 /// Whole pages that need not be saved.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Excluded {
-    /// All of each is dead.
+    /// Pages that are wholly dead.
     pub dead: PageSet,
-    /// What is not dead in them is read-only, and the checkpoint that is built upon holds it.
+    /// Pages whose other bytes are read-only and held by the parent checkpoint.
     pub held: PageSet,
 }
 
@@ -59,7 +61,7 @@ const BITS48: u64 = (1 << 48) - 1;
 const STAMP_MAX: u32 = (1 << 30) - 1;
 
 impl Region {
-    /// From the shorter form that entries of the base have: 4 bytes of length, 2 of stamp.
+    /// Decodes the shorter form of entries in the base: 4 bytes of length, 2 of stamp.
     fn unpack(entry: &[u8; PACKED_BYTES]) -> Result<Self, DirectionsError> {
         let mut wide = [0; ENTRY_BYTES];
         wide[..12].copy_from_slice(&entry[..12]);
@@ -84,10 +86,10 @@ impl Region {
 }
 
 impl Regions {
-    /// Decodes a table: its base, and the parts that come behind it in the order of time.
+    /// Decodes a table: its base, and the parts after it in the order of time.
     ///
     /// # Errors
-    /// When one of them makes no sense.
+    /// If one of them makes no sense.
     pub fn decode_table<'a>(base: &[u8], log: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, DirectionsError> {
         let (entries, rest) = base.as_chunks::<PACKED_BYTES>();
         if !rest.is_empty() {
@@ -100,15 +102,15 @@ impl Regions {
     /// Decodes the parts of a log, in the order of time.
     ///
     /// # Errors
-    /// When one of them makes no sense.
+    /// If one of them makes no sense.
     pub fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, DirectionsError> {
         Ok(Self::default().changed_by(&Changes::decode(parts)?))
     }
 
-    /// What holds when that has been said as well.
+    /// Returns the regions after applying `changes`.
     #[must_use]
     pub fn changed_by(self, changes: &Changes) -> Self {
-        // Most often there are none, and a table may have a million regions.
+        // Usually there are no changes, and a table may have a million regions.
         let mut all = match (self.0.is_empty(), changes.0.is_empty()) {
             (_, true) => self.0,
             (true, _) => changes.0.clone(),
@@ -125,12 +127,12 @@ impl Regions {
         Self(all)
     }
 
-    /// Ascending.
+    /// Returns the regions, ascending.
     pub fn all(&self) -> &[Region] {
         &self.0
     }
 
-    /// The latest stamp of a read-only one; `None` where there is none of which a checkpoint can have what was said.
+    /// Returns the latest usable stamp of a read-only region; `None` if a checkpoint can hold none of them.
     pub(super) fn newest_stamp(&self) -> Option<u32> {
         let stamps = self.0.iter().filter_map(|region| match region.usage {
             Usage::ReadOnly { stamp } if stamp != STAMP_MAX => Some(stamp),
@@ -139,7 +141,7 @@ impl Regions {
         stamps.max()
     }
 
-    /// What of them lies in some pages.
+    /// Returns the parts of the regions within some pages.
     #[must_use]
     pub fn within(&self, pages: &PageSet) -> Self {
         let clipped = |range: &PageRange| {
@@ -151,8 +153,8 @@ impl Regions {
         Self(pages.ranges().iter().flat_map(clipped).collect())
     }
 
-    /// The pages that need not be saved by a checkpoint that builds upon one taken when there had been `held` checkpoints;
-    /// `None` where it builds upon none.
+    /// Returns the pages that a checkpoint need not save. Its parent was taken after `held` checkpoints; `None` if it
+    /// has no parent.
     pub fn excluded(&self, held: Option<u64>) -> Excluded {
         let dead = whole_pages(&self.0, |usage| usage == Usage::Dead);
         let either = whole_pages(&self.0, |usage| match usage {
@@ -168,7 +170,7 @@ impl Changes {
     /// Decodes the parts of a log, in the order of time.
     ///
     /// # Errors
-    /// When one of them makes no sense.
+    /// If one of them makes no sense.
     pub fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, DirectionsError> {
         let mut log = Vec::new();
         for part in parts {
@@ -183,12 +185,12 @@ impl Changes {
         Ok(Self(settled(log)))
     }
 
-    /// Whether it says nothing.
+    /// Reports whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The pages of which it speaks.
+    /// Returns the pages that the changes affect.
     pub fn pages(&self) -> PageSet {
         const PAGE: u64 = PAGE_BYTES as u64;
         let around = |region: &Region| (region.start - region.start % PAGE, region.end.next_multiple_of(PAGE));
@@ -196,13 +198,13 @@ impl Changes {
         PageSet::of(self.0.iter().map(around).map(pages))
     }
 
-    /// Whether it says of something that it is read-only.
+    /// Reports whether any of the changes declares something read-only.
     pub fn has_read_only(&self) -> bool {
         self.0.iter().any(|region| matches!(region.usage, Usage::ReadOnly { .. }))
     }
 }
 
-/// The pages that lie wholly within regions of such a usage.
+/// Returns the pages that are wholly within regions of such a usage.
 fn whole_pages(regions: &[Region], counts: impl Fn(Usage) -> bool) -> PageSet {
     const PAGE: u64 = PAGE_BYTES as u64;
     let mut stretches: Vec<(u64, u64)> = Vec::new();
@@ -220,7 +222,7 @@ fn whole_pages(regions: &[Region], counts: impl Fn(Usage) -> bool) -> PageSet {
     )
 }
 
-/// What holds after all of a log has been said.
+/// Returns the net effect of a log.
 fn settled(log: Vec<Region>) -> Vec<Region> {
     if is_settled(&log) { log } else { settle(&log) }
 }
@@ -237,7 +239,7 @@ fn is_settled(log: &[Region]) -> bool {
     log.is_sorted_by(|one, next| one.end <= next.start)
 }
 
-/// Puts newer regions on top of older ones; both ascending and apart.
+/// Overlays newer regions on older ones; both must be ascending and disjoint.
 fn overlay(older: &[Region], newer: &[Region]) -> Vec<Region> {
     let mut out: Vec<Region> = Vec::with_capacity(older.len() + newer.len());
     let (mut older, mut newer) = (older.iter().copied(), newer.iter().copied());
@@ -300,7 +302,7 @@ mod tests {
             (0u32..4).prop_map(|stamp| Usage::ReadOnly { stamp }),
             Just(Usage::ReadOnly { stamp: STAMP_MAX }),
         ];
-        // Often at the edges of pages.
+        // Many places are at the edges of pages.
         let place = prop_oneof![0..SPACE as u64, (0u64..7).prop_map(|page| page * PAGE)];
         (place.clone(), place, usage).prop_filter_map("empty", |(one, two, usage)| {
             let (start, end) = (one.min(two), one.max(two));
@@ -360,7 +362,7 @@ mod tests {
             let masked_pages = Arc::new(regions.masked_pages(held.map(|(held, _)| held))).where_held(&pages);
             prop_assert!(masked_pages.all().is_sorted_by(|one, next| one.page < next.page));
             for number in 0..6 {
-                // Words that lie within one region.
+                // These words lie within one region.
                 let (mut dead, mut out) = (Mask::NONE, Mask::NONE);
                 for (word, start) in (number * PAGE..(number + 1) * PAGE).step_by(4).enumerate() {
                     let around = regions.all().iter().find(|region| region.start <= start && start + 4 <= region.end);

@@ -1,17 +1,17 @@
-//! A table of regions as it was read once, and what follows from it for pages (M9). A table may have a million regions, of
-//! which most stay as they are from one checkpoint to the next: what was said since is put on top, and looks at the pages
-//! that it speaks of and at no others.
+//! A table of regions that was read once, and its consequences for pages (M9). A table may have a million regions, most
+//! of which stay the same from one checkpoint to the next. Later changes are therefore applied on top, and only the
+//! pages that they affect are examined.
 
 use super::{Changes, Excluded, MaskedPages, Regions};
 use crate::PageSet;
 use std::sync::Arc;
 
-/// What regions say about pages, as far as the checkpoint that is built upon holds these.
+/// The consequences of regions for pages, given the pages that the parent checkpoint holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outline {
     /// Whole pages that need not be saved.
     pub excluded: Excluded,
-    /// What of others need not.
+    /// The words of other pages that need not be saved.
     pub masked_pages: Arc<MaskedPages>,
 }
 
@@ -20,7 +20,7 @@ impl Outline {
         Self { excluded: regions.excluded(held), masked_pages: Arc::new(regions.masked_pages(held)) }
     }
 
-    /// Of some pages as the other says, and of the rest as this does.
+    /// Returns the outline of `other` for some pages, and this one for the rest.
     fn with(&self, pages: &PageSet, other: &Self) -> Self {
         let with = |here: &PageSet, there: &PageSet| here.difference(pages).union(there);
         let excluded = Excluded {
@@ -38,18 +38,18 @@ pub struct DirectivesTable {
     entries: usize,
     regions: Regions,
     newest_stamp: Option<u32>,
-    /// What follows from it, and for which `held`.
+    /// Its consequences, and the `held` for which they were computed.
     outline: Option<(Option<u64>, Arc<Outline>)>,
 }
 
 impl DirectivesTable {
-    /// The table that was made then, with so many entries of its log.
+    /// Creates the table with this identity (`made`) and the first `entries` entries of its log.
     pub fn new(made: u64, entries: usize, regions: Regions) -> Self {
         let newest_stamp = regions.newest_stamp();
         Self { made, entries, regions, newest_stamp, outline: None }
     }
 
-    /// The same with further entries of its log, which say this.
+    /// Returns the table with further entries of its log, whose content is `changes`.
     #[must_use]
     pub fn changed_by(self, entries: usize, changes: &Changes) -> Self {
         if changes.is_empty() {
@@ -59,30 +59,30 @@ impl DirectivesTable {
         }
     }
 
-    /// When it was made.
+    /// Returns the identity of its base ([`super::DirectivesHeader::made`]).
     pub fn made(&self) -> u64 {
         self.made
     }
 
-    /// How many entries of its log are in it.
+    /// Returns how many entries of its log it includes.
     pub fn entries(&self) -> usize {
         self.entries
     }
 
-    /// Its regions.
+    /// Returns its regions.
     pub fn regions(&self) -> &Regions {
         &self.regions
     }
 
-    /// Whether some of them are read-only.
+    /// Reports whether any of them are read-only.
     pub fn has_read_only(&self) -> bool {
         self.newest_stamp.is_some()
     }
 
-    /// What it says about pages to a checkpoint that builds upon one taken when there had been `held` checkpoints; `None` where it
-    /// builds upon none.
+    /// Returns the outline for a checkpoint whose parent was taken after `held` checkpoints; `None` if it has no
+    /// parent.
     pub fn outline(&mut self, held: Option<u64>) -> &Arc<Outline> {
-        // What was said before the checkpoint that is built upon is held by all later ones alike.
+        // Regions declared before the parent checkpoint are equally held for any later parent.
         let held = held.and_then(|held| Some(held.min(u64::from(self.newest_stamp?))));
         if self.outline.as_ref().is_some_and(|(known, _)| *known != held) {
             self.outline = None;
@@ -91,7 +91,7 @@ impl DirectivesTable {
         &outline.get_or_insert_with(|| (held, Arc::new(Outline::of(regions, held)))).1
     }
 
-    /// The same when `changes` have been said as well.
+    /// Returns the outline with `changes` applied as well.
     pub fn outline_with(&mut self, held: Option<u64>, changes: &Changes) -> Arc<Outline> {
         let known = Arc::clone(self.outline(held));
         if changes.is_empty() {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Regions of a few pages, of all kinds, as they stand in a log.
+    /// Generates regions of a few pages, of all kinds, as stored in a log.
     fn some_log() -> impl Strategy<Value = Vec<u8>> {
         let entry = (0u64..0x6000, 1u64..0x2800, 0u64..3, 0u64..4).prop_map(|(start, length, kind, stamp)| {
             let stamp = if kind == 2 { stamp } else { 0 };
@@ -127,7 +127,7 @@ mod tests {
             let mut table = DirectivesTable::new(1, base.len() / 16, Regions::decode([&base[..]]).unwrap());
             let said = Changes::decode([&changes[..]]).unwrap();
             let all = Regions::decode([&base[..], &changes[..]]).unwrap();
-            // One after the other: what is known from one must not count for the next.
+            // The calls follow each other: what one has cached must not affect the next.
             for held in &helds {
                 let found = table.outline_with(*held, &said);
                 prop_assert_eq!(&*found, &Outline::of(&all, *held));

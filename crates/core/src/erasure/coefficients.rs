@@ -1,7 +1,7 @@
 //! Matrices of coefficients: one row for each check, one column for each member.
 //!
-//! Not the matrix printed in reference \[25\] of the diskless checkpointing paper: a later note of its authors says that
-//! it does not bear every loss. Ours is Cauchy's, of which every square part can be inverted.
+//! This is not the matrix printed in reference \[25\] of the diskless checkpointing paper: a later note of its authors
+//! says that it does not tolerate every loss. It is Cauchy's matrix, every square part of which is invertible.
 
 use super::field;
 
@@ -14,14 +14,15 @@ pub(super) struct Coefficients {
 }
 
 impl Coefficients {
-    /// The matrix with these cells.
+    /// Creates the matrix with these cells.
     pub(super) fn new(rows: usize, columns: usize, cell: impl Fn(usize, usize) -> u8) -> Self {
         let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
         Self { rows, columns, cells: places.map(|(row, column)| cell(row, column)).collect() }
     }
 
-    /// Cauchy's matrix 1 / (x + y), each column divided by its first cell: row 0 is all ones, so that one check *is*
-    /// parity. Neither x nor y depends on the size, so that more checks or members leave those that are there alone.
+    /// Creates Cauchy's matrix 1 / (x + y), with each column divided by its first cell. Row 0 is all ones, so that one
+    /// check *is* parity. Neither x nor y depends on the size, so more checks or members leave the existing
+    /// coefficients unchanged.
     pub(super) fn cauchy(checks: usize, members: usize) -> Self {
         assert!(checks + members <= 256, "x and y are distinct elements of a field of 256");
         let x = |row: usize| 255 - row as u8;
@@ -30,28 +31,28 @@ impl Coefficients {
         Self::new(checks, members, |row, column| field::multiply(cell(row, column), field::inverse(cell(0, column))))
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The cell in this row and column.
+    /// Returns the cell in this row and column.
     pub(super) fn cell(&self, row: usize, column: usize) -> u8 {
         self.cells[row * self.columns + column]
     }
 
-    /// All cells, by rows.
+    /// Returns all cells, by rows.
     pub(super) fn cells(&self) -> &[u8] {
         &self.cells
     }
 
-    /// The part with these rows and columns.
+    /// Returns the part with these rows and columns.
     pub(super) fn part(&self, rows: &[usize], columns: &[usize]) -> Self {
         Self::new(rows.len(), columns.len(), |row, column| self.cell(rows[row], columns[column]))
     }
 
-    /// The first of `available` rows that are independent in these columns, as many as there are columns; `None` where
-    /// there are too few.
+    /// Returns the first of `available` rows that are independent in these columns, as many as there are columns;
+    /// `None` if there are too few.
     pub(super) fn independent_rows(&self, available: &[usize], columns: &[usize]) -> Option<Vec<usize>> {
         let mut chosen = Vec::new();
         let mut reduced: Vec<(usize, Vec<u8>)> = Vec::new();
@@ -73,13 +74,13 @@ impl Coefficients {
         (chosen.len() == columns.len()).then_some(chosen)
     }
 
-    /// Whether multiplying by it changes nothing.
+    /// Reports whether this is the identity matrix.
     pub(super) fn is_identity(&self) -> bool {
         let on_diagonal = |at: usize| at.is_multiple_of(self.columns + 1);
         self.rows == self.columns && self.cells.iter().enumerate().all(|(at, cell)| *cell == u8::from(on_diagonal(at)))
     }
 
-    /// The inverse, by Gauss and Jordan. Panics where there is none: rows are chosen independent before.
+    /// Returns the inverse, by Gauss-Jordan elimination. Panics if there is none; callers choose independent rows.
     pub(super) fn inverse(&self) -> Self {
         let size = self.rows;
         assert_eq!(size, self.columns, "only a square matrix has an inverse");

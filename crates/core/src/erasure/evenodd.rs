@@ -1,8 +1,8 @@
-//! EVENODD (Blaum, Brady, Bruck and Menon 1994): two checks that bear the loss of any two, by XOR alone.
+//! EVENODD (Blaum, Brady, Bruck and Menon 1994): two checks that tolerate the loss of any two pieces, using only XOR.
 //!
-//! A page is one self-contained column of p - 1 cells, where p is a prime, not below the number of members, and p - 1
-//! divides the page; columns that have no member are zero. The second check adds along diagonals of slope one, and to
-//! each of its cells the sum of the diagonal that has no cell of its own (the *adjuster*):
+//! A page is one self-contained column of p - 1 cells. Here p is a prime, at least the number of members, and p - 1
+//! divides the page. Columns without a member are zero. The second check adds along diagonals of slope one. To each of
+//! its cells it also adds the sum of the diagonal that has no cell of its own (the *adjuster*):
 //!
 //! ```text
 //! P[l] = sum over j of x_j[l]
@@ -15,7 +15,7 @@ use crate::PAGE_BYTES;
 /// Primes whose p - 1 divides 4096.
 const PRIMES: [usize; 3] = [5, 17, 257];
 
-/// Most members.
+/// Largest number of members.
 pub(super) const MEMBERS_MAX: usize = 257;
 
 /// The code for some prime.
@@ -26,7 +26,7 @@ pub(super) struct EvenOdd {
 }
 
 impl EvenOdd {
-    /// The code with the smallest prime that has room for so many members. Panics beyond [`MEMBERS_MAX`].
+    /// Creates the code with the smallest prime that has room for `members` members. Panics beyond [`MEMBERS_MAX`].
     pub(super) fn new(members: usize) -> Self {
         let prime = PRIMES.into_iter().find(|prime| *prime >= members).expect("at most 257 members");
         Self { prime, cell: PAGE_BYTES / (prime - 1) }
@@ -38,7 +38,7 @@ impl EvenOdd {
         self.add_adjuster(self.adjuster_cell(member, page), sum);
     }
 
-    /// The second check of all members: the adjuster is summed first and added once.
+    /// Computes the second check of all members. The adjuster is summed first and added once.
     pub(super) fn combine_diagonals(self, pages: &[&[u8]], sum: &mut [u8]) {
         let mut adjuster = [0u8; PAGE_BYTES];
         let adjuster = &mut adjuster[..self.cell];
@@ -52,7 +52,7 @@ impl EvenOdd {
         self.add_adjuster(Some(adjuster), sum);
     }
 
-    /// The cells in their places: cell l of the sum gets cell l - j of the page, in two stretches around the gap.
+    /// Adds the shifted cells: cell l of the sum gets cell l - j of the page, in two pieces around the gap.
     fn add_shifted(self, member: usize, page: &[u8], sum: &mut [u8]) {
         let turn = member * self.cell;
         xor(&mut sum[turn.min(PAGE_BYTES)..], &page[..PAGE_BYTES.saturating_sub(turn)]);
@@ -62,14 +62,14 @@ impl EvenOdd {
         }
     }
 
-    /// The one cell of the page that lies on the adjuster's diagonal; the first member has none.
+    /// Returns the one cell of the page that is on the adjuster's diagonal; the first member has none.
     fn adjuster_cell(self, member: usize, page: &[u8]) -> Option<&[u8]> {
         (member > 0).then(|| &page[(self.prime - 1 - member) * self.cell..][..self.cell])
     }
 
     fn add_adjuster(self, adjuster: Option<&[u8]>, sum: &mut [u8]) {
         let Some(adjuster) = adjuster.filter(|cell| !crate::is_zero(cell)) else { return };
-        // A short cell is first repeated, so that the long loop runs over long pieces.
+        // A short cell is processed as an array, so that the loop runs over the whole sum.
         if self.cell == 16 {
             let cell: &[u8; 16] = adjuster.try_into().expect("the cell has 16 bytes");
             let (cells, _) = sum.as_chunks_mut::<16>();
@@ -79,10 +79,10 @@ impl EvenOdd {
         }
     }
 
-    /// A page's own content out of what it added to the second check.
+    /// Recovers a page from what it added to the second check.
     pub(super) fn solve_from_diagonals(self, member: usize, sum: &mut [u8]) {
         let mut page = [0u8; PAGE_BYTES];
-        // Diagonal j - 1 runs through the cell that is always zero: there the adjuster stands alone.
+        // Diagonal j - 1 passes through the cell that is always zero, so it holds only the adjuster.
         let adjuster = if member == 0 { [0u8; PAGE_BYTES] } else { self.repeated(sum, member - 1) };
         for cell in 0..self.prime - 1 {
             let diagonal = (cell + member) % self.prime;
@@ -101,8 +101,8 @@ impl EvenOdd {
         out
     }
 
-    /// Two pages out of what they added to both checks, by the zigzag of the paper's section 3: `first` and `second`
-    /// are members, `first < second`; their pages take the place of the two sums.
+    /// Recovers two pages from what they added to both checks, by the zigzag of the paper's section 3. `first` and
+    /// `second` are members, `first < second`. Their pages replace the two sums.
     pub(super) fn solve_both(self, first: usize, second: usize, parity: &mut [u8], diagonals: &mut [u8]) {
         let (p, cell) = (self.prime, self.cell);
         let mut adjuster = [0u8; PAGE_BYTES];
@@ -113,7 +113,8 @@ impl EvenOdd {
         let mut row = p - 1;
         let mut last = [0u8; PAGE_BYTES];
         for _ in 0..p - 1 {
-            // Diagonal through `row` of the first; what is not the first's cell is the second's.
+            // This is the diagonal through `row` of the first page. Its cell that is not the first page's is the
+            // second's.
             let diagonal = (row + first) % p;
             let next = (diagonal + p - second) % p;
             let found = &mut last[..cell];

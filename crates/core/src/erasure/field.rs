@@ -1,11 +1,12 @@
 //! The field of 256 elements: bytes that add by XOR and multiply modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11D).
 //!
-//! Small tables and plain loops. What runs over pages is in `kernel`; this here is for coefficients and for its twins.
+//! Small tables and plain loops. This module is for coefficients and for reference implementations; `kernel` has the
+//! loops over pages.
 
-/// The polynomial, with its ninth bit. The same as in ISA-L, jerasure and RAID-6 of Linux.
+/// The polynomial, including its ninth bit. ISA-L, jerasure and the RAID-6 of Linux use the same.
 const POLYNOMIAL: u16 = 0x11D;
 
-/// Nonzero elements: powers of the generator 2 repeat after so many.
+/// Number of nonzero elements: the powers of the generator 2 repeat after that many.
 const ORDER: usize = 255;
 
 struct Tables {
@@ -31,7 +32,7 @@ const fn tables() -> Tables {
     tables
 }
 
-/// The product of two elements.
+/// Returns the product of two elements.
 pub(super) fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
         return 0;
@@ -40,7 +41,7 @@ pub(super) fn multiply(a: u8, b: u8) -> u8 {
     TABLES.power[exponent % ORDER]
 }
 
-/// What gives 1 when multiplied with `a`. Panics for 0, which has none.
+/// Returns the element whose product with `a` is 1. Panics for 0, which has none.
 pub(super) fn inverse(a: u8) -> u8 {
     assert!(a != 0, "zero has no inverse");
     TABLES.power[(ORDER - usize::from(TABLES.logarithm[usize::from(a)])) % ORDER]
@@ -50,7 +51,7 @@ pub(super) fn inverse(a: u8) -> u8 {
 mod tests {
     use super::*;
 
-    /// Multiplication as it is defined: shift and add, then reduce.
+    /// Multiplies by definition: shift and add, then reduce.
     fn multiply_naive(a: u8, b: u8) -> u8 {
         let mut product = 0u16;
         for bit in 0..8 {

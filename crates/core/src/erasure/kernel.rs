@@ -1,34 +1,34 @@
-//! The loops that run over pages: coefficient times piece, added to sums. One door, and the library behind it.
+//! The loops that run over pages: coefficient times piece, added to sums. One trait, implemented by a library.
 //!
-//! [`Library`] is what runs. It stands on a library's kernels (AVX2 and GFNI, chosen once by what the processor has);
-//! another library could take its place, since the bytes follow from the polynomial and the coefficients alone.
-//! Its naive twin, one byte after the other, is among the tests.
+//! [`Library`] is the implementation in use. It builds on a library's kernels (AVX2 and GFNI, chosen once for the
+//! processor). Another library could replace it, since the polynomial and the coefficients alone determine the bytes.
+//! The reference implementation, which processes one byte after the other, is among the tests.
 
 use super::coefficients::Coefficients;
 use std::fmt::Debug;
 
 /// Adds multiples of pieces to sums.
 pub(super) trait Kernel: Debug + Send + Sync {
-    /// `sums[row] ^= coefficient(row, column) x piece` for every row. All slices have one length.
+    /// Computes `sums[row] ^= coefficient(row, column) x piece` for every row. All slices have the same length.
     fn add(&self, column: usize, piece: &[u8], sums: &mut [&mut [u8]]);
 
-    /// `sums[row] = ` the sum over all columns of `coefficient(row, column) x pieces[column]`.
+    /// Sets `sums[row]` to the sum over all columns of `coefficient(row, column) x pieces[column]`.
     fn combine(&self, pieces: &[&[u8]], sums: &mut [&mut [u8]]);
 }
 
-/// The library's kernels, with the tables that they want made once.
+/// The library's kernels, with their tables computed once.
 #[derive(Debug)]
 pub(super) struct Library {
     coefficients: Coefficients,
     columns: usize,
     kernels: rusty_erasure::kernel::Kernels,
     tables: Vec<u8>,
-    /// Whether no cell is anything but 0 and 1: then XOR does it, at the speed of memory.
+    /// Whether all cells are 0 or 1: XOR then suffices, at memory speed.
     binary: bool,
 }
 
 impl Library {
-    /// Ready for these coefficients.
+    /// Prepares the kernels for these coefficients.
     pub(super) fn new(coefficients: Coefficients) -> Self {
         let kernels = rusty_erasure::best_kernels();
         let columns = coefficients.cells().len() / coefficients.rows().max(1);
@@ -68,7 +68,7 @@ impl Kernel for Library {
     }
 }
 
-/// `sum ^= piece`. The compiler makes vector code of it.
+/// Computes `sum ^= piece`. The compiler vectorises it.
 pub(super) fn xor(sum: &mut [u8], piece: &[u8]) {
     assert_eq!(sum.len(), piece.len(), "what is added has the length of the sum");
     sum.iter_mut().zip(piece).for_each(|(sum, byte)| *sum ^= byte);

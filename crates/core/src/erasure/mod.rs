@@ -1,16 +1,16 @@
-//! Erasure codes (D3): from the members' pieces to checks, and from what is left back to what was lost.
+//! Erasure codes (D3): computing checks from the members' pieces, and lost pieces from the remaining ones.
 //!
-//! All are linear: a check is the sum over the members of *coefficient times piece*. So a difference of a piece updates
-//! the checks (D7), and the sum can be made hop by hop, each hop adding its own share (D6). Rebuilding runs over the same
-//! hops: the survivors add their shares to some checks as in encoding, the holders of these checks add what they hold,
-//! and what remains are the shares of the lost members alone, which [`Repair::solve`] takes apart.
+//! All codes are linear: a check is the sum over the members of *coefficient times piece*. So a difference of a piece
+//! updates the checks (D7), and the sum can be formed hop by hop, with each hop adding its own share (D6). Rebuilding
+//! uses the same hops: the survivors add their shares to some checks as in encoding, and the holders of these checks
+//! add what they hold. Only the shares of the lost members remain, which [`Repair::solve`] separates.
 //!
 //! ```text
 //! encode    member 0 --> + member 1 --> + member 2 --> checks
 //! rebuild   member 0 ----------------> + member 2 --> + checks --> solve --> member 1
 //! ```
 //!
-//! `algorithm.md` beside this file has the mathematics. Nothing here knows epochs, ranks or messages.
+//! `algorithm.md` beside this file contains the mathematics. This module has no notion of epochs, ranks or messages.
 
 mod coefficients;
 mod evenodd;
@@ -25,44 +25,44 @@ use evenodd::EvenOdd;
 use kernel::{Kernel, Library, xor};
 use std::sync::Arc;
 
-/// Members and checks of one code together: as many as the field has elements.
+/// Largest number of members and checks of one code together: the number of elements of the field.
 pub const PIECES_MAX: usize = 256;
 
-/// Which code, without its width.
+/// A family of codes, without the number of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// A copy of each member: n checks, bears up to n losses, but not a member together with its copy.
+    /// A copy of each member: n checks. Tolerates up to n losses, but not the loss of a member together with its copy.
     Mirroring,
-    /// One check, bears one loss.
+    /// One check. Tolerates one loss.
     Parity,
-    /// Members dealt out to `groups` groups with parity each: bears one loss a group.
+    /// Members divided among `groups` groups, each with parity. Tolerates one loss per group.
     OneDimensional {
-        /// How many groups, and checks.
+        /// Number of groups, and of checks.
         groups: usize,
     },
-    /// Two checks by XOR alone, bears any two losses. Pieces are whole pages.
+    /// Two checks, using only XOR. Tolerates any two losses. Pieces are whole pages.
     EvenOdd,
-    /// Bears any `checks` losses.
+    /// Tolerates any `checks` losses.
     ReedSolomon {
-        /// How many checks.
+        /// Number of checks.
         checks: usize,
     },
 }
 
-/// Why there is no such code, or why a loss is too much for it.
+/// The reason why a code does not exist, or why it cannot repair a loss.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodeError {
     /// No code has this shape.
     #[error("there is no code for {members} members with {checks} checks: {reason}")]
     Shape {
-        /// Members asked for.
+        /// Requested members.
         members: usize,
-        /// Checks asked for.
+        /// Requested checks.
         checks: usize,
-        /// Which limit it breaks.
+        /// The violated limit.
         reason: &'static str,
     },
-    /// More is lost than the rest can tell.
+    /// The remaining pieces do not determine the lost ones.
     #[error("members {members:?} cannot be rebuilt without checks {checks:?}")]
     Lost {
         /// Lost members.
@@ -78,12 +78,12 @@ pub struct Code {
     scheme: Scheme,
     members: usize,
     checks: usize,
-    /// For EVENODD of the first check alone; see [`Combiner::add`].
+    /// Coefficients; for EVENODD only those of the first check, see [`Combiner::add`].
     coefficients: Coefficients,
 }
 
 impl Code {
-    /// The code of this scheme for so many members.
+    /// Creates the code of this scheme for `members` members.
     ///
     /// # Errors
     /// [`CodeError::Shape`]
@@ -119,22 +119,22 @@ impl Code {
         Ok(Self { scheme, members, checks, coefficients })
     }
 
-    /// Which code.
+    /// Returns the scheme of the code.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// How many members.
+    /// Returns the number of members.
     pub fn members(&self) -> usize {
         self.members
     }
 
-    /// How many checks.
+    /// Returns the number of checks.
     pub fn checks(&self) -> usize {
         self.checks
     }
 
-    /// So many losses are tolerated, whichever they are.
+    /// Returns how many losses the code tolerates, whichever they are.
     pub fn tolerance(&self) -> usize {
         match self.scheme {
             Scheme::Mirroring | Scheme::Parity | Scheme::OneDimensional { .. } => 1,
@@ -143,17 +143,17 @@ impl Code {
         }
     }
 
-    /// Whether the check says anything about the member.
+    /// Reports whether the check depends on the member.
     pub fn covers(&self, check: usize, member: usize) -> bool {
         self.scheme == Scheme::EvenOdd || self.coefficients.cell(check, member) != 0
     }
 
-    /// What adds shares to all checks.
+    /// Returns the combiner that adds shares to all checks.
     pub fn combiner(&self) -> Combiner {
         self.combiner_of(&(0..self.checks).collect::<Vec<_>>())
     }
 
-    /// What adds shares to these checks, in this order.
+    /// Returns the combiner that adds shares to these checks, in this order.
     pub fn combiner_of(&self, checks: &[usize]) -> Combiner {
         let all: Vec<usize> = (0..self.members).collect();
         let (plain, body) = if self.scheme == Scheme::EvenOdd {
@@ -167,10 +167,11 @@ impl Code {
         Combiner { members: self.members, checks: checks.len(), plain, body }
     }
 
-    /// How to rebuild these members without these checks: as few checks as possible, the first that will do.
+    /// Returns how to rebuild these members without these checks. It uses as few checks as possible, the first that
+    /// suffice.
     ///
     /// # Errors
-    /// [`CodeError::Lost`] where what is left does not determine them.
+    /// [`CodeError::Lost`] if the remaining pieces do not determine them.
     pub fn repair(&self, lost_members: &[usize], lost_checks: &[usize]) -> Result<Repair, CodeError> {
         let mut lost = lost_members.to_vec();
         lost.sort_unstable();
@@ -201,7 +202,7 @@ impl Code {
 pub struct Combiner {
     members: usize,
     checks: usize,
-    /// For each sum whether pieces are added to it as they are.
+    /// For each sum, whether pieces are added to it unchanged.
     plain: Vec<bool>,
     body: Body,
 }
@@ -213,23 +214,23 @@ enum Body {
 }
 
 impl Combiner {
-    /// How many sums there are.
+    /// Returns the number of sums.
     pub fn checks(&self) -> usize {
         self.checks
     }
 
-    /// Whether there is one sum, to which pieces are added as they are.
+    /// Reports whether there is exactly one sum, to which pieces are added unchanged.
     pub fn is_plain(&self) -> bool {
         *self.plain == [true]
     }
 
-    /// For each sum whether pieces are added to it as they are.
+    /// Returns for each sum whether pieces are added to it unchanged.
     pub fn plain(&self) -> &[bool] {
         &self.plain
     }
 
     /// Adds *coefficient x piece* to each sum. A difference of two pieces changes the sums as the pieces themselves
-    /// would have. Panics on lengths that differ, and for EVENODD on pieces that are no whole pages.
+    /// would have. Panics if lengths differ, and for EVENODD if pieces are not whole pages.
     pub fn add(&self, member: usize, piece: &[u8], sums: &mut [&mut [u8]]) {
         assert!(member < self.members && sums.len() == self.checks, "the code has this member and these checks");
         assert!(sums.iter().all(|sum| sum.len() == piece.len()), "piece and sums have one length");
@@ -249,7 +250,7 @@ impl Combiner {
         }
     }
 
-    /// The sums over all members at once. Panics as [`Combiner::add`] does.
+    /// Computes the sums over all members at once. Panics as [`Combiner::add`] does.
     pub fn combine(&self, pieces: &[&[u8]], sums: &mut [&mut [u8]]) {
         let length = pieces.first().map_or(0, |piece| piece.len());
         assert!(pieces.len() == self.members && sums.len() == self.checks, "the code has these members and checks");
@@ -275,7 +276,7 @@ impl Combiner {
     }
 }
 
-/// How to rebuild lost members.
+/// The procedure for rebuilding lost members.
 #[derive(Clone, Debug)]
 pub struct Repair {
     lost: Vec<usize>,
@@ -286,25 +287,25 @@ pub struct Repair {
 
 #[derive(Clone, Debug)]
 enum Solver {
-    /// The sums are the lost pieces: one is lost, and the first check is the plain sum.
+    /// The sums are the lost pieces: one member is lost, and the first check is the plain sum.
     AsItIs,
     Linear(Arc<dyn Kernel>),
     EvenOdd(EvenOdd),
 }
 
 impl Repair {
-    /// The members that it rebuilds, ascending.
+    /// Returns the members that it rebuilds, ascending.
     pub fn lost(&self) -> &[usize] {
         &self.lost
     }
 
-    /// The checks that it takes: as many as members are lost.
+    /// Returns the checks that it needs: as many as members are lost.
     pub fn checks(&self) -> &[usize] {
         &self.checks
     }
 
-    /// What adds the survivors' shares to the sums, one sum for each of [`Repair::checks`]. The checks themselves are
-    /// added to their sums as they are.
+    /// Returns the combiner that adds the survivors' shares to the sums, one sum for each of [`Repair::checks`]. The
+    /// checks themselves are added to their sums unchanged.
     pub fn combiner(&self) -> &Combiner {
         &self.combiner
     }

@@ -1,10 +1,10 @@
-//! The codes against their naive twins, and every loss up to twelve pieces, bit for bit.
+//! The codes against their reference implementations, and every loss in codes of up to twelve pieces, bit for bit.
 
 use super::evenodd::EvenOdd;
 use super::*;
 use proptest::prelude::*;
 
-/// One byte after the other: the oracle of the library.
+/// Processes one byte after the other: the oracle for the library.
 #[derive(Debug)]
 struct Naive(Coefficients);
 
@@ -26,7 +26,7 @@ impl Kernel for Naive {
     }
 }
 
-/// Any bytes, the same for the same seed.
+/// Returns pseudorandom bytes, the same for the same seed.
 fn bytes(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
@@ -50,7 +50,7 @@ fn slices_mut(pieces: &mut [Vec<u8>]) -> Vec<&mut [u8]> {
     pieces.iter_mut().map(Vec::as_mut_slice).collect()
 }
 
-/// EVENODD as the paper writes it down, cell by cell.
+/// Computes EVENODD as the paper defines it, cell by cell.
 fn evenodd_naive(prime: usize, pages: &[Vec<u8>]) -> [Vec<u8>; 2] {
     let size = PAGE_BYTES / (prime - 1);
     let cell = |member: usize, row: usize, byte: usize| {
@@ -107,7 +107,7 @@ fn rebuilt(code: &Code, pieces: &[Vec<u8>], checks: &[Vec<u8>], repair: &Repair)
     sums
 }
 
-/// The first share of a plain sum may take the place of zeros.
+/// The first share of a plain sum may replace zeros.
 #[test]
 fn what_a_plain_sum_takes_of_a_piece_is_the_piece() {
     let schemes = [
@@ -143,7 +143,8 @@ fn subset(bits: usize, count: usize) -> Vec<usize> {
     (0..count).filter(|at| bits >> at & 1 == 1).collect()
 }
 
-/// Loses every set of pieces. `rebuilds` says which sets must be survived; any other may be, if the bytes are right.
+/// Loses every set of pieces. `rebuilds` says which sets must be survivable; any other set may be, if the bytes are
+/// right.
 fn lose_everything(code: &Code, length: usize, rebuilds: impl Fn(&[usize], &[usize]) -> bool) {
     let (n, m) = (code.members(), code.checks());
     let pieces = members(n, length);
@@ -173,7 +174,7 @@ fn reed_solomon_tolerates_every_loss_up_to_its_checks() {
     for n in 1..12 {
         for m in 1..=12 - n {
             let code = Code::new(Scheme::ReedSolomon { checks: m }, n).unwrap();
-            // Byte lengths that no vector register divides: the tails count, too.
+            // Lengths in bytes that no vector register divides, since the tails count too.
             lose_everything(&code, 67, |lost, checks| lost.len() + checks.len() <= m);
         }
     }
@@ -194,7 +195,7 @@ fn evenodd_tolerates_every_loss_of_two_with_257_members() {
     let checks = encoded(&code, &pieces);
     assert_eq!(checks, naive_checks(&code, &pieces));
     for (first, second) in (0..257).flat_map(|first| (first + 1..257).map(move |second| (first, second))) {
-        // The survivors' shares are what the two lost ones leave of the checks, which is quicker to compute.
+        // The survivors' shares are what the two lost pieces leave of the checks, which is faster to compute.
         let repair = code.repair(&[first, second], &[]).unwrap();
         let mut sums = vec![vec![0; PAGE_BYTES]; 2];
         repair.combiner().add(first, &pieces[first], &mut slices_mut(&mut sums));

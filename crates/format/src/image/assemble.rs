@@ -1,4 +1,4 @@
-//! The writing side: once all blocks are in the data area, everything that stands around them.
+//! The writing side: assembles everything around the data area, once all blocks are there.
 
 use super::header::{Fields, HEADER_BYTES, Header, ImageIdentity, Section};
 use super::index::{
@@ -14,29 +14,30 @@ use standfast_core::{Checksum, PAGE_BYTES, Root};
 /// A block that has been written to the data area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewBlock {
-    /// Where in the file.
+    /// Its offset in the file.
     pub offset: u64,
-    /// How its pages stand there.
+    /// The encoding of its pages.
     pub encoding: Encoding,
-    /// How many bytes it has there.
+    /// Its stored length in bytes.
     pub stored_bytes: u32,
-    /// Checksum of these.
+    /// Checksum of the stored bytes.
     pub checksum: Checksum,
-    /// The runs whose pages it holds, in their order. All [`Contents::Stored`], together at most [`BLOCK_PAGES_MAX`].
+    /// The runs whose pages it holds, in order. All are [`Contents::Stored`], with at most [`BLOCK_PAGES_MAX`] pages
+    /// together.
     pub runs: Vec<Run>,
 }
 
 impl NewBlock {
-    /// Pages of these runs, which stand in the file as `stored` in this encoding.
+    /// Describes a block with the pages of these runs, stored as `stored` in this encoding.
     ///
     /// # Panics
-    /// When they are longer than any block.
+    /// If `stored` is longer than any block.
     pub fn new(offset: u64, encoding: Encoding, stored: &[u8], runs: Vec<Run>) -> Self {
         let stored_bytes = u32::try_from(stored.len()).expect("a block is short");
         Self { offset, encoding, stored_bytes, checksum: Checksum::of(stored), runs }
     }
 
-    /// How many pages it holds.
+    /// Returns how many pages it holds.
     fn pages(&self) -> u32 {
         let pages: u64 = self.runs.iter().map(|run| run.range.pages()).sum();
         assert!((1..=u64::from(BLOCK_PAGES_MAX)).contains(&pages), "a block holds 1 to {BLOCK_PAGES_MAX} pages");
@@ -44,44 +45,44 @@ impl NewBlock {
     }
 }
 
-/// What stands around the data area, as bytes.
+/// The bytes around the data area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assembled {
     /// The first page.
     pub header: Header,
-    /// Tables and state, which follow the data area; [`Header::tail`] says where.
+    /// The tables and the state, which follow the data area; [`Header::tail`] gives their place.
     pub tail: Vec<u8>,
-    /// What the manifest must call the image.
+    /// The root by which the manifest must name the image.
     pub root: Root,
 }
 
 impl Assembled {
-    /// The bytes of the header page, which go to offset 0 last of all.
+    /// Returns the bytes of the header page, which must be written last, at offset 0.
     pub fn header_page(&self) -> &[u8] {
         self.header.page()
     }
 }
 
-/// What an image consists of, beside its state.
+/// The parts of an image, except its state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contained {
     /// Its blocks, in any order.
     pub blocks: Vec<NewBlock>,
-    /// Pages of zeros that are noted. All [`Contents::Zero`].
+    /// Recorded pages of zeros. All are [`Contents::Zero`].
     pub zeros: Vec<Run>,
-    /// Pages that are the parent's, ascending by owner and address. None in a full image, some in an incremental one.
+    /// Pages inherited from the parent, ascending by owner and address. A full image has none, an incremental one some.
     pub inherited: Vec<Inherited>,
-    /// To whose pages in the parent the differences apply, ascending by owner.
+    /// The owners in the parent to whose pages the differences apply, ascending by owner.
     pub bases: Vec<Base>,
 }
 
-/// Puts an image together from what it contains and its state.
+/// Assembles an image from its parts and its state.
 ///
 /// # Errors
-/// When the same page comes twice, or a part grows beyond what a reader takes.
+/// If the same page comes twice, or a part exceeds what a reader accepts.
 ///
 /// # Panics
-/// When the blocks leave a gap in the data area or are longer than allowed: that is the caller's error.
+/// If the blocks leave a gap in the data area or are too long: both are errors of the caller.
 pub fn assemble(identity: ImageIdentity, mut contained: Contained, state: &JobState) -> Result<Assembled, ImageError> {
     contained.blocks.sort_unstable_by_key(|block| block.offset);
     contained.check(state)?;
@@ -131,7 +132,7 @@ fn seal(
 }
 
 impl Contained {
-    /// That every page comes once and belongs to an owner: what a reader would refuse is not written.
+    /// Checks that every page comes once and belongs to an owner: what a reader would refuse must not be written.
     fn check(&self, state: &JobState) -> Result<(), ImageError> {
         let all: Vec<Run> = self.blocks.iter().flat_map(|block| &block.runs).chain(&self.zeros).copied().collect();
         check_owners(&all, &self.inherited, &self.bases, state)?;
@@ -141,7 +142,7 @@ impl Contained {
     }
 }
 
-/// A run in pieces whose number of pages fits 32 bits.
+/// Splits a run into pieces whose number of pages fits 32 bits.
 fn pieces(run: Run) -> impl Iterator<Item = Run> {
     let mut rest = run.range;
     std::iter::from_fn(move || {

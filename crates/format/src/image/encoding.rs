@@ -1,17 +1,17 @@
-//! How the pages of a block stand in the data area: as they are, compressed, or as what has changed in them since the
-//! parent. Which of these pays is decided elsewhere ([`standfast_core::codec::choice`]).
+//! Encodings of the pages of a block in the data area: raw, compressed, or as differences from the parent.
+//! [`standfast_core::codec::choice`] decides which of them pays off.
 //!
 //! ```text
 //! raw              the pages
 //! lz4, zstd        XXH3 of the pages (16), the pages compressed
 //! differences      for each page the first 8 bytes of its XXH3, then what has changed in them (C4, C5)
-//! sparse           XXH3 of the pages (16), then what a block of differences has, all of it upon pages of zeros
+//! sparse           XXH3 of the pages (16), then differences from pages of zeros, as in a block of these
 //! ```
 //!
-//! The block's own checksum covers what stands in the file, the ones in front what comes out of it: a difference that is put
-//! upon another page than it was made for is noticed, and so is a fault of a codec. They stand for each page where pages are
-//! brought back one by one: those of a parent, upon which other differences are to be put. Of a patch, it is the checksum of
-//! the words that count, one after the other.
+//! The block's own checksum covers the stored bytes; the checksums in front cover the decoded pages. They reveal a
+//! difference applied to the wrong page, and faults of a codec. Blocks of differences have one for each page, since
+//! pages of a parent are decoded one by one as the base of other differences. For a patch, it is the checksum of the
+//! words that count, one after the other.
 
 use super::{BLOCK_PAGES_MAX, Block, ImageError, ImagePart};
 use standfast_core::codec::{Compressor, Decompressor, Encoding, longest_kept};
@@ -19,16 +19,16 @@ use standfast_core::delta::{Delta, Encoder, Form, Page, apply_part, changes};
 use standfast_core::{Checksum, MASK_BYTES, Mask, PAGE_BYTES};
 use std::ops::Range;
 
-/// Most bytes that a block may have in the file: those of its pages.
+/// Maximum stored length of a block: the length of its pages.
 pub(super) const STORED_BYTES_MAX: u32 = BLOCK_PAGES_MAX * PAGE_BYTES as u32;
 
-/// Bytes in front of a compressed block.
+/// Bytes of checksum in front of a compressed block.
 const SUM_BYTES: usize = 16;
 
-/// Bytes in front of a block of differences, for each page.
+/// Bytes of checksum for each page in front of a block of differences.
 const PAGE_SUM_BYTES: usize = 8;
 
-/// Encodes blocks, one after the other in the same memory.
+/// Encodes blocks, one after the other, reusing its buffers.
 #[derive(Debug, Default)]
 pub struct BlockEncoder {
     compressor: Compressor,
@@ -37,8 +37,8 @@ pub struct BlockEncoder {
 }
 
 impl BlockEncoder {
-    /// The pages in this encoding, if that makes them much shorter; `before` holds what they held in the parent, where that
-    /// encoding is [`Encoding::Differences`].
+    /// Encodes the pages, if that makes them much shorter. For [`Encoding::Differences`], `before` holds their contents
+    /// in the parent.
     pub fn encode(&mut self, encoding: Encoding, before: &[u8], pages: &[u8]) -> Option<&[u8]> {
         let Self { compressor, differences, bytes } = self;
         bytes.clear();
@@ -65,8 +65,8 @@ impl BlockEncoder {
         (bytes.len() <= longest_kept(pages.len())).then_some(&bytes[..])
     }
 
-    /// The pages as [`Encoding::Differences`] of which only some words count, if that is much shorter. The others are those
-    /// of the parent.
+    /// Encodes pages with only some words that count as [`Encoding::Differences`], if that makes them much shorter. The
+    /// other words are those of the parent.
     pub fn patch(&mut self, pages: &[u8], masks: &[Mask]) -> Option<&[u8]> {
         let Self { differences, bytes, .. } = self;
         bytes.clear();
@@ -81,7 +81,7 @@ impl BlockEncoder {
     }
 }
 
-/// The checksum of what counts in a page that a patch was put upon.
+/// Returns the checksum of the words that count in a patched page.
 fn sum_of_words(page: &Page, mask: Mask) -> [u8; PAGE_SUM_BYTES] {
     let mut words = [0; PAGE_BYTES];
     let bytes = mask.gather(page, &mut words);
@@ -93,13 +93,14 @@ fn sum(bytes: &[u8]) -> [u8; PAGE_SUM_BYTES] {
 }
 
 impl Block {
-    /// The pages of a block whose stored bytes have been verified and that stands alone: all but differences.
+    /// Decodes the pages of a self-contained block, that is, any but differences. Its stored bytes have been verified.
     ///
     /// # Errors
-    /// [`ImageError::Senseless`] when these are not the pages that were written: what `pages` then holds means nothing.
+    /// [`ImageError::Senseless`] if the result differs from the pages that were written; the contents of `pages` are
+    /// then meaningless.
     ///
     /// # Panics
-    /// When `pages` has not [`Block::page_bytes`].
+    /// If the length of `pages` is not [`Block::page_bytes`].
     pub fn unpack(&self, stored: &[u8], pages: &mut [u8], decompressor: &mut Decompressor) -> Result<(), ImageError> {
         assert_eq!(pages.len(), self.page_bytes(), "room for all pages and no more");
         if self.encoding() == Encoding::Sparse {
@@ -131,10 +132,10 @@ impl Block {
         if Checksum::of(pages).to_bytes() == *sum { Ok(()) } else { Err(self.not_what_was_saved()) }
     }
 
-    /// What the pages of a block of differences are made of. Its stored bytes have been verified.
+    /// Parses a block of differences. Its stored bytes have been verified.
     ///
     /// # Errors
-    /// [`ImageError::Senseless`] when they are no differences of so many pages.
+    /// [`ImageError::Senseless`] if they are not differences of that many pages.
     pub fn differences(&self, stored: &[u8]) -> Result<PageDifferences, ImageError> {
         let pages = self.page_bytes() / PAGE_BYTES;
         let Some((_, delta)) = stored.split_at_checked(pages * PAGE_SUM_BYTES) else {
@@ -144,10 +145,10 @@ impl Block {
         Ok(PageDifferences(delta.parts().collect()))
     }
 
-    /// Turns what a page held in the parent into what it held in this image: the `at`th of the block.
+    /// Turns the parent's content of page number `at` of the block into its content in this image.
     ///
     /// # Errors
-    /// [`ImageError::Senseless`] when it is not what was saved: what `page` then holds means nothing.
+    /// [`ImageError::Senseless`] if the result differs from what was saved; the content of `page` is then meaningless.
     pub fn apply(
         &self,
         stored: &[u8],
@@ -176,12 +177,12 @@ fn mask_of(patch: &[u8]) -> Mask {
     Mask::from_bytes(patch.first_chunk().expect("a patch begins with its bitmap"))
 }
 
-/// Where in a block of differences each of its pages is, and in which form.
+/// The form of each page in a block of differences, and its place there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageDifferences(Vec<(Form, Range<usize>)>);
 
 impl PageDifferences {
-    /// Whether the page at this place needs no before-image.
+    /// Reports whether the page at this position needs no before-image.
     pub fn is_whole(&self, at: usize) -> bool {
         self.0[at].0 == Form::Whole
     }

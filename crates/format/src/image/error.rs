@@ -1,44 +1,44 @@
-//! Why some bytes are no image.
+//! Errors of bytes that are not a valid image.
 
 use super::IMAGE_VERSION;
 use std::fmt;
 
-/// Why some bytes are no image. Whoever reads the file adds its name.
+/// The reason why some bytes are not a valid image. The caller that reads the file adds its name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     /// Not an image at all.
     #[error("it is not an image of Standfast")]
     Foreign,
-    /// Written by a later Standfast.
+    /// It was written by a later Standfast.
     #[error("it has format version {0}, this Standfast reads up to {IMAGE_VERSION}: use a newer Standfast")]
     Version(u32),
-    /// The file is not as long as its header says.
+    /// The length of the file differs from the one in its header.
     #[error("it is {found} bytes long instead of {expected}")]
     Length {
-        /// According to the header.
+        /// The length in the header.
         expected: u64,
-        /// In fact.
+        /// The real length.
         found: u64,
     },
-    /// Some bytes are not those that were written.
+    /// Some bytes differ from those that were written.
     #[error("its {0} is damaged: the checksum does not match")]
     Damaged(ImagePart),
-    /// The bytes are those that were written, yet they contradict each other.
+    /// The bytes are intact but contradict each other.
     #[error("its {0} makes no sense: {1}")]
     Senseless(ImagePart, String),
-    /// More than any reader would take.
+    /// A part is longer than readers accept.
     #[error("its {part} would take {bytes} bytes, at most {limit} are allowed")]
     TooLong {
-        /// Which part.
+        /// The part.
         part: ImagePart,
-        /// How long it would be.
+        /// Its length in bytes.
         bytes: u64,
-        /// How long it may be.
+        /// The limit.
         limit: u64,
     },
 }
 
-/// A part of an image, by the name that messages give it.
+/// A part of an image, displayed by its name in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImagePart {
     /// The first page.
@@ -51,7 +51,7 @@ pub enum ImagePart {
     InheritedTable,
     /// The records.
     State,
-    /// A block of pages, which starts at this offset in the file.
+    /// The block of pages that starts at this offset in the file.
     Block(u64),
 }
 

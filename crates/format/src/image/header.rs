@@ -1,34 +1,34 @@
-//! The first page of an image: what it is, and where everything else lies with which checksum.
+//! The first page of an image: it identifies the image and gives the place and checksum of everything else.
 
 use super::index::{BLOCK_ENTRY_BYTES, INHERITED_ENTRY_BYTES, RUN_ENTRY_BYTES};
 use super::{ImageError, ImagePart};
 use crate::manifest::{GenerationNumber, JobId};
 use standfast_core::{Checksum, PAGE_BYTES, Root};
 
-/// Bytes in the header: one page, so that the data area behind it is page aligned.
+/// Length of the header: one page, so that the data area after it is page aligned.
 pub const HEADER_BYTES: usize = PAGE_BYTES;
 
 /// The version of the layout that this library writes, and the newest that it reads.
 pub const IMAGE_VERSION: u32 = 1;
 
-/// Longest table that is read: 2^30 pages, 4 TiB, none of which has a neighbour.
+/// Longest table that is read: 2^30 pages, 4 TiB, no two of which adjoin.
 pub const TABLE_BYTES_MAX: u64 = 16 << 30;
 
-/// Longest state that is read. A thread takes 3 KiB, with the widest vector registers 11 KiB: 45,000 threads of those.
+/// Longest state that is read. A thread takes 3 KiB, or 11 KiB with the widest vector registers: 45,000 such threads.
 pub const STATE_BYTES_MAX: u64 = 512 << 20;
 
 const MAGIC: [u8; 8] = *b"SFIMAGE\n";
 
-/// Every page stands in the image itself.
+/// The image stores every page itself.
 const KIND_FULL: u32 = 1;
 
-/// Pages that have not changed are those of the parent.
+/// Unchanged pages are inherited from the parent.
 const KIND_INCREMENTAL: u32 = 2;
 
-/// Where the checksum of the header page stands: at its end, so that it covers one piece.
+/// Offset of the checksum of the header page: at its end, so that it covers one contiguous piece.
 const CHECKSUM_OFFSET: usize = HEADER_BYTES - 16;
 
-/// Of which job an image is, and which generation.
+/// The job and generation of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageIdentity {
     /// The job.
@@ -39,16 +39,16 @@ pub struct ImageIdentity {
     pub parent: Option<Parent>,
 }
 
-/// The generation that an image inherits from.
+/// The generation from which an image inherits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parent {
-    /// Which.
+    /// Its number.
     pub generation: GenerationNumber,
-    /// The root that it had when it was taken. It keeps this name when it is coalesced and gets another root.
+    /// Its root when it was taken. Coalescing gives it another root, but this name stays.
     pub origin: Root,
 }
 
-/// A stretch of the file that has one checksum.
+/// A part of the file with one checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) offset: u64,
@@ -66,7 +66,7 @@ impl Section {
     }
 }
 
-/// The fields of a header, not yet or no longer bytes.
+/// The decoded fields of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fields {
     pub(super) identity: ImageIdentity,
@@ -78,18 +78,18 @@ pub(super) struct Fields {
     pub(super) state: Section,
 }
 
-/// A page that may or may not be a header.
+/// A page that may be a header.
 #[derive(Debug, Clone, Copy)]
 pub struct UnverifiedHeader<'a>(&'a [u8; HEADER_BYTES]);
 
-/// A header that is as it was written and makes sense.
+/// A header that is intact and makes sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     page: Box<[u8; HEADER_BYTES]>,
     fields: Fields,
 }
 
-/// The parts behind the data area, each with the right checksum.
+/// The parts after the data area, whose checksums are right.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TailParts<'a> {
     pub(super) blocks: &'a [u8],
@@ -98,29 +98,29 @@ pub(super) struct TailParts<'a> {
     pub(super) state: &'a [u8],
 }
 
-/// How many bytes [`is_image`] looks at.
+/// Number of bytes that [`is_image`] examines.
 pub const MAGIC_BYTES: usize = MAGIC.len();
 
-/// Whether a file that begins like this is meant to be an image, damaged or not.
+/// Reports whether a file with this beginning is an image, damaged or not.
 pub fn is_image(beginning: [u8; MAGIC_BYTES]) -> bool {
     beginning == MAGIC
 }
 
 impl<'a> UnverifiedHeader<'a> {
-    /// Takes the first page of `file`, which may be more or all of the file.
+    /// Takes the beginning of a file: at least its first page.
     ///
     /// # Errors
-    /// When there is no whole page.
+    /// If there is no whole page.
     pub fn new(file: &'a [u8]) -> Result<Self, ImageError> {
         let page =
             file.first_chunk().ok_or(ImageError::Length { expected: HEADER_BYTES as u64, found: file.len() as u64 })?;
         Ok(Self(page))
     }
 
-    /// Verifies the page, and that the file is `file_bytes` long.
+    /// Verifies the page, and the length of the file, `file_bytes`.
     ///
     /// # Errors
-    /// When it is no header of an image of that length.
+    /// If it is not the header of an image of that length.
     pub fn verify(self, file_bytes: u64) -> Result<Header, ImageError> {
         let mut fields = Reader(self.0);
         if fields.array() != MAGIC {
@@ -150,22 +150,22 @@ impl<'a> UnverifiedHeader<'a> {
 }
 
 impl Header {
-    /// Of which job and generation the image is.
+    /// Returns the job and generation of the image.
     pub fn identity(&self) -> ImageIdentity {
         self.fields.identity
     }
 
-    /// How many pages stand in the data area.
+    /// Returns how many pages are in the data area.
     pub fn stored_pages(&self) -> u64 {
         self.fields.stored_pages
     }
 
-    /// Length of the whole file.
+    /// Returns the length of the whole file.
     pub fn file_bytes(&self) -> u64 {
         self.fields.file_bytes()
     }
 
-    /// Where the tables and the state are: offset in the file, and length in bytes.
+    /// Returns the place of the tables and the state: offset in the file, and length in bytes.
     pub fn tail(&self) -> (u64, u64) {
         let start = self.fields.blocks.offset;
         (start, self.file_bytes() - start)
@@ -175,7 +175,7 @@ impl Header {
         &*self.page
     }
 
-    /// Cuts the tail into its parts and verifies each.
+    /// Splits the tail into its parts and verifies each.
     pub(super) fn split_tail<'a>(&self, tail: &'a [u8]) -> Result<TailParts<'a>, ImageError> {
         let (start, expected) = self.tail();
         if tail.len() as u64 != expected {
@@ -200,7 +200,7 @@ impl Fields {
         self.state.end().expect("checked: the parts lie one after the other within 64 bits")
     }
 
-    /// That the parts lie one after the other without a gap and within their limits.
+    /// Checks that the parts adjoin without gaps and respect their limits.
     pub(super) fn check(&self) -> Result<(), ImageError> {
         let ImageIdentity { generation, parent, .. } = self.identity;
         if parent.is_some_and(|parent| parent.generation >= generation) {
@@ -235,7 +235,7 @@ impl Fields {
         if whole_entries { Ok(()) } else { Err(senseless("a table ends in the middle of an entry")) }
     }
 
-    /// The header page that says this.
+    /// Encodes the header page.
     pub(super) fn encode(&self) -> Header {
         let mut page = Box::new([0; HEADER_BYTES]);
         let mut writer = Writer { page: &mut page, at: 0 };
@@ -265,7 +265,7 @@ impl Fields {
     }
 }
 
-/// The fields, and the file length that the header states beside them.
+/// The fields, and the file length that the header states separately.
 struct Named {
     fields: Fields,
     file_bytes: u64,
@@ -300,7 +300,7 @@ impl Named {
     }
 }
 
-/// What of the header page has not been read yet. Fields end far before the page does.
+/// The unread rest of the header page. The fields end long before the page does.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

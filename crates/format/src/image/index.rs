@@ -1,9 +1,9 @@
-//! The tables of an image: which blocks there are, which pages each holds, and which pages are those of the parent.
+//! The tables of an image: its blocks, the pages that each block holds, and the pages inherited from the parent.
 //!
-//! A block is a stretch of the data area with one checksum. The run table lists the runs of all blocks in the order of
-//! the file, each block saying how many are its own, and behind them the runs of zeros, which have no block. A run never
-//! reaches over the end of its block. 1 GiB in one piece takes 4096 entries in each table (224 KiB), 1 GiB in scattered
-//! pages 4096 blocks and 262,144 runs (4.2 MiB).
+//! A block is a part of the data area with one checksum. The run table lists the runs of all blocks in file order; each
+//! block states how many are its own. The runs of zeros, which have no block, come after them. A run never extends
+//! beyond its block. 1 GiB in one piece takes 4096 entries in each table (224 KiB). 1 GiB in scattered pages takes 4096
+//! blocks and 262,144 runs (4.2 MiB).
 
 use super::assemble::NewBlock;
 use super::encoding::STORED_BYTES_MAX;
@@ -15,7 +15,7 @@ use standfast_core::codec::Encoding;
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange};
 use std::ops::Range;
 
-/// Most pages in a block: 256 KiB stay in a core's cache between reading, verifying and placing.
+/// Maximum number of pages in a block: 256 KiB stay in a core's cache between reading, verifying and placing.
 pub const BLOCK_PAGES_MAX: u32 = 64;
 
 pub(super) const BLOCK_ENTRY_BYTES: usize = 40;
@@ -26,7 +26,7 @@ pub(super) const INHERITED_ENTRY_BYTES: usize = 24;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     offset: u64,
-    /// In the file.
+    /// Stored length.
     bytes: u32,
     pages: u32,
     encoding: Encoding,
@@ -35,30 +35,30 @@ pub struct Block {
 }
 
 impl Block {
-    /// Where in the file it starts; page aligned where no block before it is encoded.
+    /// Returns its offset in the file, which is page aligned if no block before it is encoded.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many bytes it takes in the file.
+    /// Returns its stored length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes as usize
     }
 
-    /// How its pages stand there.
+    /// Returns the encoding of its pages.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// How many bytes its pages have, at most [`BLOCK_PAGES_MAX`] of them.
+    /// Returns the length of its pages in bytes, at most [`BLOCK_PAGES_MAX`] of them.
     pub fn page_bytes(&self) -> usize {
         self.pages as usize * PAGE_BYTES
     }
 
-    /// Whether `bytes` are those of the block in the file.
+    /// Verifies that `bytes` are the stored bytes of the block.
     ///
     /// # Errors
-    /// [`ImageError::Damaged`] when they are not.
+    /// [`ImageError::Damaged`] if they are not.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), ImageError> {
         if bytes.len() == self.bytes() && Checksum::of(bytes) == self.checksum {
             Ok(())
@@ -68,28 +68,28 @@ impl Block {
     }
 }
 
-/// Pages that hold what the pages of the same addresses of an owner of the parent hold.
+/// Pages whose contents equal those at the same addresses of an owner in the parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Inherited {
-    /// Whose they are.
+    /// The owner of the pages.
     pub owner: u32,
-    /// Which.
+    /// The pages.
     pub range: PageRange,
-    /// The number that the owner had in the parent.
+    /// The number of the owner in the parent.
     pub was: u32,
 }
 
-/// To whose pages in the parent the differences in the pages of an owner apply: those of the same addresses. Where the
-/// parent has stored no such page, and for owners without a base, a difference applies to a page of zeros.
+/// The owner in the parent to which the differences of an owner's pages apply, at the same addresses. If the parent has
+/// stored no such page, or the owner has no base, a difference applies to a page of zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Base {
-    /// Whose they are.
+    /// The owner of the differences.
     pub owner: u32,
-    /// The number that the owner had in the parent.
+    /// The number of the owner in the parent.
     pub was: u32,
 }
 
-/// Where every page of an image is.
+/// The place of every page of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
     blocks: Vec<Block>,
@@ -100,12 +100,12 @@ pub struct Index {
 }
 
 impl Index {
-    /// The blocks in the order of the file, without gaps between them.
+    /// Returns the blocks in file order. There are no gaps between them.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    /// The runs of some adjoining blocks, one after the other as their pages are.
+    /// Returns the runs of some adjoining blocks, in the order of their pages.
     pub fn runs_of(&self, blocks: Range<usize>) -> &[Run] {
         match &self.blocks[blocks] {
             [] => &[],
@@ -114,22 +114,23 @@ impl Index {
         }
     }
 
-    /// All runs of the image itself, zeros too, ascending by owner and address; runs that adjoin have become one.
+    /// Returns all runs of the image itself, including zeros, ascending by owner and address, with adjoining runs
+    /// joined.
     pub fn runs(&self) -> &[Run] {
         &self.sorted
     }
 
-    /// What is the parent's, ascending by owner and address.
+    /// Returns the inherited runs, ascending by owner and address.
     pub fn inherited(&self) -> &[Inherited] {
         &self.inherited
     }
 
-    /// Whether some of its pages are kept as differences.
+    /// Reports whether any pages are stored as differences.
     pub fn has_differences(&self) -> bool {
         self.blocks.iter().any(|block| block.encoding == Encoding::Differences)
     }
 
-    /// The number in the parent of the owner to whose pages the differences in the pages of this one apply.
+    /// Returns the number of the owner in the parent to whose pages this owner's differences apply.
     pub fn base_of(&self, owner: u32) -> Option<u32> {
         let place = self.bases.binary_search_by_key(&owner, |base| base.owner).ok()?;
         Some(self.bases[place].was)
@@ -169,7 +170,7 @@ impl Index {
     }
 }
 
-/// That there is a process, and that every run belongs to an owner that the state holds.
+/// Checks that there is a process, and that the state has the owner of every run.
 pub(super) fn check_owners(
     runs: &[Run],
     inherited: &[Inherited],
@@ -190,7 +191,7 @@ pub(super) fn check_owners(
     Ok(())
 }
 
-/// That what is inherited ascends, and that no page of it is also the image's own. `runs` ascend.
+/// Checks that inherited runs ascend, and that none of their pages is also the image's own. `runs` must ascend.
 pub(super) fn check_inherited(inherited: &[Inherited], runs: &[Run]) -> Result<(), ImageError> {
     let behind = |one: &Inherited, next: &Inherited| (one.owner, one.range.end()) <= (next.owner, next.range.start());
     if !inherited.is_sorted_by(behind) {
@@ -206,7 +207,7 @@ pub(super) fn check_inherited(inherited: &[Inherited], runs: &[Run]) -> Result<(
     Ok(())
 }
 
-/// That each owner has one base at most.
+/// Checks that each owner has at most one base.
 pub(super) fn check_bases(bases: &[Base]) -> Result<(), ImageError> {
     if bases.is_sorted_by(|one, next| one.owner < next.owner) {
         Ok(())
@@ -215,7 +216,7 @@ pub(super) fn check_bases(bases: &[Base]) -> Result<(), ImageError> {
     }
 }
 
-/// Entries without pages come first: they say whose pages differences apply to.
+/// Reports whether an entry is a base. Bases have no pages and come first.
 fn is_base(entry: &[u8; INHERITED_ENTRY_BYTES]) -> bool {
     u64_at(entry, 8) == 0
 }
@@ -251,10 +252,10 @@ pub(super) fn encode_inherited(run: &Inherited) -> [u8; INHERITED_ENTRY_BYTES] {
     entry
 }
 
-/// All runs in order of owner and address, neighbours joined.
+/// Returns all runs in order of owner and address, with neighbours joined.
 ///
 /// # Errors
-/// When a page stands in two of them.
+/// If a page is in two of them.
 pub fn sorted_runs(runs: &[Run]) -> Result<Vec<Run>, ImageError> {
     let mut sorted = runs.to_vec();
     sorted.sort_unstable_by_key(|run| (run.owner, run.range.start()));
@@ -314,7 +315,7 @@ fn decode_block(
     let Some(own) = runs.get(first_run..last_run) else {
         return Err(senseless_block("it has more runs than the run table"));
     };
-    // Not the product but the quotient: the sum of 2^30 runs of 2^32 pages fits 64 bits, their bytes would not.
+    // This compares the quotient: the sum of 2^30 runs of 2^32 pages fits 64 bits, but not their product in bytes.
     let pages: u64 = own.iter().map(|run| run.range.pages()).sum();
     if pages == 0 || !raw_bytes.is_multiple_of(PAGE_BYTES as u32) || pages != u64::from(raw_bytes) / PAGE_BYTES as u64 {
         return Err(senseless_block("the runs of a block do not add up to its length"));

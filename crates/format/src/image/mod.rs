@@ -1,4 +1,4 @@
-//! The image of one generation: its bytes, and what they say once they have been verified. Pure, like the whole crate.
+//! The image of one generation: its bytes, and their verified meaning. Pure, like the whole crate.
 //!
 //! ```text
 //! 0        4096                        d            b            r          file length
@@ -11,11 +11,12 @@
 //!     +--- lengths, offsets and checksums of all that follows; last of all a checksum of the header page itself
 //! ```
 //!
-//! Pages are written as they come, so the data area is in no order of addresses; the tables, which follow it, bring the
-//! order back. The header is written last: a file that broke off half way has none. The parts lie without a gap, so
-//! every byte is covered by exactly one checksum. `docs/format.md` has the fields one by one.
+//! Pages are written as they come, so the data area is not ordered by address; the tables after it restore the order.
+//! The header is written last, so an interrupted file has none. The parts adjoin without gaps, so exactly one checksum
+//! covers every byte. `docs/format.md` describes each field.
 //!
-//! Reading goes from [`UnverifiedHeader`] by way of [`Header`] to [`Image`]; only the last tells about pages and state.
+//! Reading goes from [`UnverifiedHeader`] through [`Header`] to [`Image`]. Only [`Image`] gives access to pages and
+//! state.
 
 mod assemble;
 mod encoding;
@@ -42,19 +43,19 @@ use standfast_core::Root;
 pub struct Image {
     /// The header.
     pub header: Header,
-    /// Where every page is.
+    /// The place of every page.
     pub index: Index,
-    /// Everything but the pages.
+    /// Everything except the pages.
     pub state: JobState,
-    /// What the manifest must call it.
+    /// The root by which the manifest must name it.
     pub root: Root,
 }
 
 impl Image {
-    /// Verifies what follows the data area: `tail` is the part of the file that [`Header::tail`] names.
+    /// Verifies everything after the data area: `tail` is the part of the file given by [`Header::tail`].
     ///
     /// # Errors
-    /// When a byte differs from what was written, or when the tables or the state make no sense.
+    /// If a byte differs from what was written, or the tables or the state make no sense.
     pub fn verify(header: Header, tail: &[u8]) -> Result<Self, ImageError> {
         let parts = header.split_tail(tail)?;
         let index = Index::decode(&header, parts.blocks, parts.runs, parts.inherited)?;

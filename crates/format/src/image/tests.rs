@@ -1,5 +1,5 @@
-//! Whole images in memory: what is assembled reads back, what is changed anywhere does not, and no bytes whatever make
-//! a decoder panic.
+//! Whole images in memory: an assembled image reads back, a change anywhere is found, and no bytes make a decoder
+//! panic.
 
 use super::header::STATE_BYTES_MAX;
 use super::*;
@@ -34,7 +34,7 @@ fn inherited(owner: u32, first_page: u64, pages: u64, was: u32) -> Inherited {
     Inherited { owner, range: stored(owner, first_page, pages).range, was }
 }
 
-/// An image file with these blocks, filled with bytes that differ from page to page.
+/// Builds an image file with these blocks, filled with bytes that differ from page to page.
 fn file_of(blocks: &[&[Run]], zeros: &[Run]) -> Vec<u8> {
     file_with(identity(), blocks, zeros, &[])
 }
@@ -82,8 +82,8 @@ fn verify_all(file: &[u8]) -> Result<Image, ImageError> {
     Ok(image)
 }
 
-/// Puts all checksums of the frame right again, as far as the header's own idea of the parts allows: so that a changed
-/// file gets past them and meets the checks behind.
+/// Recomputes all checksums of the frame, as far as the part offsets in the header allow. A changed file then passes
+/// them and reaches the later checks.
 fn reseal(file: &mut [u8]) {
     const SECTIONS_OFFSET: usize = 88;
     for section in 0..4 {
@@ -199,7 +199,7 @@ fn a_page_that_comes_twice_is_neither_written_nor_read() {
 
     let mut file = small_file();
     let (tail, _) = verify_all(&file).unwrap().header.tail();
-    // The run of zeros takes the place of the stored run: process 0, page 5.
+    // The run of zeros replaces the stored run: process 0, page 5.
     let (stored_run, zero_run) = (tail as usize + 40, tail as usize + 56);
     file.copy_within(stored_run..stored_run + 12, zero_run);
     reseal(&mut file);
@@ -265,7 +265,7 @@ fn a_gigabyte_costs_small_tables_whether_in_one_piece_or_scattered() {
 }
 
 prop_compose! {
-    /// Places behind the data area and in the used part of the header, where decoders look.
+    /// Generates changes after the data area and in the used part of the header, where decoders read.
     fn changes()(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) -> Vec<(prop::sample::Index, u8)> {
         changes
     }
@@ -303,7 +303,7 @@ proptest! {
         let mut file = incremental_file();
         let header = verify_all(&file).unwrap().header;
         let ends = [0, 40, 72, 144, header.tail().1 as usize].map(|end| header.tail().0 as usize + end);
-        // One part is replaced by anything, and the header told so.
+        // One part is replaced by arbitrary bytes, and the header adjusted.
         let part = ends[table]..ends[table + 1];
         let grown = bytes.len() as u64;
         file.splice(part.clone(), bytes);
@@ -319,7 +319,7 @@ proptest! {
     }
 }
 
-/// Pages of which some repeat themselves, some are noise and some are nearly `before`.
+/// Generates pages: some repeat themselves, some are noise and some nearly equal `before`.
 fn pages_like(before: &[u8], kinds: &[u8], seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut pages = before.to_vec();
@@ -352,7 +352,7 @@ proptest! {
             prop_assert!(stored.len() < pages.len());
             let block = block_of(encoding, &stored, kinds.len() as u64);
             prop_assert_eq!(decoded(&block, &stored, &before), Ok(pages.clone()), "{}", encoding);
-            // Upon another page than it was made for, a difference is noticed.
+            // A difference applied to the wrong page is noticed.
             if encoding == Encoding::Differences && kinds.iter().any(|kind| *kind < 2) {
                 let other: Vec<u8> = before.iter().map(|byte| byte ^ 0x40).collect();
                 prop_assert!(decoded(&block, &stored, &other).is_err());
@@ -400,7 +400,7 @@ proptest! {
     }
 }
 
-/// The entry of a block whose checksums fit: as it comes out of the tables.
+/// Builds the entry of a block with matching checksums, as decoded from the tables.
 fn block_of(encoding: Encoding, stored_bytes: &[u8], pages: u64) -> Block {
     if encoding == Encoding::Raw {
         return block_of(Encoding::Lz4, stored_bytes, pages);

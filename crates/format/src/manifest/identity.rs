@@ -1,21 +1,21 @@
-//! Names that outlive a process: which job, which of its generations. Not the names of files, which are the store's.
+//! Identities that outlive a process: of a job, of its generations and of its levels. The store names the files.
 
 use minicbor::{Decode, Encode};
 use std::fmt;
 use std::num::NonZeroU64;
 
-/// Which job: 16 random bytes, drawn when it first starts and the same in all its restarts.
+/// Identity of a job: 16 random bytes, drawn at its first start and kept in all its restarts.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cbor(transparent)]
 pub struct JobId(#[cbor(n(0), with = "minicbor::bytes")] [u8; 16]);
 
 impl JobId {
-    /// The identity made of these bytes, which should be random.
+    /// Creates an identity from these bytes, which should be random.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0
     }
@@ -33,7 +33,7 @@ impl fmt::Debug for JobId {
     }
 }
 
-/// Which generation of a job: counted from 1, never used twice within the job.
+/// Number of a generation: counted from 1, and never used twice within the job.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cbor(transparent)]
 pub struct GenerationNumber(#[n(0)] NonZeroU64);
@@ -42,7 +42,7 @@ impl GenerationNumber {
     /// The first generation of a job.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
 
-    /// The generation with this number; `None` for 0, which names no generation.
+    /// Returns the generation with this number; `None` for 0, which names no generation.
     pub const fn new(number: u64) -> Option<Self> {
         match NonZeroU64::new(number) {
             Some(number) => Some(Self(number)),
@@ -50,12 +50,12 @@ impl GenerationNumber {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0.get()
     }
 
-    /// The generation after this one. Stays at the last number, which no job reaches.
+    /// Returns the number of the next generation. Saturates at the largest number, which no job reaches.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -74,14 +74,14 @@ impl fmt::Debug for GenerationNumber {
     }
 }
 
-/// Which level in memory: 16 random bytes, drawn when the level is made. A directory that is called otherwise is another
-/// one, whatever job it belongs to.
+/// Identity of a level in memory: 16 random bytes, drawn when the level is created. A directory with another identity
+/// is another level, whatever job it belongs to.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq)]
 #[cbor(transparent)]
 pub struct LevelId(#[cbor(n(0), with = "minicbor::bytes")] [u8; 16]);
 
 impl LevelId {
-    /// The identity made of these bytes, which should be random.
+    /// Creates an identity from these bytes, which should be random.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }

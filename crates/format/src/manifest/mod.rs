@@ -1,7 +1,7 @@
-//! The manifest: the truth about a job. Which program, which options, which generations there are and how it ended.
+//! The manifest is the authority about a job: its program, its options, its generations and its outcome.
 //!
-//! An image that no manifest names does not exist. The manifest is small and is rewritten whole at every commit; its
-//! bytes are sealed ([`seal`] and [`unseal`]). Where it is kept and how it is replaced is the store's business.
+//! An image that no manifest names does not exist. The manifest is small, and every commit rewrites it whole. Its bytes
+//! are sealed ([`seal`] and [`unseal`]). The store decides where it is kept and how it is replaced.
 //!
 //! ```text
 //! 0        8         12        16                     16+n      32+n
@@ -22,16 +22,16 @@ use crate::records::Bytes;
 use minicbor::{Decode, Encode};
 use standfast_core::Root;
 
-/// What is known about a job.
+/// The recorded facts about a job.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// Which job.
+    /// Identity of the job.
     #[n(0)]
     pub job: JobId,
-    /// What was run, for people and for the name of the directory.
+    /// The program that was run, for people and for the name of the directory.
     #[n(1)]
     pub description: JobDescription,
-    /// How the run was asked to protect it; a restart goes on in the same way.
+    /// The requested protection of the run; a restart continues with the same options.
     #[n(2)]
     pub options: RunOptions,
     /// The generations that exist, ascending.
@@ -40,32 +40,32 @@ pub struct Manifest {
     /// The number of the next generation.
     #[n(4)]
     pub next: GenerationNumber,
-    /// How the job stands.
+    /// The outcome of the job.
     #[n(5)]
     pub outcome: Outcome,
-    /// Files that the program wrote, as they were when it ended: what a file has grown by since, others have written.
-    /// Empty while it runs, and where nobody was there to look.
+    /// Files that the program wrote, as they were when it ended: later growth was written by others. Empty while the
+    /// program runs, and if nobody was there to look.
     #[n(6)]
     pub ends: Vec<FileEnd>,
-    /// Where in memory checkpoints go first, if they do.
+    /// The place in memory to which checkpoints go first, if any.
     #[n(7)]
     pub memory: Option<MemoryPlace>,
-    /// When the whole job had ended, in nanoseconds since 1970, where somebody was there to see it: what was written later,
-    /// others have written.
+    /// When the whole job had ended, in nanoseconds since 1970, if somebody was there to see it: later writes are by
+    /// others.
     #[n(8)]
     pub ended_nanoseconds: Option<i64>,
 }
 
-/// Where in memory the checkpoints of a job go first.
+/// The place in memory to which the checkpoints of a job go first.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPlace {
-    /// The directory that was asked for.
+    /// The requested directory.
     #[n(0)]
     pub place: Bytes,
-    /// The level that the present life has there. Any other one belongs to a life that was given up.
+    /// The level of the current life there. Any other level belongs to an abandoned life.
     #[n(1)]
     pub level: Option<LevelId>,
-    /// Inode number of the job's directory, by which a copy of it is known to have no part in the level.
+    /// Inode number of the job's directory. A copy of the directory has another one and cannot use the level.
     #[n(2)]
     pub home: u64,
 }
@@ -82,13 +82,13 @@ pub struct FileEnd {
     /// Length in bytes.
     #[n(2)]
     pub length: u64,
-    /// Last modification in nanoseconds since 1970.
+    /// Time of the last modification, in nanoseconds since 1970.
     #[n(3)]
     pub modified_nanoseconds: i64,
 }
 
 impl Manifest {
-    /// The manifest of a job that has just begun.
+    /// Creates the manifest of a job that has just begun.
     pub fn new(job: JobId, description: JobDescription, options: RunOptions) -> Self {
         Self {
             job,
@@ -103,32 +103,32 @@ impl Manifest {
         }
     }
 
-    /// Whether the program has ended with status 0: there is nothing left to continue.
+    /// Reports whether the program ended with status 0, so that there is nothing left to continue.
     pub fn is_finished(&self) -> bool {
         self.outcome.is_success()
     }
 
-    /// The generation with this number, if there is one.
+    /// Returns the generation with this number, if there is one.
     pub fn generation(&self, number: GenerationNumber) -> Option<&Generation> {
         let place = self.generations.binary_search_by_key(&number, |generation| generation.number);
         place.ok().map(|place| &self.generations[place])
     }
 
-    /// Adds a generation in its place; later ones get higher numbers.
+    /// Inserts a generation in its place. Later generations get higher numbers.
     pub fn add(&mut self, generation: Generation) {
         self.next = self.next.max(generation.number.next());
         let place = self.generations.partition_point(|it| it.number < generation.number);
         self.generations.insert(place, generation);
     }
 
-    /// A generation, its parent, and so on down to the full image; nothing where there is no such generation.
+    /// Returns a generation, its parent, and so on down to the full image. Empty if there is no such generation.
     pub fn chain(&self, number: GenerationNumber) -> impl Iterator<Item = &Generation> {
         let parent = |child: &&Generation| child.parent.and_then(|parent| self.generation(parent));
         std::iter::successors(self.generation(number), parent)
     }
 }
 
-/// What was run, for people to read.
+/// The program that was run, for people to read.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct JobDescription {
     /// The program as it was named on the command line.
@@ -137,87 +137,87 @@ pub struct JobDescription {
     /// Its arguments, without the program's own name.
     #[n(1)]
     pub arguments: Vec<Bytes>,
-    /// Where it was started.
+    /// The directory in which it was started.
     #[n(2)]
     pub working_directory: Bytes,
-    /// When, in nanoseconds since 1970.
+    /// Time of the start, in nanoseconds since 1970.
     #[n(3)]
     pub started_nanoseconds: u64,
-    /// Directories that are saved with all that is in them: absolute paths.
+    /// Absolute paths of directories that are saved with all their contents.
     #[n(4)]
     pub folders: Vec<Bytes>,
-    /// Whether the files that the job is seen to write are saved, wherever it works.
+    /// Whether to save the files that the job is seen to write, wherever it works.
     #[n(5)]
     pub saves_written: Option<bool>,
 }
 
-/// How a run was asked to protect its program. What is absent was not asked for: the default of the reader applies.
+/// The protection requested for a run. An absent option was not requested: the reader's default applies.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RunOptions {
     /// Time between checkpoints.
     #[n(0)]
     pub interval: Option<Interval>,
-    /// How many generations to keep.
+    /// Number of generations to keep.
     #[n(1)]
     pub keep: Option<u32>,
-    /// How a restart gives the job its process and thread ids.
+    /// How a restart assigns process and thread ids.
     #[n(2)]
     pub ids: Option<Ids>,
-    /// How much of the main thread's stack is saved.
+    /// Saved part of the main thread's stack.
     #[n(3)]
     pub stack: Option<Stack>,
-    /// What a restart does about files that are not what they were.
+    /// What a restart does about files that have changed.
     #[n(4)]
     pub files: Option<Files>,
-    /// How many images there may be before they are coalesced.
+    /// Maximum number of images before they are coalesced.
     #[n(5)]
     pub max_files: Option<u32>,
     /// Whether checkpoints save only what has changed.
     #[n(6)]
     pub incremental: Option<Incremental>,
-    /// How memory is taken while the program stands still.
+    /// How memory is captured while the program is frozen.
     #[n(7)]
     pub snapshot: Option<Snapshot>,
     /// Dirty-page detection.
     #[n(8)]
     pub track: Option<Track>,
-    /// How many bytes a file may hold that is saved since the program may write it; 0 for none. Where it is absent small ones
-    /// are, in case they are gone or overwritten by the restart.
+    /// Largest size in bytes of a file that is saved because the program may write it; 0 for none. If absent, small
+    /// files are saved, in case they are missing or overwritten at the restart.
     #[n(9)]
     pub save_files: Option<u64>,
-    /// What becomes of connections whose other end is outside the job.
+    /// Treatment of connections whose other end is outside the job.
     #[n(10)]
     pub external_sockets: Option<ExternalSockets>,
-    /// Minimum interval between program-requested checkpoints; off where it is not honoured.
+    /// Minimum interval between program-requested checkpoints; off if requests are not honoured.
     #[n(11)]
     pub min_interval: Option<Interval>,
     /// Every Nth in-memory checkpoint is flushed to disk.
     #[n(12)]
     pub flush_every: Option<u32>,
-    /// Milliseconds at most between two checkpoints on the disk.
+    /// Maximum milliseconds between two checkpoints on the disk.
     #[n(13)]
     pub durable_every: Option<u64>,
-    /// Milliseconds in which the newest checkpoint is to be on the disk when the job ends.
+    /// Milliseconds within which the newest checkpoint must be on the disk when the job ends.
     #[n(14)]
     pub grace: Option<u64>,
-    /// Whether pages are kept as what has changed in them.
+    /// Whether pages are stored as differences.
     #[n(15)]
     pub delta: Option<DeltaMode>,
     /// Whether pages are compressed.
     #[n(16)]
     pub compress: Option<Compress>,
-    /// Where checkpoints in memory are brought to the disk.
+    /// When checkpoints in memory are copied to the disk.
     #[n(17)]
     pub flush: Option<Flush>,
-    /// What becomes of the checkpoints when the program has ended with status 0.
+    /// Treatment of the checkpoints after the program ended with status 0.
     #[n(18)]
     pub keep_finished: Option<KeepFinished>,
-    /// Bytes that a checkpoint leaves free on the disk.
+    /// Bytes that a checkpoint must leave free on the disk.
     #[n(19)]
     pub reserve: Option<u64>,
 }
 
-/// What becomes of the checkpoints when the program has ended with status 0.
+/// Treatment of the checkpoints after the program ended with status 0.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum KeepFinished {
@@ -229,32 +229,32 @@ pub enum KeepFinished {
     No,
 }
 
-/// Where checkpoints in memory are brought to the disk.
+/// When checkpoints in memory are copied to the disk.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum Flush {
-    /// Where it costs the program less time.
+    /// Whenever it costs the program less time.
     #[n(0)]
     Auto,
-    /// Beside the program.
+    /// While the program runs.
     #[n(1)]
     Background,
-    /// While the program stands still.
+    /// While the program is frozen.
     #[n(2)]
     Foreground,
 }
 
-/// Whether pages are kept as what has changed in them.
+/// Whether pages are stored as differences.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum DeltaMode {
     /// No.
     #[n(0)]
     None,
-    /// Against the generation before, wherever that is shorter.
+    /// Against the previous generation, wherever that is shorter.
     #[n(1)]
     Previous,
-    /// The same where it pays.
+    /// Against the previous generation, wherever that pays off.
     #[n(2)]
     Auto,
 }
@@ -266,62 +266,62 @@ pub enum Compress {
     /// No.
     #[n(0)]
     None,
-    /// By LZ4.
+    /// With LZ4.
     #[n(1)]
     Lz4,
-    /// By Zstandard.
+    /// With Zstandard.
     #[n(2)]
     Zstd,
-    /// By that which pays, if any does.
+    /// With the codec that pays off, if any does.
     #[n(3)]
     Auto,
 }
 
-/// What becomes of connections whose other end is outside the job.
+/// Treatment of connections whose other end is outside the job.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cbor(index_only)]
 pub enum ExternalSockets {
-    /// They refuse the checkpoint.
+    /// They block the checkpoint.
     #[default]
     #[n(0)]
     Refuse,
-    /// They come back as connections that have been reset.
+    /// They are restored as connections that have been reset.
     #[n(1)]
     Reset,
 }
 
-/// Whether checkpoints save only what has changed since the one before.
+/// Whether checkpoints save only what has changed since the previous one.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum Incremental {
-    /// Each one saves everything.
+    /// Every checkpoint saves everything.
     #[n(0)]
     Off,
-    /// Each one that can.
+    /// Every checkpoint that can be incremental is.
     #[n(1)]
     On,
-    /// Each one for which it pays.
+    /// Every checkpoint for which it pays off is incremental.
     #[n(2)]
     Auto,
 }
 
-/// How memory is taken while the program stands still.
+/// How memory is captured while the program is frozen.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum Snapshot {
-    /// Written while it stands still.
+    /// Memory is written while the program is frozen.
     #[n(0)]
     Sequential,
-    /// Copied; written when it runs on.
+    /// Memory is copied, and written after the program resumes.
     #[n(1)]
     Copy,
-    /// As the figures of earlier checkpoints and the memory at hand make it best.
+    /// The best of the others, given the figures of earlier checkpoints and the available memory.
     #[n(2)]
     Auto,
-    /// Read from clones of the processes when it runs on.
+    /// Memory is read from clones of the processes after the program resumes.
     #[n(3)]
     Fork,
-    /// Read while it runs; what is written meanwhile is read again while it stands still.
+    /// Memory is read while the program runs; pages written meanwhile are read again while it is frozen.
     #[n(4)]
     Precopy,
 }
@@ -330,16 +330,16 @@ pub enum Snapshot {
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum Track {
-    /// As the kernel allows.
+    /// The best method that the kernel allows.
     #[n(0)]
     Auto,
-    /// The kernel notes first writes in its page tables.
+    /// The kernel records first writes in its page tables.
     #[n(1)]
     Pagemap,
     /// All pages are read and compared by checksum.
     #[n(2)]
     Hash,
-    /// Not at all.
+    /// None.
     #[n(3)]
     Off,
 }
@@ -347,10 +347,10 @@ pub enum Track {
 /// Time between checkpoints.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
-    /// No checkpoints of their own accord, only on request.
+    /// No automatic checkpoints, only requested ones.
     #[n(0)]
     Off,
-    /// Each so long after the last.
+    /// A checkpoint after each interval.
     #[n(1)]
     Every {
         /// Length in milliseconds.
@@ -363,7 +363,7 @@ pub enum Interval {
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum Ids {
-    /// The old ids where that is allowed, new ones otherwise.
+    /// The old ids if that is allowed, otherwise new ones.
     #[n(0)]
     Auto,
     /// New ids.
@@ -371,11 +371,11 @@ pub enum Ids {
     New,
 }
 
-/// How much of the main thread's stack is saved.
+/// Saved part of the main thread's stack.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum Stack {
-    /// What lies above the stack pointer and its red zone.
+    /// The part above the stack pointer and its red zone.
     #[n(0)]
     Live,
     /// All of it.
@@ -383,25 +383,25 @@ pub enum Stack {
     Whole,
 }
 
-/// What a restart does about files that are not what they were at the checkpoint.
+/// What a restart does about files that have changed since the checkpoint.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum Files {
-    /// What only the program can have written since is cut off; else the restart is refused.
+    /// Cuts off data that only the program can have appended since; otherwise refuses the restart.
     #[n(0)]
     Auto,
-    /// Whatever a file has grown by is cut off; what was changed below is refused.
+    /// Cuts off everything that was appended; refuses other changes.
     #[n(1)]
     Rollback,
-    /// Files stay as they are.
+    /// Leaves files as they are.
     #[n(2)]
     Keep,
-    /// Any difference is refused.
+    /// Refuses any difference.
     #[n(3)]
     Refuse,
 }
 
-/// One generation: a complete image that can be restarted.
+/// One generation: a complete image from which the job can be restarted.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
     /// Its number.
@@ -410,45 +410,45 @@ pub struct Generation {
     /// The generation whose pages it inherits; none for a full image.
     #[n(1)]
     pub parent: Option<GenerationNumber>,
-    /// Its identity: no other image of whatever content passes for it.
+    /// Its identity, which no other image of any content can match.
     #[n(2)]
     #[cbor(with = "root")]
     pub root: Root,
     /// Length of its file.
     #[n(3)]
     pub file_bytes: u64,
-    /// Pages that stand in it.
+    /// Number of pages stored in its file.
     #[n(4)]
     pub stored_pages: u64,
     /// When it was taken, in nanoseconds since 1970.
     #[n(5)]
     pub taken_nanoseconds: u64,
-    /// How long the program stood still for it.
+    /// How long the program was frozen for it.
     #[n(6)]
     pub pause_nanoseconds: u64,
-    /// Whether the job was afterwards restarted from an earlier generation, so that this one belongs to a life that was
-    /// given up: a restart takes it only when it is asked for by number.
+    /// Whether the job was later restarted from an earlier generation, so that this one belongs to an abandoned life. A
+    /// restart then uses it only if it is requested by number.
     #[n(7)]
     pub superseded: bool,
-    /// The root that it had when it was taken: what its children call it, also when it has been coalesced.
+    /// Its root when it was taken. Its children refer to it by this root, even after it has been coalesced.
     #[n(8)]
     #[cbor(with = "root")]
     pub origin: Root,
-    /// How often it has been coalesced: its file has another name each time.
+    /// Number of times that it was coalesced; its file gets a new name each time.
     #[n(9)]
     pub revision: u32,
-    /// Pages that it inherits from its parent.
+    /// Number of pages that it inherits from its parent.
     #[n(10)]
     pub inherited_pages: u64,
 }
 
-/// How a job stands.
+/// The outcome of a job.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It runs, or it broke off without anybody being there to note how: it can be continued.
+    /// The job runs, or it was interrupted and nobody recorded how: it can be continued.
     #[n(0)]
     Running,
-    /// The program ended by itself with this exit status.
+    /// The program exited with this status.
     #[n(1)]
     Exited {
         /// 0 to 255.
@@ -462,13 +462,13 @@ pub enum Outcome {
         #[n(0)]
         signal: i32,
     },
-    /// It was stopped on request after a checkpoint: it can be continued.
+    /// The job was stopped on request after a checkpoint: it can be continued.
     #[n(3)]
     Stopped,
 }
 
 impl Outcome {
-    /// Whether the program has ended with status 0.
+    /// Reports whether the program ended with status 0.
     pub fn is_success(&self) -> bool {
         *self == Self::Exited { status: 0 }
     }

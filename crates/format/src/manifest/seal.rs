@@ -1,4 +1,4 @@
-//! Manifest to sealed bytes and back. Pure: the bytes come from and go to somebody else.
+//! Converts a manifest to sealed bytes and back. Pure: callers read and write the bytes.
 
 use super::Manifest;
 use standfast_core::Checksum;
@@ -9,36 +9,36 @@ const MAGIC: [u8; 8] = *b"SFMANIF\n";
 /// The version of the layout that this library writes, and the newest that it reads.
 pub const MANIFEST_VERSION: u32 = 1;
 
-/// Longest manifest that is read. The kernel lets a command line have about 6 MiB; generations take some 80 bytes each.
+/// Longest manifest that is read. The kernel limits a command line to about 6 MiB; a generation takes some 80 bytes.
 pub const MANIFEST_BYTES_MAX: usize = 16 << 20;
 
 const HEAD_BYTES: usize = 16;
 const SEAL_BYTES: usize = 16;
 
-/// Why some bytes are no manifest.
+/// The reason why some bytes are not a valid manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// Not a manifest at all.
     #[error("it is not a manifest of Standfast")]
     Foreign,
-    /// Written by a later Standfast.
+    /// It was written by a later Standfast.
     #[error("it has format version {0}, this Standfast reads up to {MANIFEST_VERSION}: use a newer Standfast")]
     Version(u32),
-    /// Not the bytes that were written.
+    /// The bytes differ from those that were written.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
-    /// Sealed as it is, yet without sense.
+    /// The bytes are intact, but their content makes no sense.
     #[error("its content makes no sense: {0}")]
     Senseless(String),
-    /// More than any reader would take.
+    /// It is longer than readers accept.
     #[error("it would be {0} bytes long, at most {MANIFEST_BYTES_MAX} are allowed: shorten the program's arguments")]
     TooLong(usize),
 }
 
-/// The sealed bytes of a manifest.
+/// Returns the sealed bytes of a manifest.
 ///
 /// # Errors
-/// [`ManifestError::TooLong`] and [`ManifestError::Senseless`]: what would not be read back is not written.
+/// [`ManifestError::TooLong`] and [`ManifestError::Senseless`]: a manifest that could not be read back is not written.
 pub fn seal(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     check(manifest)?;
     let body = minicbor::to_vec(manifest).expect("a vector takes all bytes");
@@ -57,10 +57,10 @@ pub fn seal(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     Ok(bytes)
 }
 
-/// The manifest in some sealed bytes.
+/// Decodes a manifest from sealed bytes.
 ///
 /// # Errors
-/// When they are not exactly what [`seal`] made of a sensible manifest.
+/// If they are not exactly what [`seal`] made of a sensible manifest.
 pub fn unseal(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let Some(rest) = bytes.strip_prefix(&MAGIC) else {
         return Err(ManifestError::Foreign);
@@ -85,7 +85,7 @@ pub fn unseal(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     Ok(manifest)
 }
 
-/// The CBOR between length and seal, once both have been found right.
+/// Returns the CBOR between length and seal, after verifying both.
 fn unsealed_body<'a>(whole: &'a [u8], from_length: &'a [u8]) -> Result<&'a [u8], ManifestError> {
     let cut_off = ManifestError::Damaged("its length is not the one it names");
     let Some((length, rest)) = from_length.split_first_chunk::<4>() else {
@@ -102,7 +102,7 @@ fn unsealed_body<'a>(whole: &'a [u8], from_length: &'a [u8]) -> Result<&'a [u8],
     Ok(&sealed[HEAD_BYTES..])
 }
 
-/// What every manifest promises, looked at before writing and after reading.
+/// Checks the invariants of a manifest, before writing and after reading.
 fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     let generations = &manifest.generations;
     let ascending = generations.is_sorted_by(|a, b| a.number < b.number);

@@ -1,4 +1,4 @@
-//! What is sealed reads back, what is changed anywhere does not.
+//! A sealed manifest reads back, and a change anywhere is found.
 
 use super::*;
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ fn manifest() -> Manifest {
     manifest
 }
 
-/// A change that gets past the checksum.
+/// Recomputes the checksum, so that a change passes it.
 fn reseal(bytes: &mut [u8]) {
     let end = bytes.len() - 16;
     let checksum = Checksum::of(&bytes[..end]).to_bytes();
@@ -126,7 +126,7 @@ fn arguments_too_long_to_be_read_are_not_written() {
 
 #[test]
 fn a_field_that_a_later_standfast_adds_does_not_stop_this_one() {
-    // The manifest's array with one more place at its end: the 7 that are filled, two empty ones, and one that holds 42.
+    // The manifest's array gets places at its end: after the 7 filled ones, two empty ones and one that holds 42.
     let body = minicbor::to_vec(manifest()).unwrap();
     assert_eq!(body[0], 0x87);
     let mut longer = [&[0x8a], &body[1..], &[0xf6, 0xf6, 0x18, 42]].concat();

@@ -1,10 +1,10 @@
-//! Records of files: how one is found again, and how a restart tells whether it still is what it was.
+//! Records of files: how a restart finds one again, and how it detects that a file has changed.
 
 use super::{Bytes, JobState, checksum};
 use minicbor::{Decode, Encode};
 use standfast_core::Checksum;
 
-/// A file as it was at the checkpoint, so that a restart can tell whether it finds the same one.
+/// A file as it was at the checkpoint, so that a restart can recognise it.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct FileReference {
     /// Absolute path.
@@ -13,32 +13,32 @@ pub struct FileReference {
     /// Length in bytes.
     #[n(1)]
     pub length: u64,
-    /// Which file it was, and when it was last touched.
+    /// Its identity and times.
     #[n(2)]
     pub identity: FileIdentity,
-    /// What it held below that length; absent where it could not be read, and for files that the kernel makes up.
+    /// Digest of its content up to that length; absent if it was unreadable, and for files that the kernel generates.
     #[n(3)]
     pub digest: Option<FileDigest>,
-    /// Of an executable or a library the linker's name for it (ELF note `NT_GNU_BUILD_ID`), where it has one.
+    /// Build id of an executable or a library (ELF note `NT_GNU_BUILD_ID`), if it has one.
     #[n(4)]
     pub build_id: Option<Bytes>,
-    /// Its other names, where it has some and the job may write it.
+    /// Its other names, if it has some and the job may write it.
     #[n(5)]
     pub other_names: Option<OtherNames>,
 }
 
-/// The names of a file beside the one by which it is known (`link(2)`).
+/// The names of a file besides the recorded one (`link(2)`).
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct OtherNames {
-    /// How many it has.
+    /// Their number.
     #[n(0)]
     pub count: u64,
-    /// Those that were found, as absolute paths.
+    /// Absolute paths of those that were found.
     #[n(1)]
     pub found: Vec<Bytes>,
 }
 
-/// Which file: where all of this is as it was, nobody has changed the file.
+/// Identity of a file: if all of this is unchanged, nobody has changed the file.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FileIdentity {
     /// Device that holds it.
@@ -47,48 +47,48 @@ pub struct FileIdentity {
     /// Inode number.
     #[n(1)]
     pub inode: u64,
-    /// Last modification in nanoseconds since 1970, which programs may set as they like.
+    /// Time of the last modification in nanoseconds since 1970. Programs can set it freely.
     #[n(2)]
     pub modified_nanoseconds: i64,
-    /// Last change of content or of attributes, which only the kernel sets.
+    /// Time of the last change of content or attributes, which only the kernel sets.
     #[n(3)]
     pub changed_nanoseconds: i64,
 }
 
-/// What a file held.
+/// Digest of the content of a file.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileDigest {
-    /// How much of it was read.
+    /// The part of it that was read.
     #[n(0)]
     pub coverage: Coverage,
-    /// XXH3 of the checksums (16 bytes each) of the pieces that [`Coverage::pieces`] names, in their order.
+    /// XXH3 of the checksums (16 bytes each) of the pieces that [`Coverage::pieces`] returns, in that order.
     #[n(1)]
     #[cbor(with = "checksum")]
     pub checksum: Checksum,
 }
 
-/// How much of a file a digest covers.
+/// The part of a file that a digest covers.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum Coverage {
     /// Every byte.
     #[n(0)]
     Whole,
-    /// Both ends and samples in between: a difference proves that the file was changed, equality is a hint only.
+    /// Both ends and samples in between: a difference proves that the file was changed, but equality is only a hint.
     #[n(1)]
     Sampled,
 }
 
-/// Length of a piece of a file that is covered whole.
+/// Length of a piece of a fully covered file.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Both ends of a file that is sampled are covered this far: headers and what was written last.
+/// Covered length at both ends of a sampled file, for headers and recently written data.
 const END_BYTES: u64 = 64 << 10;
 /// Length of each sample, and their number.
 const SAMPLE_BYTES: u64 = 4096;
 const SAMPLES: u64 = 64;
 
 impl Coverage {
-    /// The pieces of a file of `length` bytes that are read, as offset and length.
+    /// Returns the pieces to read of a file of `length` bytes, as offset and length.
     pub fn pieces(self, length: u64) -> impl Iterator<Item = (u64, u64)> {
         let is_short = length <= 2 * END_BYTES + SAMPLES * SAMPLE_BYTES;
         let (whole, sampled) = if self == Self::Whole || is_short { (length, 0) } else { (0, length) };
@@ -106,7 +106,7 @@ impl Coverage {
 }
 
 impl JobState {
-    /// The files that hold the code that the job runs: executables, libraries.
+    /// Returns the files that hold the code of the job: executables and libraries.
     pub fn code_files(&self) -> impl Iterator<Item = &FileReference> {
         self.processes.iter().flat_map(|process| {
             let executed = process.mappings.iter().filter(|mapping| mapping.protection.execute);
@@ -114,7 +114,7 @@ impl JobState {
         })
     }
 
-    /// Every file that the records name.
+    /// Returns every file that the records name.
     pub fn files(&self) -> impl Iterator<Item = &FileReference> {
         let processes = self.processes.iter().flat_map(|process| {
             let mapped = process.mappings.iter().filter_map(|mapping| mapping.backing.file());
@@ -123,7 +123,7 @@ impl JobState {
         processes.chain(self.open_files.iter().filter_map(|open| open.kind.file()))
     }
 
-    /// The same, to be changed.
+    /// Returns every file that the records name, mutably.
     pub fn files_mut(&mut self) -> impl Iterator<Item = &mut FileReference> {
         let processes = self.processes.iter_mut().flat_map(|process| {
             let mapped = process.mappings.iter_mut().filter_map(|mapping| mapping.backing.file_mut());

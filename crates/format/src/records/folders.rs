@@ -1,19 +1,20 @@
-//! Records of folders: directories that go with the job, with all that is in them, open or not.
+//! Records of folders: directories that are saved with the job, with all their contents, open or not.
 
 use super::Bytes;
 use minicbor::{Decode, Encode};
 
-/// A directory that is saved with all below it.
+/// A directory that is saved with everything below it.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub struct SavedFolder {
     /// Its absolute path.
     #[n(0)]
     pub path: Bytes,
-    /// What it holds, directories before what is in them; the folder itself comes first. Nothing where it was not
-    /// there.
+    /// Its contents, with each directory before its entries; the folder itself comes first. Empty if the folder did not
+    /// exist.
     #[n(1)]
     pub entries: Vec<FolderEntry>,
-    /// Whether it holds more than stands here, which is none of the job's: only what the job was seen to write was saved.
+    /// Whether the folder holds more than is recorded here, not belonging to the job: only what the job was seen to
+    /// write was saved.
     #[n(2)]
     pub is_part: Option<bool>,
 }
@@ -21,7 +22,7 @@ pub struct SavedFolder {
 /// One name in a folder.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub struct FolderEntry {
-    /// Its path below the folder; empty for the folder itself.
+    /// Its path relative to the folder; empty for the folder itself.
     #[n(0)]
     pub name: Bytes,
     /// Its permissions.
@@ -33,12 +34,12 @@ pub struct FolderEntry {
     /// Its group.
     #[n(3)]
     pub group: u32,
-    /// What it is.
+    /// Its kind.
     #[n(4)]
     pub item: FolderItem,
 }
 
-/// What a name in a folder stands for.
+/// The kind of a name in a folder.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub enum FolderItem {
     /// A directory.
@@ -47,14 +48,14 @@ pub enum FolderItem {
     /// A regular file.
     #[n(1)]
     File {
-        /// What it held: position in [`super::JobState::objects`], of a mapped file that is saved whole.
+        /// Its content: position in [`super::JobState::objects`] of a mapped file that is saved whole.
         #[n(0)]
         object: u32,
     },
     /// A symbolic link.
     #[n(2)]
     Link {
-        /// Where it leads.
+        /// The target of the link.
         #[n(0)]
         target: Bytes,
     },

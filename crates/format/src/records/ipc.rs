@@ -1,16 +1,16 @@
-//! Records of what processes leave with the kernel for each other: System V semaphores and message queues, message queues
-//! of POSIX. The segments of System V are memory objects, and stand among these.
+//! Records of objects that processes share through the kernel: System V semaphores and message queues, and POSIX
+//! message queues. System V segments are memory objects and recorded as such.
 
 use super::Bytes;
 use minicbor::{Decode, Encode};
 
-/// How a System V object is known, and whose it is.
+/// The identity and owner of a System V object.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SystemVName {
-    /// Its id, which programs keep.
+    /// Its id, which programs hold.
     #[n(0)]
     pub id: i32,
-    /// Its key, by which it is found; 0 for private ones and segments marked for removal.
+    /// Its key, by which programs find it; 0 for private objects and segments marked for removal.
     #[n(1)]
     pub key: i32,
     /// Permissions.
@@ -22,8 +22,8 @@ pub struct SystemVName {
     /// Its group.
     #[n(4)]
     pub group: u32,
-    /// Whether a process of the job that lived at the checkpoint had made or used it: what a killed life leaves behind of it
-    /// may be removed.
+    /// Whether a process of the job that was alive at the checkpoint had created or used it. If so, what a killed life
+    /// leaves of it may be removed.
     #[n(5)]
     pub of_job: bool,
 }
@@ -31,13 +31,13 @@ pub struct SystemVName {
 /// A set of System V semaphores.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct SemaphoreSet {
-    /// How it is known.
+    /// Its identity and owner.
     #[n(0)]
     pub name: SystemVName,
     /// The semaphores, by number.
     #[n(1)]
     pub semaphores: Vec<Semaphore>,
-    /// What is to be added to semaphores when a process ends (SEM_UNDO).
+    /// Adjustments to semaphores at the end of processes (SEM_UNDO).
     #[n(2)]
     pub undo: Vec<Undo>,
 }
@@ -48,12 +48,13 @@ pub struct Semaphore {
     /// Its value.
     #[n(0)]
     pub value: u16,
-    /// The process that was the last to change it: position in [`super::JobState::processes`]; absent where it has ended.
+    /// Position in [`super::JobState::processes`] of the process that last changed it; absent if that process has
+    /// ended.
     #[n(1)]
     pub user: Option<u32>,
 }
 
-/// What the end of a process does to a semaphore.
+/// The adjustment of a semaphore at the end of a process.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Undo {
     /// Position in [`super::JobState::processes`].
@@ -62,7 +63,7 @@ pub struct Undo {
     /// Number of the semaphore in its set.
     #[n(1)]
     pub semaphore: u32,
-    /// What will be added.
+    /// The value to add.
     #[n(2)]
     pub adjustment: i32,
 }
@@ -70,18 +71,18 @@ pub struct Undo {
 /// A System V message queue.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct MessageQueue {
-    /// How it is known.
+    /// Its identity and owner.
     #[n(0)]
     pub name: SystemVName,
-    /// How many bytes it takes.
+    /// Its capacity in bytes.
     #[n(1)]
     pub bytes_max: u64,
-    /// What is in it, in order.
+    /// Its messages, in order.
     #[n(2)]
     pub messages: Vec<TypedMessage>,
 }
 
-/// A message in such a queue.
+/// A message in a System V queue.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct TypedMessage {
     /// Its type, a positive number.
@@ -92,33 +93,33 @@ pub struct TypedMessage {
     pub text: Bytes,
 }
 
-/// A message queue of POSIX; open files refer to it by position.
+/// A POSIX message queue; open files refer to it by position.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct PosixQueue {
-    /// Its name, without the slash at the beginning.
+    /// Its name, without the leading slash.
     #[n(0)]
     pub name: Bytes,
-    /// Whether the name has been taken from it (`mq_unlink(3)`).
+    /// Whether its name was removed (`mq_unlink(3)`).
     #[n(1)]
     pub unlinked: bool,
     /// Permissions.
     #[n(2)]
     pub mode: u32,
-    /// How many messages it takes.
+    /// Its capacity in messages.
     #[n(3)]
     pub messages_max: u64,
-    /// How many bytes a message may have.
+    /// Maximum length of a message in bytes.
     #[n(4)]
     pub bytes_max: u64,
-    /// What is in it, as it would be received: by priority, then in order.
+    /// Its messages in the order of reception: by priority, then by age.
     #[n(5)]
     pub messages: Vec<PriorityMessage>,
-    /// Its inode, by which it is known again where a killed life has left it.
+    /// Its inode, by which a queue left by a killed life is recognised.
     #[n(6)]
     pub inode: u64,
 }
 
-/// A message in such a queue.
+/// A message in a POSIX queue.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct PriorityMessage {
     /// Its priority.

@@ -1,10 +1,10 @@
-//! Records of directories in which the job works: what was in them at the checkpoint, though the job did not have it open.
-//! By these a restart knows what programs have appended since to files that they open, write and close each time.
+//! Records of directories in which the job works: their contents at the checkpoint, even if the job did not have them
+//! open. They tell a restart what programs have appended since to files that they open, write and close each time.
 
 use super::{Bytes, FileDigest, FileIdentity};
 use minicbor::{Decode, Encode};
 
-/// A directory and all names in it.
+/// A directory and all its names.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct ListedDirectory {
     /// Its absolute path.
@@ -16,11 +16,11 @@ pub struct ListedDirectory {
     /// Inode number.
     #[n(2)]
     pub inode: u64,
-    /// Whether others are likely to write there as well: a home directory, one that anybody may write to, the working
-    /// directory of a process outside the job. A change there says nothing about whose it is.
+    /// Whether others are likely to write there as well: a home directory, a directory that anybody may write to, or
+    /// the working directory of a process outside the job. A change there may be anybody's.
     #[n(3)]
     pub is_shared: bool,
-    /// The regular files in it.
+    /// Its regular files.
     #[n(4)]
     pub files: Vec<ListedFile>,
     /// The names of everything else in it.
@@ -37,16 +37,16 @@ pub struct ListedFile {
     /// Length in bytes.
     #[n(1)]
     pub length: u64,
-    /// Which file it was, and when it was last touched.
+    /// Its identity and times.
     #[n(2)]
     pub identity: FileIdentity,
-    /// When it was created, in nanoseconds since 1970, where the file system tells.
+    /// Time of its creation, in nanoseconds since 1970, if the file system records it.
     #[n(3)]
     pub born_nanoseconds: Option<i64>,
-    /// What it held; absent where that was not read, since there was too much.
+    /// Digest of its content; absent if there was too much to read.
     #[n(4)]
     pub digest: Option<FileDigest>,
-    /// Whether a process of the job has been seen to have it open for writing.
+    /// Whether a process of the job was seen to have it open for writing.
     #[n(5)]
     pub is_written: bool,
 }

@@ -1,4 +1,5 @@
-//! Records of an address space: its mappings and the kernel's idea of its layout. Contents travel separately, as pages.
+//! Records of an address space: its mappings and the kernel's idea of its layout. Its contents are saved separately, as
+//! pages.
 
 use super::{Bytes, FileReference, MappingAttributes};
 use minicbor::{Decode, Encode};
@@ -9,22 +10,22 @@ pub struct Mapping {
     /// First address, page aligned.
     #[n(0)]
     pub start: u64,
-    /// First address behind it, page aligned.
+    /// First address after it, page aligned.
     #[n(1)]
     pub end: u64,
     /// Access.
     #[n(2)]
     pub protection: Protection,
-    /// What lies beneath the pages that the program has not written.
+    /// The backing of pages that the program has not written.
     #[n(3)]
     pub backing: Backing,
-    /// Whether it grows downwards on a touch below it: stacks made by the kernel.
+    /// Whether it grows downwards when memory below it is touched, like the stacks that the kernel creates.
     #[n(4)]
     pub grows_down: bool,
-    /// What has been said about it.
+    /// Its other attributes.
     #[n(5)]
     pub attributes: MappingAttributes,
-    /// Of a shared one: whether the program may make it writable, whatever its access is now. Absent where nobody knew.
+    /// For a shared mapping: whether the program may make it writable, whatever its current access. Absent if unknown.
     #[n(6)]
     pub may_write: Option<bool>,
 }
@@ -43,56 +44,56 @@ pub struct Protection {
     pub execute: bool,
 }
 
-/// What lies beneath a mapping.
+/// The backing of a mapping.
 #[derive(Encode, Decode, Clone, Debug, PartialEq)]
 pub enum Backing {
     /// Zeros, private to the process.
     #[n(0)]
     Anonymous,
-    /// A file, copied on write. Pages never written come from the file again.
+    /// A file, copied on write. Pages that were never written are read from the file again.
     #[n(1)]
     PrivateFile {
         /// The file.
         #[n(0)]
         file: FileReference,
-        /// Where in the file the mapping starts, in bytes.
+        /// Offset in bytes of the mapping in the file.
         #[n(1)]
         offset: u64,
     },
-    /// A file, shared, that nobody was seen to write through a mapping.
+    /// A shared file that was not seen to be written through a mapping.
     #[n(2)]
     SharedFileReadOnly {
         /// The file.
         #[n(0)]
         file: FileReference,
-        /// Where in the file the mapping starts, in bytes.
+        /// Offset in bytes of the mapping in the file.
         #[n(1)]
         offset: u64,
     },
-    /// A memory object: all who map it see each other's writes.
+    /// A memory object: all processes that map it see each other's writes.
     #[n(3)]
     SharedObject {
         /// Position in [`super::JobState::objects`].
         #[n(0)]
         object: u32,
-        /// Where in the object the mapping starts, in bytes.
+        /// Offset in bytes of the mapping in the object.
         #[n(1)]
         offset: u64,
     },
-    /// A memory object, copied on write. Pages never written come from the object.
+    /// A memory object, copied on write. Pages that were never written come from the object.
     #[n(4)]
     PrivateObject {
         /// Position in [`super::JobState::objects`].
         #[n(0)]
         object: u32,
-        /// Where in the object the mapping starts, in bytes.
+        /// Offset in bytes of the mapping in the object.
         #[n(1)]
         offset: u64,
     },
 }
 
 impl Backing {
-    /// The file that has to be found again.
+    /// Returns the file that a restart must find again.
     pub fn file(&self) -> Option<&FileReference> {
         match self {
             Self::PrivateFile { file, .. } | Self::SharedFileReadOnly { file, .. } => Some(file),
@@ -100,7 +101,7 @@ impl Backing {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the file that a restart must find again, mutably.
     pub fn file_mut(&mut self) -> Option<&mut FileReference> {
         match self {
             Self::PrivateFile { file, .. } | Self::SharedFileReadOnly { file, .. } => Some(file),
@@ -109,13 +110,14 @@ impl Backing {
     }
 }
 
-/// A mapping that the kernel makes in every process: `[vdso]`, `[vvar]` and their like. Moved at restart, never filled.
+/// A mapping that the kernel creates in every process, such as `[vdso]` or `[vvar]`. A restart moves it but never fills
+/// it.
 #[derive(Encode, Decode, Clone, Debug, PartialEq)]
 pub struct SpecialMapping {
     /// First address.
     #[n(0)]
     pub start: u64,
-    /// First address behind it.
+    /// First address after it.
     #[n(1)]
     pub end: u64,
     /// Its name in `/proc/PID/maps`, with the brackets.
@@ -138,13 +140,13 @@ pub struct MemoryLayout {
     /// End of the data.
     #[n(3)]
     pub data_end: u64,
-    /// Start of the heap that brk(2) moves the end of.
+    /// Start of the heap, whose end brk(2) moves.
     #[n(4)]
     pub heap_start: u64,
     /// End of that heap.
     #[n(5)]
     pub heap_end: u64,
-    /// Bottom of the stack, where it starts growing.
+    /// Bottom of the stack, from which it grows.
     #[n(6)]
     pub stack_start: u64,
     /// Start of the argument strings.
@@ -170,7 +172,7 @@ pub struct Limit {
     /// The limit in force.
     #[n(0)]
     pub soft: u64,
-    /// How far the program may raise it.
+    /// The ceiling to which the program may raise it.
     #[n(1)]
     pub hard: u64,
 }

@@ -1,8 +1,8 @@
-//! What an image says about a job, apart from the contents of its memory.
+//! The records of an image: everything that it holds about a job except the contents of its memory.
 //!
-//! These are the *records*: plain data, explicit in width, encoded as CBOR arrays with numbered places (`docs/format.md`).
-//! A number once used is never used for anything else; a new field gets a new number and is optional, so that older
-//! images stay readable. Nothing here knows where a value came from (the engine's business) or how it is kept.
+//! Records are plain data of explicit width, encoded as CBOR arrays with numbered places (`docs/format.md`). A number
+//! is never reused for anything else. A new field gets a new number and is optional, so that older images stay
+//! readable. The engine obtains the values and the store keeps them; this module knows neither.
 
 mod attributes;
 mod descriptors;
@@ -42,31 +42,32 @@ pub use timers::{IntervalTimer, PosixTimer, TimerClock, TimerNotice, Timers};
 use minicbor::{Decode, Encode};
 use standfast_core::Checksum;
 
-/// Everything about a job but the contents of its memory: a tree of processes and what they share.
+/// Everything about a job except the contents of its memory: a tree of processes and the resources that they share.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Default)]
 pub struct JobState {
     /// The machine on which the checkpoint was taken.
     #[n(0)]
     pub machine: Machine,
-    /// When it was taken, on the clocks of that machine.
+    /// When the checkpoint was taken, on the clocks of that machine.
     #[n(1)]
     pub clocks: Clocks,
     /// The processes, parents before their children; the first is the job's main process. Never empty in an image.
     #[n(2)]
     pub processes: Vec<ProcessState>,
-    /// Open file descriptions, to which descriptors refer by position: what several descriptors share stands here once.
+    /// Open file descriptions, to which descriptors refer by position. A description that several descriptors share is
+    /// here once.
     #[n(3)]
     pub open_files: Vec<OpenFile>,
-    /// Pipes whose two ends both lie within the job; open files refer to them by position.
+    /// Pipes with both ends within the job; open files refer to them by position.
     #[n(4)]
     pub pipes: Vec<PipeContents>,
-    /// Memory that belongs to no process alone; mappings and open files refer to it by position.
+    /// Memory that belongs to no single process; mappings and open files refer to it by position.
     #[n(5)]
     pub objects: Vec<MemoryObject>,
-    /// Sockets; open files, and sockets among themselves, refer to them by position.
+    /// Sockets; open files and other sockets refer to them by position.
     #[n(6)]
     pub sockets: Vec<Socket>,
-    /// Pseudo-terminals whose two sides lie within the job; open files refer to them by position.
+    /// Pseudo-terminals with both sides within the job; open files refer to them by position.
     #[n(7)]
     pub terminals: Vec<PseudoTerminal>,
     /// Sets of System V semaphores.
@@ -75,30 +76,30 @@ pub struct JobState {
     /// System V message queues.
     #[n(9)]
     pub message_queues: Vec<MessageQueue>,
-    /// Message queues of POSIX; open files refer to them by position.
+    /// POSIX message queues; open files refer to them by position.
     #[n(10)]
     pub posix_queues: Vec<PosixQueue>,
-    /// The IPC namespace in which the job was: its inode number.
+    /// Inode number of the job's IPC namespace.
     #[n(11)]
     pub ipc_namespace: u64,
-    /// The pid namespace in which it was, likewise.
+    /// Inode number of its pid namespace.
     #[n(12)]
     pub pid_namespace: u64,
-    /// Directories that are saved with all that is in them.
+    /// Directories that are saved with all their contents.
     #[n(13)]
     pub folders: Vec<SavedFolder>,
-    /// How many processes and threads had been made since the machine was started; 0 where that is not known.
+    /// Number of processes and threads created since the machine was started; 0 if unknown.
     #[n(14)]
     pub forks: u64,
-    /// What it counts on in the file system by name; absent in older images.
+    /// Paths that the job relies on in the file system; absent in older images.
     #[n(15)]
     pub surroundings: Option<Vec<Surrounding>>,
-    /// Directories in which the job works, with what was in them; absent where they were not listed.
+    /// Directories in which the job works, with their contents; absent if they were not listed.
     #[n(16)]
     pub listed: Option<Vec<ListedDirectory>>,
 }
 
-/// What a restart must find again in order to continue this job.
+/// What a restart needs to find again in order to continue this job.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Default)]
 pub struct Machine {
     /// Architecture, as Rust names it: `x86_64`.
@@ -110,37 +111,37 @@ pub struct Machine {
     /// Host name, for messages.
     #[n(2)]
     pub host: String,
-    /// Identity of the boot, `/proc/sys/kernel/random/boot_id`.
+    /// Boot id, `/proc/sys/kernel/random/boot_id`.
     #[n(3)]
     pub boot_id: String,
-    /// Checksum of the kernel's vdso code: threads may be stopped inside it and hold its addresses.
+    /// Checksum of the kernel's vdso code: stopped threads may be inside it or hold its addresses.
     #[n(4)]
     #[cbor(with = "checksum")]
     pub vdso: Checksum,
-    /// XSAVE features that are enabled (XCR0): the new machine must offer all of them.
+    /// Enabled XSAVE features (XCR0): the new machine must offer all of them.
     #[n(5)]
     pub xsave_features: u64,
-    /// What the processor offers to programs, by the names of `/proc/cpuinfo`.
+    /// Features that the processor offers to programs, as named in `/proc/cpuinfo`.
     #[n(6)]
     pub processor_features: Vec<String>,
-    /// Where the state of the XSAVE features lies in an XSAVE area.
+    /// Places of the features' state in an XSAVE area.
     #[n(7)]
     pub state_areas: Vec<StateArea>,
-    /// The code of the kernel's vdso, for a restart under another kernel.
+    /// Code of the kernel's vdso, for a restart under another kernel.
     #[n(8)]
     pub vdso_code: Bytes,
 }
 
-/// Where the state of one XSAVE feature lies.
+/// The place of the state of one XSAVE feature.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateArea {
     /// Number of the feature.
     #[n(0)]
     pub feature: u32,
-    /// Where, in bytes from the start of the XSAVE area.
+    /// Offset in bytes from the start of the XSAVE area.
     #[n(1)]
     pub offset: u32,
-    /// How long, in bytes.
+    /// Length in bytes.
     #[n(2)]
     pub bytes: u32,
 }
@@ -148,7 +149,7 @@ pub struct StateArea {
 /// The clocks at the moment of the checkpoint, in nanoseconds.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Default)]
 pub struct Clocks {
-    /// CLOCK_REALTIME: since 1970.
+    /// CLOCK_REALTIME, since 1970.
     #[n(0)]
     pub realtime_nanoseconds: u64,
     /// CLOCK_MONOTONIC, as the job saw it.
@@ -183,13 +184,13 @@ pub struct ProcessState {
     /// Resource limits, in the kernel's order.
     #[n(6)]
     pub limits: Vec<Limit>,
-    /// Where the kernel believes code, data, heap, stack, arguments and environment to be.
+    /// The kernel's idea of the addresses of code, data, heap, stack, arguments and environment.
     #[n(7)]
     pub layout: MemoryLayout,
     /// Mappings, ascending by address.
     #[n(8)]
     pub mappings: Vec<Mapping>,
-    /// The kernel's own mappings: vdso, vvar and their like.
+    /// The kernel's own mappings, such as vdso and vvar.
     #[n(9)]
     pub special_mappings: Vec<SpecialMapping>,
     /// Signal dispositions that differ from the default.
@@ -204,13 +205,13 @@ pub struct ProcessState {
     /// Threads; the first is the main thread.
     #[n(13)]
     pub threads: Vec<ThreadState>,
-    /// Timers of the kernel.
+    /// Kernel timers.
     #[n(14)]
     pub timers: Timers,
-    /// Processor state that the program had to ask for before using it (`ARCH_REQ_XCOMP_PERM`: AMX), as XSAVE features.
+    /// Processor state for which the program had to request permission (`ARCH_REQ_XCOMP_PERM`: AMX), as XSAVE features.
     #[n(15)]
     pub permitted_features: u64,
-    /// Switches that it has set for itself.
+    /// Switches that the process has set for itself.
     #[n(16)]
     pub switches: ProcessSwitches,
     /// Its place in the tree of the job.
@@ -218,7 +219,7 @@ pub struct ProcessState {
     pub process_tree: ProcessTree,
 }
 
-/// Bytes that are not promised to be text: paths, arguments, names.
+/// Bytes that need not be text: paths, arguments, names.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[cbor(transparent)]
 pub struct Bytes(

@@ -1,5 +1,5 @@
-//! Records of memory objects: memory that several mappings, descriptors or processes may share, and that therefore
-//! belongs to none of them. Its contents travel as pages, once, however many refer to it.
+//! Records of memory objects: memory that several mappings, descriptors or processes may share, so that none of them
+//! owns it. Its contents are saved once, as pages, however many refer to it.
 //!
 //! ```text
 //! Run::owner     0 .. processes.len()     pages of a process, by address
@@ -12,16 +12,16 @@ use minicbor::{Decode, Encode};
 /// Memory with contents of its own.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub struct MemoryObject {
-    /// What it is.
+    /// Its kind.
     #[n(0)]
     pub kind: ObjectKind,
-    /// Its length in bytes; what a mapping reaches beyond cannot be touched. Pages that stand in no run are zeros.
+    /// Its length in bytes; the part of a mapping beyond it cannot be accessed. Pages that are in no run are zeros.
     #[n(1)]
     pub length: u64,
-    /// Size of its pages in bytes where they are huge pages from the system's pool; 0 where they are ordinary.
+    /// Size of its pages in bytes, if they are huge pages from the system's pool; 0 for ordinary pages.
     #[n(2)]
     pub huge_page_bytes: u64,
-    /// Last modification in nanoseconds since 1970, of a file without a name that descriptors lead to.
+    /// Time of the last modification in nanoseconds since 1970, for a nameless file to which descriptors refer.
     #[n(3)]
     pub modified_nanoseconds: Option<i64>,
 }
@@ -32,7 +32,7 @@ pub enum ObjectKind {
     /// Shared anonymous memory: `mmap(MAP_SHARED | MAP_ANONYMOUS)`.
     #[n(0)]
     SharedMemory,
-    /// A file in memory, made by `memfd_create(2)`.
+    /// A file in memory, created by `memfd_create(2)`.
     #[n(1)]
     MemoryFile {
         /// The name that it was given.
@@ -45,68 +45,69 @@ pub enum ObjectKind {
         #[n(2)]
         mode: u32,
     },
-    /// A file on a disk whose last name has been deleted, or that never had one (O_TMPFILE).
+    /// A file on a disk whose last name was deleted, or that never had one (O_TMPFILE).
     #[n(2)]
     DeletedFile {
-        /// Where it was: it is made again in the same directory, if that is there.
+        /// Its former path: it is recreated in the same directory, if that exists.
         #[n(0)]
         path: Bytes,
         /// Its permissions.
         #[n(1)]
         mode: u32,
     },
-    /// A file that the program may write and that is saved with the image. Its pages are those that are mapped shared, or
-    /// all of them; a restart writes them back into the file, or into one made again.
+    /// A file that the program may write and that is saved with the image. Its pages are those that are mapped shared,
+    /// or all. A restart writes them back into the file or into a recreated one.
     #[n(3)]
     MappedFile {
-        /// The file. Its digest is absent: the pages say what it held.
+        /// The file. It has no digest, since the pages record its content.
         #[n(0)]
         file: FileReference,
         /// Its permissions.
         #[n(1)]
         mode: u32,
-        /// The lock of the whole file (`flock(2)`) that the mapping keeps alive, if there is one: whether it is exclusive.
+        /// The lock on the whole file (`flock(2)`) that the mapping keeps alive, if any: whether it is exclusive.
         #[n(2)]
         lock: Option<bool>,
-        /// A process outside the job that had it open for writing, in words.
+        /// Description of a process outside the job that had it open for writing.
         #[n(3)]
         other_writer: Option<Bytes>,
-        /// What of it is saved.
+        /// The saved part.
         #[n(4)]
         saved: SavedPart,
     },
     /// A segment of System V shared memory.
     #[n(4)]
     Segment {
-        /// How it is known.
+        /// Its identity and owner.
         #[n(0)]
         name: SystemVName,
-        /// Whether it has been marked for removal, so that it goes when nobody has it attached any more.
+        /// Whether it has been marked for removal, so that it disappears when nobody has it attached any more.
         #[n(1)]
         removed: bool,
-        /// Whether it is kept in memory (SHM_LOCK).
+        /// Whether it is locked in memory (SHM_LOCK).
         #[n(2)]
         locked: bool,
     },
 }
 
-/// What is saved of a file that the program may write.
+/// The saved part of a file that the program may write.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum SavedPart {
-    /// What is mapped shared.
+    /// The part that is mapped shared.
     #[n(0)]
     Mapped,
     /// All of it, mapped or not.
     #[n(1)]
     Whole,
-    /// All of it, to be used if the file is gone or no longer holds that; what it has grown by is another matter.
+    /// All of it, for use if the file is missing or no longer holds that content. Growth of the file is handled
+    /// separately.
     #[n(2)]
     WholeIfNeeded,
 }
 
 impl ObjectKind {
-    /// The file that a mapping writes to.
+    /// Returns the file to which a mapping writes.
     pub fn file(&self) -> Option<&FileReference> {
         match self {
             Self::MappedFile { file, .. } => Some(file),
@@ -114,7 +115,7 @@ impl ObjectKind {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the file to which a mapping writes, mutably.
     pub fn file_mut(&mut self) -> Option<&mut FileReference> {
         match self {
             Self::MappedFile { file, .. } => Some(file),
@@ -123,7 +124,7 @@ impl ObjectKind {
     }
 }
 
-/// To whom pages belong.
+/// The owner of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The process at this position in [`JobState::processes`].
@@ -133,7 +134,7 @@ pub enum Owner {
 }
 
 impl JobState {
-    /// The owner with this number, as runs have it; `None` where there is none.
+    /// Returns the owner with this number, as used in runs; `None` if there is none.
     pub fn owner(&self, number: u32) -> Option<Owner> {
         let number = number as usize;
         match number.checked_sub(self.processes.len()) {
@@ -143,7 +144,7 @@ impl JobState {
         }
     }
 
-    /// The number that runs give to an object.
+    /// Returns the number of an object, as used in runs.
     pub fn number_of_object(&self, object: usize) -> u32 {
         (self.processes.len() + object) as u32
     }

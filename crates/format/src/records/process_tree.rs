@@ -1,51 +1,52 @@
-//! Records of what processes are to each other.
+//! Records of the relations between processes.
 
 use minicbor::{Decode, Encode};
 
 /// The place of a process in the tree of its job.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ProcessTree {
-    /// Its parent's position in [`super::JobState::processes`]; `None` for the main process, and for those whose parent has
-    /// ended.
+    /// Position of its parent in [`super::JobState::processes`]; `None` for the main process, and for processes whose
+    /// parent has ended.
     #[n(0)]
     pub parent: Option<u32>,
-    /// Its process group, by the id that the program sees; 0 for the one that the job was started in and does not lead.
+    /// Id of its process group, as the program sees it; 0 for the group in which the job was started, if the job does
+    /// not lead it.
     #[n(1)]
     pub process_group: i32,
-    /// Its session; 0 for the one that the job was started in.
+    /// Its session; 0 for the session in which the job was started.
     #[n(2)]
     pub session: i32,
-    /// How it ended, as `waitpid(2)` has it, if it is a zombie: then nothing else of it is recorded but its id and name.
+    /// Its exit status as in `waitpid(2)`, if it is a zombie. For a zombie only its id and name are recorded besides.
     #[n(3)]
     pub wait_status: Option<i32>,
-    /// The signal with which job control has stopped it.
+    /// The signal by which job control stopped it.
     #[n(4)]
     pub stopped_by: Option<u8>,
-    /// Whether it shares the table of descriptors with its parent.
+    /// Whether it shares the descriptor table with its parent.
     #[n(5)]
     pub shares_descriptors: bool,
-    /// The signal that tells its parent of its end, if it has a parent; 0 for none.
+    /// The signal that its parent gets when it ends, if it has a parent; 0 for none.
     #[n(6)]
     pub exit_signal: u8,
-    /// Its place among the children of its parent, oldest first.
+    /// Its position among the children of its parent, oldest first.
     #[n(7)]
     pub birth: u32,
-    /// What its parent has not asked for yet, and would be told by a wait.
+    /// A state change that its parent has not waited for yet.
     #[n(8)]
     pub unreported: Option<Unreported>,
-    /// Whether it has no controlling terminal though its session has one (`TIOCNOTTY`).
+    /// Whether it has no controlling terminal although its session has one (`TIOCNOTTY`).
     #[n(9)]
     pub without_terminal: bool,
 }
 
-/// What a wait(2) for a living child may tell, once.
+/// A state change of a living child that wait(2) reports once.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum Unreported {
-    /// That job control has stopped it.
+    /// Job control stopped it.
     #[n(0)]
     Stopped,
-    /// That it has been continued.
+    /// It was continued.
     #[n(1)]
     Continued,
 }

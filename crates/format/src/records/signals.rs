@@ -1,9 +1,9 @@
-//! Records of signals: what the program does on each, and which are waiting.
+//! Records of signals: the program's disposition for each, and the pending ones.
 
 use super::Bytes;
 use minicbor::{Decode, Encode};
 
-/// What the program does on one signal, where that is not the default.
+/// The program's disposition for one signal, if it is not the default.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disposition {
     /// Signal number, 1 to 64.
@@ -23,7 +23,7 @@ pub struct Disposition {
     pub mask: u64,
 }
 
-/// A signal that was sent and not yet delivered.
+/// A signal that was sent but not yet delivered.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub struct PendingSignal {
     /// Signal number.

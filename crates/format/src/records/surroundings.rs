@@ -1,16 +1,16 @@
-//! Records of what a job finds in the file system by its name and counts on: directories on the way to its files, named
-//! pipes, the files of sockets. A restart makes again what is gone.
+//! Records of paths that a job relies on in the file system: directories on the way to its files, named pipes and
+//! socket files. A restart recreates those that are missing.
 
 use super::Bytes;
 use minicbor::{Decode, Encode};
 
-/// What a path led to at the checkpoint; a symbolic link stands for itself.
+/// The target of a path at the checkpoint. A symbolic link is recorded itself, not its target.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Surrounding {
     /// Absolute path.
     #[n(0)]
     pub path: Bytes,
-    /// Type and permissions, as `st_mode` has them.
+    /// Type and permissions, as in `st_mode`.
     #[n(1)]
     pub mode: u32,
     /// Its owner.
@@ -19,13 +19,13 @@ pub struct Surrounding {
     /// Its group.
     #[n(3)]
     pub group: u32,
-    /// Device that holds it: a directory on another one than its parent is a mount point.
+    /// Device that holds it. A directory on another device than its parent is a mount point.
     #[n(4)]
     pub device: u64,
-    /// Of a directory: whether there is nothing in it that a restart could not make again.
+    /// For a directory: whether it holds nothing that a restart could not recreate.
     #[n(5)]
     pub empty: bool,
-    /// Of a working directory: whether it had been removed, and the path leads nowhere.
+    /// For a working directory: whether it had been removed, so that the path leads nowhere.
     #[n(6)]
     pub removed: bool,
 }

@@ -1,4 +1,5 @@
-//! Records of pseudo-terminals whose two sides lie within the job, or whose master is held for it: settings, who uses it, and what is in flight.
+//! Records of pseudo-terminals with both sides within the job, or whose master the terminal holder keeps for it: their
+//! settings, users and data in flight.
 
 use super::Bytes;
 use minicbor::{Decode, Encode};
@@ -15,39 +16,39 @@ pub struct PseudoTerminal {
     /// Size of the window.
     #[n(2)]
     pub size: WindowSize,
-    /// Whether the slave may not be opened yet (`unlockpt(3)`).
+    /// Whether the slave is still locked against opening (`unlockpt(3)`).
     #[n(3)]
     pub locked: bool,
-    /// Whether each read of the master tells what has been done to the slave first (`TIOCPKT`).
+    /// Whether each read of the master first returns a status byte about the slave (`TIOCPKT`).
     #[n(4)]
     pub packets: bool,
-    /// Whether the slave may not be opened once more (`TIOCEXCL`).
+    /// Whether the slave cannot be opened again (`TIOCEXCL`).
     #[n(5)]
     pub exclusive: bool,
-    /// Whether nobody has the slave open any more: the master is told so.
+    /// Whether nobody has the slave open any more, which the master can see.
     #[n(6)]
     pub deserted: bool,
-    /// What holds output back.
+    /// The cause that holds output back, if any.
     #[n(7)]
     pub output_stop: Option<OutputStop>,
     /// The session whose controlling terminal it is.
     #[n(8)]
     pub controls: Option<TerminalControl>,
-    /// What has been typed and not yet read, as a single read would take it each; without lines, all of it in one piece.
+    /// Typed input not yet read, split as single reads would return it. Without line mode, it is all in one piece.
     #[n(9)]
     pub input: Vec<Bytes>,
-    /// What has been typed of a line that has not been ended.
+    /// Typed input of a line that is not yet complete.
     #[n(10)]
     pub unfinished: Bytes,
-    /// What has been written to the slave and not yet read from the master.
+    /// Output written to the slave and not yet read from the master.
     #[n(11)]
     pub output: Bytes,
-    /// Whether its master is held outside the job, by somebody who relays between it and a user.
+    /// Whether its master is held outside the job, by a process that relays between it and a user.
     #[n(12)]
     pub held: bool,
 }
 
-/// Settings of a terminal: `termios(3)`, as the kernel numbers the bits.
+/// Settings of a terminal: `termios(3)`, with the kernel's bit numbers.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct TerminalSettings {
     /// `c_iflag`.
@@ -68,10 +69,10 @@ pub struct TerminalSettings {
     /// `c_cc`: 19 characters.
     #[n(5)]
     pub characters: Bytes,
-    /// Speed of input in bits a second.
+    /// Input speed in bits per second.
     #[n(6)]
     pub input_speed: u32,
-    /// Speed of output in bits a second.
+    /// Output speed in bits per second.
     #[n(7)]
     pub output_speed: u32,
 }
@@ -82,7 +83,7 @@ pub struct WindowSize {
     /// Rows of characters.
     #[n(0)]
     pub rows: u16,
-    /// Characters in a row.
+    /// Characters per row.
     #[n(1)]
     pub columns: u16,
     /// Width in pixels.
@@ -93,7 +94,7 @@ pub struct WindowSize {
     pub height: u16,
 }
 
-/// What holds the output of a terminal back.
+/// The cause that holds the output of a terminal back.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum OutputStop {
@@ -105,13 +106,13 @@ pub enum OutputStop {
     Key,
 }
 
-/// Who is controlled by a terminal.
+/// The processes that a terminal controls.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalControl {
-    /// The session, by the id that the program sees.
+    /// Id of the session, as the program sees it.
     #[n(0)]
     pub session: i32,
-    /// The process group in the foreground, likewise; 0 for one of which nobody is left.
+    /// Id of the foreground process group, as the program sees it; 0 if the group has no members left.
     #[n(1)]
     pub foreground: i32,
 }

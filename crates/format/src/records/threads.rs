@@ -1,4 +1,4 @@
-//! Records of threads: processor state and what the kernel keeps for each.
+//! Records of threads: processor state and the kernel's state for each thread.
 
 use super::{Bytes, NumaPolicy, PendingSignal};
 use minicbor::{Decode, Encode};
@@ -10,10 +10,10 @@ pub struct ThreadState {
     #[n(0)]
     pub tid: i32,
     /// General registers in the kernel's order (x86-64: `struct user_regs_struct`, 27 words). A system call in progress
-    /// stands here in restartable form: the number in `orig_rax`, -ERESTART... in `rax`.
+    /// is recorded in restartable form: the number in `orig_rax`, -ERESTART... in `rax`.
     #[n(1)]
     pub registers: Vec<u64>,
-    /// Floating point and vector registers: the XSAVE area as ptrace gives it.
+    /// Floating point and vector registers: the XSAVE area as ptrace returns it.
     #[n(2)]
     pub extended_registers: Bytes,
     /// Blocked signals; bit n - 1 is signal n.
@@ -31,36 +31,36 @@ pub struct ThreadState {
     /// Robust futex list.
     #[n(7)]
     pub robust_list: RobustList,
-    /// Restartable sequences area, where registered.
+    /// Restartable sequences area, if registered.
     #[n(8)]
     pub restartable_sequence: Option<RestartableSequence>,
     /// The thread's name, at most 15 bytes.
     #[n(9)]
     pub name: Bytes,
-    /// How it is scheduled.
+    /// Its scheduling.
     #[n(10)]
     pub scheduling: Scheduling,
-    /// Processors on which it may run, where the program has restricted them: the kernel's bit mask.
+    /// Processors on which it may run, if the program has restricted them: the kernel's bit mask.
     #[n(11)]
     pub affinity: Option<Bytes>,
-    /// Priority for disks (`ioprio_set(2)`); 0 if none was set.
+    /// I/O priority (`ioprio_set(2)`); 0 if none was set.
     #[n(12)]
     pub io_priority: u32,
-    /// How late its timers may be, in nanoseconds (`PR_SET_TIMERSLACK`).
+    /// Permitted delay of its timers, in nanoseconds (`PR_SET_TIMERSLACK`).
     #[n(13)]
     pub timer_slack_nanoseconds: u64,
-    /// What it has been forbidden, or has forbidden itself.
+    /// Restrictions imposed on it, by itself or by others.
     #[n(14)]
     pub restrictions: ThreadRestrictions,
-    /// The wait that was interrupted, where it has a limit that a call made again would begin again.
+    /// The wait that was interrupted, if it has a timeout that a repeated call would start from the beginning.
     #[n(15)]
     pub wait: Option<Wait>,
-    /// From which NUMA nodes it takes memory (`set_mempolicy(2)`), where it has said so.
+    /// NUMA policy for its memory (`set_mempolicy(2)`), if it has set one.
     #[n(16)]
     pub numa: Option<NumaPolicy>,
 }
 
-/// `sched_setattr(2)`.
+/// The scheduling attributes of `sched_setattr(2)`.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Scheduling {
     /// SCHED_OTHER, SCHED_FIFO, ..., by the kernel's number.
@@ -75,62 +75,63 @@ pub struct Scheduling {
     /// Real-time priority.
     #[n(3)]
     pub priority: u32,
-    /// Run time, deadline and period of SCHED_DEADLINE, in nanoseconds; the run time also of others, as their slice.
+    /// Runtime of SCHED_DEADLINE in nanoseconds, to which deadline and period belong. Other policies have a runtime
+    /// too, as their slice.
     #[n(4)]
     pub runtime: u64,
-    /// See above.
+    /// Deadline of SCHED_DEADLINE.
     #[n(5)]
     pub deadline: u64,
-    /// See above.
+    /// Period of SCHED_DEADLINE.
     #[n(6)]
     pub period: u64,
-    /// Hints about utilization, least and most.
+    /// Lower utilization hint.
     #[n(7)]
     pub utilization_min: u32,
-    /// See above.
+    /// Upper utilization hint.
     #[n(8)]
     pub utilization_max: u32,
 }
 
-/// Restrictions of one thread that it cannot, or need not, be given from outside.
+/// Restrictions of one thread that cannot, or need not, be imposed from outside.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ThreadRestrictions {
     /// `PR_SET_NO_NEW_PRIVS`.
     #[n(0)]
     pub no_new_privileges: bool,
-    /// `PR_SET_TSC`: reading the time stamp counter is a fault.
+    /// `PR_SET_TSC`: reading the time stamp counter faults.
     #[n(1)]
     pub no_time_stamp_counter: bool,
-    /// `ARCH_SET_CPUID`: asking the processor for its features is a fault.
+    /// `ARCH_SET_CPUID`: querying the processor's features faults.
     #[n(2)]
     pub no_cpuid: bool,
-    /// `PR_SET_SPECULATION_CTRL` of speculative store bypass, as its argument; 0 if nothing was asked for.
+    /// `PR_SET_SPECULATION_CTRL` of speculative store bypass, as its argument; 0 if none was requested.
     #[n(3)]
     pub store_bypass: u32,
-    /// The same of indirect branches.
+    /// `PR_SET_SPECULATION_CTRL` of indirect branches, likewise.
     #[n(4)]
     pub indirect_branch: u32,
-    /// `PR_MCE_KILL` of the thread, where it is not the system's default: 0 late, 1 early.
+    /// `PR_MCE_KILL` of the thread, if it is not the system's default: 0 late, 1 early.
     #[n(5)]
     pub memory_failure: Option<u32>,
-    /// `PR_SET_IO_FLUSHER`; absent where it is not one.
+    /// `PR_SET_IO_FLUSHER`; absent if the thread is not an I/O flusher.
     #[n(6)]
     pub io_flusher: Option<bool>,
 }
 
-/// A call that waits for at most some time, interrupted before that was over.
+/// A call with a timeout that was interrupted before the timeout expired.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Number of the call.
+    /// System call number.
     #[n(0)]
     pub call: i64,
-    /// How long it would have gone on waiting: not less, but more by as long as it had waited when it was first seen, where
-    /// the kernel does not tell that.
+    /// The time that the call would still have waited. It is never too short. If the kernel does not report the time
+    /// already waited, it is too long by what the call had waited when first seen.
     #[n(1)]
     pub remaining_nanoseconds: u64,
 }
 
-/// `sigaltstack(2)`.
+/// The alternate signal stack of `sigaltstack(2)`.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct AlternateStack {
     /// Lowest address.
@@ -144,7 +145,7 @@ pub struct AlternateStack {
     pub length: u64,
 }
 
-/// `set_robust_list(2)`.
+/// The robust futex list of `set_robust_list(2)`.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RobustList {
     /// Address of the list head; 0 if none.
@@ -155,7 +156,7 @@ pub struct RobustList {
     pub length: u64,
 }
 
-/// `rseq(2)`.
+/// The registration of `rseq(2)`.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartableSequence {
     /// Address of the area.

@@ -1,65 +1,66 @@
-//! Records of the kernel's timers: `setitimer(2)` and `timer_create(2)`. What counts is the time that was left.
+//! Records of kernel timers: `setitimer(2)` and `timer_create(2)`. They record the time that was left.
 
 use minicbor::{Decode, Encode};
 
 /// The timers of one process.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Timers {
-    /// Interval timers that run, at most one of each kind.
+    /// Running interval timers, at most one of each kind.
     #[n(0)]
     pub interval: Vec<IntervalTimer>,
-    /// Timers made with `timer_create`, ascending by id.
+    /// Timers created with `timer_create`, ascending by id.
     #[n(1)]
     pub posix: Vec<PosixTimer>,
 }
 
-/// `setitimer(2)`, and `alarm(2)`, which is the same as the first kind.
+/// A timer of `setitimer(2)`, or of `alarm(2)`, which uses the first kind.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntervalTimer {
     /// 0 real time, 1 time in user mode, 2 time in user and kernel mode.
     #[n(0)]
     pub kind: u8,
-    /// Time left; 0 where it has expired and its signal still waits.
+    /// Time left; 0 if it has expired and its signal is still pending.
     #[n(1)]
     pub remaining_microseconds: u64,
-    /// With what it starts again when it expires; 0 if it does not.
+    /// Interval with which it restarts when it expires; 0 if it does not.
     #[n(2)]
     pub interval_microseconds: u64,
 }
 
-/// `timer_create(2)`.
+/// A timer of `timer_create(2)`.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PosixTimer {
     /// The kernel's id, which the program holds.
     #[n(0)]
     pub id: i32,
-    /// What it measures.
+    /// The clock that it measures.
     #[n(1)]
     pub clock: TimerClock,
-    /// Who is told.
+    /// The receiver of the notification.
     #[n(2)]
     pub notice: TimerNotice,
-    /// The signal that tells.
+    /// The signal that notifies.
     #[n(3)]
     pub signal: u8,
     /// The value that comes with the signal.
     #[n(4)]
     pub value: u64,
-    /// Time left; 0 where it does not run.
+    /// Time left; 0 if it is not running.
     #[n(5)]
     pub remaining_nanoseconds: u64,
-    /// With what it starts again when it expires; 0 if it does not.
+    /// Interval with which it restarts when it expires; 0 if it does not.
     #[n(6)]
     pub interval_nanoseconds: u64,
-    /// Whether it has expired and its signal still waits. The signal then stands here only, not among those pending.
+    /// Whether it has expired and its signal is still pending. That signal is recorded only here, not among the pending
+    /// ones.
     #[n(7)]
     pub has_expired: bool,
 }
 
-/// What a timer measures.
+/// The clock that a timer measures.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerClock {
-    /// A clock of the system, by the kernel's number.
+    /// A system clock, by the kernel's number.
     #[n(0)]
     System {
         /// `CLOCK_REALTIME`, `CLOCK_MONOTONIC`, ...
@@ -69,7 +70,7 @@ pub enum TimerClock {
     /// Processor time of the process.
     #[n(1)]
     Process {
-        /// 0 user and kernel mode by ticks, 1 user mode by ticks, 2 exact.
+        /// 0: user and kernel mode, by ticks. 1: user mode, by ticks. 2: exact.
         #[n(0)]
         kind: u8,
     },
@@ -79,13 +80,13 @@ pub enum TimerClock {
         /// Its position among the process's threads.
         #[n(0)]
         thread: u32,
-        /// As above.
+        /// The same kinds as for a process.
         #[n(1)]
         kind: u8,
     },
 }
 
-/// Who is told when a timer expires.
+/// The receiver of the notification when a timer expires.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerNotice {
     /// Nobody, or a thread that has ended.

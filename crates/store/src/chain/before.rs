@@ -1,8 +1,9 @@
-//! Single pages of a chain: what a page held in a generation, to which differences of its children apply (C2, C4). Whole
-//! images are read in another order, that of the file ([`crate::chain`]).
+//! Reads single pages of a chain: the content that a page had in a generation, to which the differences of its children
+//! apply (C2, C4). Whole images are read in file order instead ([`crate::chain`]).
 //!
-//! A page that is itself kept as differences takes one of its parent, and so on: each needs one block of each link, which
-//! is kept for the pages beside it. What no link holds reads as zeros, here as when differences are made.
+//! A page that is itself stored as differences needs the page of its parent, and so on. Each page needs one block of
+//! each link, which is cached for neighbouring pages. A page that no link holds reads as zeros, as it does when
+//! differences are made.
 
 use super::Chain;
 use crate::StoreError;
@@ -15,17 +16,17 @@ use standfast_format::image::PageDifferences;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Bytes of blocks that are kept for the pages beside: some blocks of pages, or the differences of a whole chain.
+/// Bytes of blocks cached for neighbouring pages: some blocks of pages, or the differences of a whole chain.
 const LOADED_BYTES_MAX: usize = 8 << 20;
 
-/// A block by its link and its place there.
+/// A block, by its link and its index in that link.
 type Key = (usize, usize);
 
-/// Where a page is.
+/// The location of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     key: Key,
-    /// Its number in the block.
+    /// Its index in the block.
     at: usize,
     /// The number of its owner in the link.
     owner: u32,
@@ -35,16 +36,16 @@ struct Place {
 /// A verified block.
 #[derive(Debug)]
 struct Load {
-    /// Its pages; of a block of differences what stands in the file.
+    /// Its pages; for a block of differences, its stored bytes.
     bytes: Vec<u8>,
     differences: Option<PageDifferences>,
 }
 
-/// Blocks that were needed lately.
+/// Recently used blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     blocks: HashMap<Key, Arc<Load>>,
-    /// The oldest first.
+    /// Keys of the blocks, oldest first.
     order: VecDeque<Key>,
     bytes: usize,
     decompressor: Decompressor,
@@ -63,7 +64,7 @@ impl Loaded {
 }
 
 impl Chain {
-    /// Puts the differences of a block upon what the parent held: of the pages that are wanted, a bit for each.
+    /// Applies the differences of a block to the parent's pages, for the pages whose bit in `wanted` is set.
     pub(crate) fn put_differences(
         &self,
         key: Key,
@@ -85,7 +86,7 @@ impl Chain {
         Ok(())
     }
 
-    /// One page of a block of differences.
+    /// Applies the differences of one page.
     fn put(
         &self,
         place: Place,
@@ -107,7 +108,7 @@ impl Chain {
         applied.map_err(|error| self.of_link(link, self.links[link].bad(error)))
     }
 
-    /// What a page holds, verified.
+    /// Reads the content of a page, verified.
     fn page(&self, place: Place, page: &mut Page, loaded: &mut Loaded) -> Result<(), StoreError> {
         let load = self.load(place.key, loaded)?;
         match &load.differences {
@@ -142,7 +143,7 @@ impl Chain {
         Ok(load)
     }
 
-    /// Where a page is, from this link on; `None` where no link has stored it.
+    /// Finds a page, searching from this link on. Returns `None` if no link has stored it.
     fn find(&self, mut link: usize, mut owner: u32, address: Address) -> Option<Place> {
         loop {
             let index = &self.links.get(link)?.image.index;
@@ -157,9 +158,9 @@ impl Chain {
         }
     }
 
-    /// What pages of the newest generation held, for making differences against it. Pages that stand in the file as they
-    /// are come from there unverified: if one is damaged, so is what its children inherit, and a restart, which verifies
-    /// them, takes none of them. The runs' owners are those of the newest generation.
+    /// Reads the content of pages in the newest generation, so that differences against it can be made. Pages stored
+    /// raw are read without verification. If one is damaged, so is everything that its children inherit; a restart
+    /// verifies them and uses none of them. The owners of the runs are those of the newest generation.
     pub(crate) fn before_images(
         &self,
         runs: impl IntoIterator<Item = Run>,
@@ -199,7 +200,7 @@ impl Chain {
     }
 }
 
-/// Pages that adjoin in a file and in memory.
+/// Pages that adjoin both in a file and in memory.
 struct Stretch {
     link: usize,
     offset: u64,
@@ -213,7 +214,7 @@ impl Stretch {
     }
 }
 
-/// The one of ascending, disjoint runs that has a page.
+/// Returns the run that contains a page. `runs` must be ascending and disjoint.
 fn holding<T>(
     runs: &[T],
     owner: u32,
@@ -229,7 +230,7 @@ fn holding<T>(
     (whose == owner && range.contains(address)).then_some(run)
 }
 
-/// Owner and address of each page.
+/// Returns the owner and address of each page.
 fn pages_of(runs: &[Run]) -> impl Iterator<Item = (u32, Address)> {
     runs.iter().flat_map(|run| {
         (0..run.range.pages()).map(|page| (run.owner, run.range.start().plus(page * PAGE_BYTES as u64)))

@@ -1,5 +1,5 @@
-//! A generation with everything that it inherits: its own image, its parent's, and so on down to a full one. What a
-//! restart reads.
+//! A generation with everything that it inherits: its own image, its parent's, and so on down to a full one. A restart
+//! reads a chain.
 
 mod before;
 
@@ -21,42 +21,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// Links that a chain has at most: each is an open file, of which a process may have 1024 on an ordinary system. A
-/// checkpoint that would make a longer one is full.
+/// Maximum number of links in a chain. Each is an open file, and a process may have 1024 of them on an ordinary system.
+/// A checkpoint that would make a chain longer is full instead.
 pub const LINKS_MAX: usize = 256;
 
-/// Bytes that are read, verified and placed at a time: enough for full speed, little enough to stay in the cache.
+/// Bytes that are read, verified and placed at a time: enough for full speed, and small enough to stay in the cache.
 const PORTION_BYTES: usize = 1 << 20;
 
-/// Threads that read at most. Placing pages is bound by the kernel's memory management, which four keep busy.
+/// Maximum number of threads that read. The kernel's memory management limits the placing of pages, and four threads
+/// saturate it.
 const READERS_MAX: usize = 4;
 
-/// The images of a generation and all those that it inherits from, open; header, tables and state of each have been
-/// verified and are those that the manifest names.
+/// The open images of a generation and of all generations that it inherits from. The header, tables and state of each
+/// have been verified and match the manifest.
 ///
-/// Errors of the store that come out of [`ImageSource::deliver`] are [`StoreError`]s in their box: after one of those an
-/// older generation may still be good.
+/// Store errors from [`ImageSource::deliver`] are boxed [`StoreError`]s. After one of those an older generation may
+/// still be good.
 #[derive(Debug)]
 pub struct Chain {
     level_directory: Arc<LevelDirectory>,
     /// Newest first.
     pub(crate) links: Vec<ImageFile>,
     resolved: Resolved,
-    /// Where each link has its pages, once somebody has asked for a single one.
+    /// The pages of each link by place, built when a single page is first needed.
     pub(crate) block_runs: Vec<OnceLock<Vec<BlockRun>>>,
     progress: Progress,
 }
 
-/// What [`Chain::verify`] has looked at.
+/// The scope of a [`Chain::verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
-    /// Blocks of pages.
+    /// Number of blocks of pages.
     pub blocks: u64,
-    /// Length of the generation's own file, every byte of it verified.
+    /// Length of the generation's own file, every byte of which was verified.
     pub bytes: u64,
 }
 
-/// Blocks of one link that are read at once.
+/// Blocks of one link that are read in one operation.
 #[derive(Debug)]
 pub(crate) struct Portion {
     link: usize,
@@ -64,7 +65,7 @@ pub(crate) struct Portion {
 }
 
 impl Chain {
-    /// Opens the chain of a generation that stands in the manifest.
+    /// Opens the chain of a generation that the manifest names.
     pub(crate) fn open(
         level_directory: &Arc<LevelDirectory>,
         manifest: &Manifest,
@@ -73,8 +74,9 @@ impl Chain {
         Self::open_above(level_directory, manifest, generation, None)
     }
 
-    /// Opens those links of the chain of a generation that come above `base`, which must be one of them; all where there is
-    /// none. What is the base's, [`Chain::beyond`] tells. Where differences apply to what lies there, that is opened too.
+    /// Opens the links of a generation's chain above `base`, which must be one of them, or all links without a base.
+    /// [`Chain::beyond`] returns the pages that belong to the base. If differences apply to those pages, the base is
+    /// opened too.
     pub(crate) fn open_above(
         level_directory: &Arc<LevelDirectory>,
         manifest: &Manifest,
@@ -108,21 +110,21 @@ impl Chain {
         Ok(Self { level_directory, links, resolved, block_runs, progress: Progress::default() })
     }
 
-    /// The header of the generation's own image.
+    /// Returns the header of the generation's own image.
     pub fn header(&self) -> &Header {
         &self.newest().image.header
     }
 
-    /// How far [`Chain::verify`] or [`ImageSource::deliver`] has come, in bytes of pages.
+    /// Returns the progress of [`Chain::verify`] or [`ImageSource::deliver`], in bytes of pages.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// Reads and verifies every block of the generation's own image. Those of the generations that it builds upon are
-    /// theirs to verify.
+    /// Reads and verifies every block of the generation's own image. The blocks of the generations on which it builds
+    /// are not verified.
     ///
     /// # Errors
-    /// The first block that is not what was written or cannot be read.
+    /// The first block that cannot be read, or whose content is not what was written.
     pub fn verify(&self) -> Result<Verified, StoreError> {
         let own = portions(&self.newest().image.index, |_| true)
             .into_iter()
@@ -136,7 +138,7 @@ impl Chain {
         Ok(Verified { blocks: image.index.blocks().len() as u64, bytes: image.header.file_bytes() })
     }
 
-    /// Pages that are those of a link that was not opened.
+    /// Returns the pages that belong to a link that was not opened.
     pub(crate) fn beyond(&self) -> &[Inherited] {
         &self.resolved.beyond
     }
@@ -145,7 +147,7 @@ impl Chain {
         self.links.first().expect("a chain has a link")
     }
 
-    /// What is to be read, in the order in which it lies on the disk: link and blocks.
+    /// Returns the portions to read, in the order of their place on the disk.
     pub(crate) fn portions(&self) -> Vec<Portion> {
         let mut all: Vec<_> = portions(&self.newest().image.index, |_| true)
             .into_iter()
@@ -177,7 +179,7 @@ impl Chain {
                 let placed = place(runs, bytes);
                 self.progress.add(self.page_bytes(portion));
                 if let Err(error) = placed {
-                    // The others find nothing left to do.
+                    // The other threads find nothing left to do.
                     next.store(portions.len(), Ordering::Relaxed);
                     note(&failure, Failure::Placing(error));
                 }
@@ -200,7 +202,7 @@ impl Chain {
             .sum()
     }
 
-    /// Reads and verifies a portion: which pages of it are taken, and what they hold.
+    /// Reads and verifies a portion. Returns the pages taken from it and their content.
     pub(crate) fn read<'a>(
         &'a self,
         portion: &Portion,
@@ -227,8 +229,8 @@ impl Chain {
         Ok((&buffers.runs, &buffers.taken))
     }
 
-    /// Brings the pages of some adjoining blocks into [`Buffers::pages`]; of differences only those that are wanted, of
-    /// each block a bit for each page.
+    /// Reads the pages of adjoining blocks into [`Buffers::pages`]. Of a block of differences, it reads only the pages
+    /// whose bit in `wanted` is set.
     fn read_blocks(
         &self,
         link: usize,
@@ -260,26 +262,26 @@ impl Chain {
         Ok(())
     }
 
-    /// Whose error it is.
+    /// Attributes an error to its link.
     pub(crate) fn of_link(&self, link: usize, error: StoreError) -> StoreError {
         of_link(&self.level_directory, self.newest().number, self.links[link].number, error)
     }
 }
 
-/// A bit for each page of a block that is taken.
+/// Returns a mask of the pages taken from a block, one bit per page.
 fn mask<'a>(takes: impl Iterator<Item = &'a Take>) -> u64 {
     let pages = |take: &Take| take.first..take.first + take.run.range.pages();
     takes.flat_map(pages).fold(0, |mask, page| mask | 1 << page)
 }
 
-/// Memory that one portion leaves to the next.
+/// Buffers that one portion passes on to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    /// Blocks as they stand in the file.
+    /// Blocks in their stored form.
     stored: Vec<u8>,
     /// Their pages.
     pages: Vec<u8>,
-    /// Those of them that are taken, and where they belong.
+    /// The pages taken from them; `runs` are their places.
     taken: Vec<u8>,
     runs: Vec<Run>,
     decompressor: Decompressor,
@@ -305,7 +307,7 @@ impl ImageSource for Chain {
 
 type Place<'a> = &'a (dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync);
 
-/// Whose fault it is that not all pages were delivered.
+/// The cause of a failed delivery.
 enum Failure {
     Store(StoreError),
     Placing(BoxError),
@@ -315,7 +317,8 @@ fn note(first: &Mutex<Option<Failure>>, failure: Failure) {
     first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
 }
 
-/// Notes that an image is bad, so that no other generation which builds upon it is tried, and says whose error it is.
+/// Records that an image is bad, so that no other generation that builds on it is tried, and attributes the error to
+/// it.
 fn of_link(
     level_directory: &LevelDirectory,
     own: GenerationNumber,
@@ -326,14 +329,14 @@ fn of_link(
     if number == own { source } else { StoreError::Link { number, source: Box::new(source) } }
 }
 
-/// The takes from some adjoining blocks.
+/// Returns the takes from some adjoining blocks.
 fn takes_of<'a>(takes: &'a [Take], blocks: &Range<usize>) -> impl Iterator<Item = &'a Take> {
     let from = takes.partition_point(|take| take.block < blocks.start);
     let end = blocks.end;
     takes[from..].iter().take_while(move |take| take.block < end)
 }
 
-/// The wanted blocks, in groups that adjoin and are read at once.
+/// Returns the wanted blocks, in groups that adjoin and are read in one operation.
 fn portions(index: &Index, is_wanted: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     let mut portions: Vec<Range<usize>> = Vec::new();
     let mut bytes = 0;

@@ -1,18 +1,20 @@
-//! The lease as text, and what follows from it. Pure: who lives and how long it has been silent are told from outside.
+//! The text form of the lease, and the decisions based on it. Pure: callers supply which processes are alive and the
+//! time since the last heartbeat.
 
 use super::{HEARTBEAT, Holder, LeaseRequest, LeaseState, ProcessIdentity, Pulse, Purpose};
 use crate::StoreError;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest lease that is read: a host name has at most 255 bytes, everything else is short.
+/// Largest lease that is read: a host name has at most 255 bytes, and everything else is short.
 pub(super) const LEASE_BYTES_MAX: u64 = 4096;
 
-/// The longest time between two heartbeats that a lease may promise: whoever wants it watches for twice as long.
+/// The longest heartbeat interval that a lease may promise: a process that wants the lease watches it for twice as
+/// long.
 const HEARTBEAT_SECONDS_MAX: u64 = 3600;
 
-/// What stands in the file: the holder, a random token by which it knows its own lease again, and how often it shows that it
-/// lives.
+/// The content of the file: the holder, a random token by which the holder recognises its own lease, and the interval
+/// of its heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) token: String,
@@ -20,29 +22,30 @@ pub(super) struct Content {
     pub(super) heartbeat: Duration,
 }
 
-/// What can be found out about the holder of a lease from here.
+/// Facts about the holder of a lease, as seen from here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) host: String,
     pub(super) boot_id: String,
     pub(super) pid_namespace: u64,
-    /// Whether a process with the supervisor's number and start time is here.
+    /// Whether a process with the supervisor's process id and start time exists here.
     pub(super) supervisor_lives: bool,
-    /// The same for the program.
+    /// Whether the same is true of the program.
     pub(super) program_lives: bool,
 }
 
-/// How things stand, given a lease, the facts, the last heartbeat, and the time since then.
+/// Derives the state of a lease from its holder, the facts, the last heartbeat, and the time since then.
 pub(super) fn judge(holder: Holder, facts: &Facts, pulse: Pulse, silent: impl FnOnce() -> Duration) -> LeaseState {
     if holder.host != facts.host {
         return LeaseState::Elsewhere(holder, silent());
     }
     if holder.boot_id != facts.boot_id {
-        // This machine was started again since, and nothing of that time lives; or it is another machine of this name.
+        // Either this machine has restarted, and no process of that time is alive, or it is another machine of this
+        // name.
         return LeaseState::OtherBoot(holder, pulse, silent());
     }
     if holder.pid_namespace != facts.pid_namespace {
-        // A container on this machine: its process numbers mean something else here.
+        // A container on this machine: its process ids mean something else here.
         return LeaseState::Elsewhere(holder, silent());
     }
     match holder.program {
@@ -52,8 +55,8 @@ pub(super) fn judge(holder: Holder, facts: &Facts, pulse: Pulse, silent: impl Fn
     }
 }
 
-/// Whether a claim is granted as things stand, and the program that comes with the lease. `watched` is the heartbeat that
-/// has been watched, and has not moved.
+/// Decides whether to grant a request in this state, and returns the program that comes with the lease. `watched` is a
+/// heartbeat that was watched and did not move.
 pub(super) fn decide(
     lease_state: LeaseState,
     lease_request: LeaseRequest,
@@ -61,7 +64,7 @@ pub(super) fn decide(
     lease: &Path,
 ) -> Result<Option<ProcessIdentity>, StoreError> {
     match lease_state {
-        // Whoever starts the next life may be about to take it.
+        // Another process may be about to take it for the next life.
         LeaseState::Free | LeaseState::Abandoned(_) if lease_request.purpose == Purpose::Adopt => {
             Err(StoreError::NothingToAdopt)
         }
@@ -88,14 +91,14 @@ impl Content {
         if let Some(program) = program {
             text += &format!("program={} {}\n", program.pid, program.start_time);
         }
-        // Left out where it is as usual, so that earlier versions understand the lease.
+        // A default value is omitted, so that earlier versions understand the lease.
         if self.heartbeat != HEARTBEAT {
             text += &format!("heartbeat={}\n", self.heartbeat.as_secs());
         }
         text + "end=1\n"
     }
 
-    /// `None` where anything is missing or strange: a lease that is not understood is not taken lightly.
+    /// Returns `None` if anything is missing or unknown: a lease that is not understood must not be taken lightly.
     pub(super) fn decode(text: &str) -> Option<Self> {
         let mut lines = text.strip_suffix("end=1\n")?.lines();
         let mut value = |key: &str| lines.next()?.strip_prefix(key)?.strip_prefix('=');
@@ -173,7 +176,7 @@ mod tests {
             (Facts { supervisor_lives: true, program_lives: true, ..facts() }, LeaseState::Supervised(holder())),
             (Facts { program_lives: true, ..facts() }, LeaseState::Orphaned(holder(), PROGRAM)),
             (Facts { boot_id: "later".into(), ..facts() }, other_boot()),
-            // Numbers that mean something else: a process of that number proves nothing.
+            // The process ids mean something else, so a process with the same id proves nothing.
             (Facts { boot_id: "later".into(), supervisor_lives: true, ..facts() }, other_boot()),
             (Facts { pid_namespace: 2, ..facts() }, LeaseState::Elsewhere(holder(), SILENT)),
             (Facts { pid_namespace: 2, boot_id: "later".into(), ..facts() }, other_boot()),

@@ -1,4 +1,4 @@
-//! Where this process is, and which other processes live here.
+//! The identity of this host and process, and the processes that are alive here.
 
 use super::ProcessIdentity;
 use crate::StoreError;
@@ -6,18 +6,18 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// A look at one process by its number.
+/// Information about single processes, by process id.
 pub trait Processes: fmt::Debug + Send + Sync {
-    /// When the process of this number started, in clock ticks since boot; `None` if there is none, or if it has ended
-    /// and only its exit status is left.
+    /// Returns when the process started, in clock ticks since boot. Returns `None` if there is no such process, or if
+    /// it has ended and only its exit status is left.
     fn start_time(&self, pid: i32) -> Option<u64>;
 
-    /// Whether there are members of the process group that the process of this number led. The kernel gives the number to
-    /// nobody else as long as there are.
+    /// Reports whether the process group once led by this process still has members. As long as it has, the kernel does
+    /// not reuse its id.
     fn has_group(&self, leader: i32) -> bool;
 }
 
-/// The processes that `/proc` shows.
+/// The processes visible in `/proc`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemProcesses;
 
@@ -34,52 +34,52 @@ impl Processes for SystemProcesses {
     }
 }
 
-/// Field 5 of `/proc/PID/stat`.
+/// Returns field 5 of `/proc/PID/stat`.
 fn parse_group(stat: &[u8]) -> Option<i32> {
     fields(stat)?.get(2)?.parse().ok()
 }
 
-/// The fields of `/proc/PID/stat` from the third on. The name before them stands in parentheses and may hold anything,
-/// parentheses and line ends too: they start behind the last.
+/// Returns the fields of `/proc/PID/stat` from the third on. The name before them is in parentheses and may contain
+/// anything, even parentheses and line ends. The fields start after the last parenthesis.
 fn fields(stat: &[u8]) -> Option<Vec<&str>> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let text = str::from_utf8(&stat[name_end + 1..]).ok()?;
     Some(text.split_ascii_whitespace().collect())
 }
 
-/// Field 22 of `/proc/PID/stat`, unless the process has ended.
+/// Returns field 22 of `/proc/PID/stat`, unless the process has ended.
 fn parse_start_time(stat: &[u8]) -> Option<u64> {
     let fields = fields(stat)?;
     let (state, threads, start_time) = (fields.first()?, fields.get(17)?, fields.get(19)?);
-    // The first thread may have ended before the others: then it shows as a zombie, and the process lives.
+    // The first thread may end before the others: it then shows as a zombie, but the process is alive.
     let ended = matches!(*state, "Z" | "X" | "x") && threads.parse::<u64>().ok()? <= 1;
     if ended { None } else { start_time.parse().ok() }
 }
 
-/// Where this process is.
+/// The host, boot, namespace and user of this process.
 #[derive(Debug)]
 pub struct HostIdentity {
     /// Host name.
     pub host: String,
-    /// Identity of the boot, `/proc/sys/kernel/random/boot_id`.
+    /// Boot id of the host, `/proc/sys/kernel/random/boot_id`.
     pub boot_id: String,
     /// Inode number of the pid namespace.
     pub pid_namespace: u64,
-    /// The user whose files are trusted, and as whom files are written.
+    /// The user whose files are trusted, and as which files are written.
     pub user: u32,
-    /// Whether that is not the user of this process, which only looks.
+    /// Whether that user differs from the user of this process, which then only reads.
     pub is_guest: bool,
     /// This process.
     pub supervisor: ProcessIdentity,
-    /// The other processes.
+    /// Access to the other processes.
     pub processes: Box<dyn Processes>,
 }
 
 impl HostIdentity {
-    /// Where this process is in truth.
+    /// Reads the identity of this process.
     ///
     /// # Errors
-    /// [`StoreError::StorageBackend`] when `/proc` does not tell.
+    /// [`StoreError::StorageBackend`] if `/proc` is unreadable.
     pub fn observe() -> Result<Self, StoreError> {
         let unreadable = |path: &str, source| StoreError::reading(Path::new(path), source);
         let boot = "/proc/sys/kernel/random/boot_id";
@@ -90,7 +90,7 @@ impl HostIdentity {
         let stat = "/proc/self/stat";
         let own = fs::read(stat).map_err(|error| unreadable(stat, error))?;
         let start_time = parse_start_time(&own).expect("a process that asks has not ended");
-        // A host name with a line end in it would break the lease's form; the kernel allows it.
+        // The kernel allows line ends in a host name, but one would break the format of the lease.
         let host = rustix::system::uname().nodename().to_string_lossy().replace(char::is_control, "?");
         Ok(Self {
             host,
@@ -107,7 +107,7 @@ impl HostIdentity {
         self.processes.start_time(process.pid) == Some(process.start_time)
     }
 
-    /// Whether a program lives, if only in processes that it has left behind.
+    /// Reports whether a program is alive, if only in processes that it left behind.
     pub(super) fn program_lives(&self, program: ProcessIdentity) -> bool {
         match self.processes.start_time(program.pid) {
             Some(start_time) => start_time == program.start_time,

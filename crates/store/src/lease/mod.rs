@@ -1,8 +1,8 @@
-//! The lease: who supervises a job, so that it never has two lives at the same time.
+//! The lease records who supervises a job, so that the job never has two lives at the same time.
 //!
-//! The file appears by link(2) of a complete temporary file, which even old network file systems do at once or not at
-//! all. It is taken over, changed and given back under a lock on the file `lock`. The heartbeat is its time of last
-//! modification, which the server of the file system sets and compares by its own clock.
+//! A link(2) to a complete temporary file creates the lease; even old network file systems do this atomically. It is
+//! taken over, changed and released under a lock on the file `lock`. The heartbeat is its modification time, which the
+//! server of the file system sets and compares by its own clock.
 
 mod content;
 mod host_identity;
@@ -22,61 +22,63 @@ use std::time::{Duration, SystemTime};
 pub(crate) const LEASE: &str = "lease";
 pub(crate) const LOCK: &str = "lock";
 
-/// How often the holder of a lease shows that it lives.
+/// Interval at which the holder of a lease shows that it is alive.
 pub const HEARTBEAT: Duration = Duration::from_secs(20);
 
-/// How often the lease may slip away between looking and taking before that is called an error.
+/// Number of times that a lease may disappear between reading and taking it before that is an error.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// The last heartbeat of a lease. Two that are equal are the same one: nobody has shown since that he lives.
+/// The last heartbeat of a lease. Two equal values are the same heartbeat: the holder has not shown since that it is
+/// alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulse {
     pub(crate) token: String,
     pub(crate) beaten: SystemTime,
-    /// How often there is one while the holder lives.
+    /// The interval of the heartbeat while the holder is alive.
     pub heartbeat: Duration,
 }
 
-/// How things stand with a job.
+/// The state of a job's lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseState {
     /// Nobody holds the lease.
     Free,
     /// A live supervisor holds it.
     Supervised(Holder),
-    /// The supervisor is gone and the program runs on.
+    /// The supervisor is gone, but the program still runs.
     Orphaned(Holder, ProcessIdentity),
-    /// Supervisor and program are gone.
+    /// Both the supervisor and the program are gone.
     Abandoned(Holder),
-    /// It is held under this machine's name, and was taken in another boot: before this machine was started again, or on
-    /// another machine of the same name (clones, containers). Whether the heartbeat moves tells these apart; the time since
-    /// then is by the clock of the file system, and only for people.
+    /// The lease names this host but was taken in another boot: before this machine restarted, or on another machine of
+    /// the same name (clones, containers). Only a moving heartbeat tells these apart. The duration is the time since
+    /// the last heartbeat, by the clock of the file system, and is only for people.
     OtherBoot(Holder, Pulse, Duration),
-    /// It is held where one cannot look from here, last heard of so long ago.
+    /// The holder is not visible from here. The duration is the time since the last heartbeat.
     Elsewhere(Holder, Duration),
-    /// There is a lease that cannot be understood.
+    /// The lease cannot be parsed.
     Unreadable,
 }
 
-/// What the lease is wanted for.
+/// The purpose of taking a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To give the job a new life: it must not have one.
+    /// To give the job a new life. The job must not have one.
     Live,
-    /// To supervise a program whose supervisor is gone: it must run.
+    /// To supervise a program whose supervisor is gone. The program must be running.
     Adopt,
 }
 
-/// How the lease is asked for.
+/// A request for the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseRequest {
-    /// What for.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// Whether to take it from a holder that cannot be seen from here. Never takes it from one that is seen to live.
+    /// Whether to take the lease from a holder that is not visible from here. This never takes it from a visible, live
+    /// holder.
     pub force: bool,
 }
 
-/// The lease, held. Dropped without [`Lease::release`] it is given back only if no program was named in it.
+/// A held lease. Dropping it without [`Lease::release`] releases it only if it names no program.
 #[derive(Debug)]
 pub struct Lease {
     core: Arc<LeaseCore>,
@@ -103,12 +105,12 @@ impl Lease {
         Ok(Self { core: Arc::new(LeaseCore { desk, content: Mutex::new(content) }), released: false })
     }
 
-    /// The program that the lease named when it was taken for [`Purpose::Adopt`], or that was set since.
+    /// Returns the program that the lease named when it was taken for [`Purpose::Adopt`], or that was set since.
     pub fn program(&self) -> Option<ProcessIdentity> {
         self.core.content().holder.program
     }
 
-    /// Names the program that runs under this lease.
+    /// Records the program that runs under this lease.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`], [`StoreError::StorageBackend`].
@@ -122,7 +124,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Shows that the holder lives. Call it each [`HEARTBEAT`].
+    /// Shows that the holder is alive. Call it every [`HEARTBEAT`].
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`], [`StoreError::StorageBackend`].
@@ -130,7 +132,7 @@ impl Lease {
         self.core.check()?.touch().map_err(|error| self.core.desk.writing(error))
     }
 
-    /// Gives the lease back: the program has ended.
+    /// Releases the lease after the program has ended.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`], [`StoreError::StorageBackend`].
@@ -146,15 +148,15 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // With a program named, this process is dying and the program may live: the lease must go on naming it.
+        // If a program is named, this process is dying while the program may live: the lease must keep naming it.
         if !self.released && self.program().is_none() {
-            // Nothing is lost if this fails: the lease then names a supervisor that will be found dead.
+            // A failure is harmless: the lease then names a supervisor that will be found dead.
             let _ = self.core.remove();
         }
     }
 }
 
-/// The part of a lease that a checkpoint in the making holds on to.
+/// The part of a lease that a checkpoint in progress shares.
 #[derive(Debug)]
 pub(crate) struct LeaseCore {
     desk: Desk,
@@ -162,7 +164,7 @@ pub(crate) struct LeaseCore {
 }
 
 impl LeaseCore {
-    /// Runs `write` while nobody can take the lease over, provided it is still ours.
+    /// Runs `write` while nobody can take the lease over, if the lease is still ours.
     pub(crate) fn guarding<T>(&self, write: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let _lock = self.desk.lock();
         self.check()?;
@@ -173,7 +175,7 @@ impl LeaseCore {
         Arc::ptr_eq(&self.desk.storage_backend, storage_backend)
     }
 
-    /// That the lease is still ours; gives its file.
+    /// Checks that the lease is still ours, and returns its file.
     fn check(&self) -> Result<Arc<dyn StorageFile>, StoreError> {
         match self.desk.read()? {
             Some(Found { content: Some(content), file }) if content.token == self.content().token => Ok(file),
@@ -196,7 +198,7 @@ impl LeaseCore {
     }
 }
 
-/// How things stand with the job in `storage_backend`.
+/// Returns the state of the lease in `storage_backend`.
 pub(crate) fn lease_state(
     storage_backend: &Arc<dyn StorageBackend>,
     host_identity: &Arc<HostIdentity>,
@@ -204,7 +206,7 @@ pub(crate) fn lease_state(
     Desk { storage_backend: Arc::clone(storage_backend), host_identity: Arc::clone(host_identity) }.lease_state()
 }
 
-/// Whether a lease could be had as it is asked for.
+/// Checks whether a lease request would succeed.
 pub(crate) fn would_grant(
     storage_backend: &Arc<dyn StorageBackend>,
     host_identity: &Arc<HostIdentity>,
@@ -214,7 +216,7 @@ pub(crate) fn would_grant(
     content::decide(desk.lease_state()?, lease_request, None, &desk.path()).map(drop)
 }
 
-/// Where leases are written and read.
+/// Access to the lease file of a directory.
 #[derive(Debug)]
 struct Desk {
     storage_backend: Arc<dyn StorageBackend>,
@@ -222,7 +224,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Makes `content` the lease, with the program added that comes with it.
+    /// Makes `content` the lease, and adds the program that comes with it.
     fn take(
         &self,
         content: Content,
@@ -236,7 +238,7 @@ impl Desk {
             let temporary = self.write_temporary(&content)?;
             let linked = self.storage_backend.link(&temporary, LEASE);
             self.discard(&temporary);
-            // Over a network the answer to a link may get lost although it was made: only the file tells.
+            // On a network file system the reply to a successful link may be lost: only the file shows the truth.
             if linked.is_ok() || self.read()?.is_some_and(|found| found.content.as_ref() == Some(&content)) {
                 self.storage_backend.sync().map_err(|error| self.writing(error))?;
                 return Ok(content);
@@ -247,7 +249,7 @@ impl Desk {
                         return Ok(content);
                     }
                 }
-                // Somebody who cleared up took the temporary file for a leftover.
+                // Another process removed the temporary file as a leftover.
                 Err((io::ErrorKind::NotFound, _)) | Ok(()) => {}
                 Err((_, error)) => return Err(self.writing(error)),
             }
@@ -256,7 +258,7 @@ impl Desk {
         Err(StoreError::StorageBackend { action: "take", path: self.path(), source: busy, hint: "try again" })
     }
 
-    /// Replaces a lease whose holder may be gone; `None` if it has been given back meanwhile.
+    /// Replaces a lease whose holder may be gone. Returns `None` if it was released meanwhile.
     fn take_over(
         &self,
         content: &Content,
@@ -304,7 +306,7 @@ impl Desk {
         Ok(content::judge(holder, &facts, pulse, || self.now().duration_since(beaten).unwrap_or_default()))
     }
 
-    /// The time by the clock that sets the heartbeat: that of a file written just now, in the same place.
+    /// Returns the time by the clock that sets the heartbeat: that of a file just written in the same place.
     fn now(&self) -> SystemTime {
         let name = temporary_name(CLOCK_STEM);
         let time = self.storage_backend.create(&name).and_then(|file| {
@@ -312,7 +314,7 @@ impl Desk {
             Ok(file.status()?.modified)
         });
         self.discard(&name);
-        // Who may not write here only wants to know: the own clock will do.
+        // A process that may not write here only wants information: its own clock is good enough.
         time.unwrap_or_else(|_| SystemTime::now())
     }
 
@@ -342,7 +344,7 @@ impl Desk {
         Ok(name)
     }
 
-    /// Locks where there are locks. Elsewhere the lease alone must do: it can be held there, but not taken over.
+    /// Takes the lock if locks are supported. Without them a lease can be held, but not taken over.
     fn lock(&self) -> Option<Box<dyn LockGuard>> {
         self.storage_backend.lock(LOCK).ok()
     }
@@ -355,7 +357,7 @@ impl Desk {
     }
 
     fn discard(&self, temporary: &str) {
-        // Whoever takes the lease next clears away what this leaves.
+        // The next process that takes the lease removes the file if this fails.
         let _ = self.storage_backend.remove(temporary);
     }
 
@@ -368,9 +370,9 @@ impl Desk {
     }
 }
 
-/// A lease that is there.
+/// An existing lease.
 struct Found {
-    /// What it says, if that can be understood.
+    /// Its content, if it can be parsed.
     content: Option<Content>,
     file: Arc<dyn StorageFile>,
 }

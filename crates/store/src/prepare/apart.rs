@@ -1,35 +1,35 @@
-//! Pages of a batch of which a program has said that some words do not count: they are taken out of it and encoded by
-//! themselves, so that only what counts takes room. Pure; the writing is done elsewhere.
+//! Separates the pages of a batch that have masked words, which the program has declared not to count. They are encoded
+//! on their own, so that only what counts takes space. Pure; other modules write them.
 
 use standfast_core::delta::Page;
 use standfast_core::directions::MaskedPage;
 use standfast_core::{Mask, PAGE_BYTES, PageRange, is_zero};
 use standfast_format::{BackingPage, BatchRange, Contents, PageBatch, Run};
 
-/// Some pages, and where they belong, in the order of the bytes.
+/// Some pages and their places, in the order of the bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Pages {
     pub(super) runs: Vec<Run>,
     pub(super) bytes: Vec<u8>,
 }
 
-/// What was taken out of a batch; the memory for it is used again and again.
+/// Pages separated from a batch. The memory is reused.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Apart {
-    /// Pages some of which is dead: that is zero here.
+    /// Pages that are partly dead. The dead parts are zero here.
     pub(super) dead: Pages,
-    /// Pages some of which is held by the generation that the image builds upon.
+    /// Pages that are partly held by the generation on which the image builds.
     pub(super) held: Pages,
-    /// What counts in those.
+    /// The words that count in the held pages.
     pub(super) masks: Vec<Mask>,
-    /// Whether all of the batch are such: then they have stayed there, and none is copied.
+    /// Whether all pages of the batch are held: then they stay in the batch, and none is copied.
     is_all_held: bool,
-    /// Pages of zeros that must be remembered.
+    /// Pages of zeros that must be recorded.
     pub(super) zeros: Vec<Run>,
 }
 
 impl Apart {
-    /// The bytes of the held ones, as long as nothing else is done to the batch.
+    /// Returns the bytes of the held pages. Valid until the batch is changed.
     pub(super) fn held_bytes<'a>(&'a self, batch: &'a PageBatch) -> &'a [u8] {
         if self.is_all_held { &batch.bytes } else { &self.held.bytes }
     }
@@ -43,7 +43,7 @@ impl Apart {
     }
 }
 
-/// Takes out of a batch what is not to be stored as it is.
+/// Takes the pages out of a batch that are not stored as they are.
 pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
     apart.clear();
     let Some(masked_pages) = batch.masked_pages.take() else { return };
@@ -80,7 +80,7 @@ pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
     }
 }
 
-/// How far the bytes of a batch have been gone through, and where those end that stay in it.
+/// Positions in a batch: the end of the processed bytes, and the end of the bytes that stay.
 #[derive(Default)]
 struct Moved {
     from: usize,
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn pages_with_masked_words_leave_the_batch_and_each_keeps_its_bytes() {
-        // Dead: most of page 2, all of page 6 but its last word. Read-only: the first words of pages 3 and 4.
+        // Dead are most of page 2, and all of page 6 but its last word. Read-only are the first words of pages 3 and 4.
         let table = [
             region(0x2010, 0xff0, DEAD),
             region(0x3000, 8, READ_ONLY),
@@ -157,7 +157,7 @@ mod tests {
         let ranges = vec![of(pages(1, 5), BackingPage::Zeros), of(pages(6, 1), BackingPage::File)];
         let mut batch = PageBatch { ranges, bytes, masked_pages };
         let mut apart = Apart::default();
-        // What lay there before means nothing.
+        // The earlier content must not matter.
         apart.zeros.push(stored(9, 9));
         set_apart(&mut batch, &mut apart);
         let Apart { dead, held, masks, zeros, .. } = apart;

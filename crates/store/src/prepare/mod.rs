@@ -1,4 +1,4 @@
-//! A generation on its way to the disk: prepared, finished, sealed, committed; or aborted without a trace.
+//! A generation on its way to the disk: it is prepared, finished, sealed and committed, or aborted without a trace.
 
 mod apart;
 mod pipeline;
@@ -24,8 +24,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 impl JobDirectory {
-    /// Makes ready to take the next generation: creates its file, its buffers and its writing threads. Costs
-    /// milliseconds, so call it before the program is frozen.
+    /// Prepares the next generation: creates its file, its buffers and its writing threads. This takes milliseconds, so
+    /// call it before the program is frozen.
     ///
     /// # Errors
     /// [`StoreError::Busy`], [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::StorageBackend`].
@@ -33,8 +33,8 @@ impl JobDirectory {
         self.prepare_with(lease, PreparePlan::default())
     }
 
-    /// As [`JobDirectory::prepare`], according to a plan. Where the parent in it is gone, or its chain is not good or has
-    /// become too long, the generation will be full: [`Prepared::parent`] tells.
+    /// Like [`JobDirectory::prepare`], but according to a plan. The generation will be full if the planned parent is
+    /// gone, or if its chain is not good or too long. [`Prepared::parent`] returns the actual parent.
     ///
     /// # Errors
     /// As for [`JobDirectory::prepare`].
@@ -63,18 +63,19 @@ impl JobDirectory {
     }
 }
 
-/// What kind of generation is to be prepared.
+/// The plan for a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreparePlan {
     /// The generation from which it may inherit pages.
     pub parent: Option<GenerationNumber>,
-    /// How many images may build upon each other, 256 at most: what would come behind them is full.
+    /// Maximum number of images in a chain, up to 256. A generation that would exceed this is full.
     pub links_max: usize,
     /// When its pages are written.
     pub writing: Writing,
-    /// Whether the program stands still while it is written: blocks are encoded only where that was asked for.
+    /// Whether the program is frozen while the generation is written. Blocks then use only encodings that were
+    /// explicitly requested.
     pub in_haste: bool,
-    /// Its number is not below this one, so that it is the job's newest on whichever level others lie.
+    /// Lower bound for its number, which makes it the job's newest on whichever level others are.
     pub number_min: GenerationNumber,
 }
 
@@ -85,7 +86,7 @@ impl Default for PreparePlan {
     }
 }
 
-/// A generation that takes pages. Dropped before it is sealed, it is aborted.
+/// A generation that accepts pages. Dropping it before it is sealed aborts it.
 #[derive(Debug)]
 pub struct Prepared {
     job: JobId,
@@ -94,46 +95,48 @@ pub struct Prepared {
     origin: Option<Arc<Origin>>,
     inherited: Vec<Inherited>,
     file: Arc<dyn StorageFile>,
-    // Before the draft: the threads end before the file is removed.
+    // This is declared before the draft, so that the threads end before the file is removed.
     pipeline: Pipeline,
     finished: Option<Finished>,
     draft: Draft,
 }
 
-/// What of a finished image goes into the manifest.
+/// The part of a finished image that goes into the manifest.
 #[derive(Debug)]
 struct Finished {
     generation: Generation,
 }
 
 impl Prepared {
-    /// The number that the generation will have.
+    /// Returns the number that the generation will have.
     pub fn number(&self) -> GenerationNumber {
         self.number
     }
 
-    /// How much of it has been written.
+    /// Returns how much of it has been written.
     pub fn progress(&self) -> Arc<Progress> {
         self.pipeline.progress()
     }
 
-    /// The generation from which this one may inherit.
+    /// Returns the generation from which this one may inherit.
     pub fn parent(&self) -> Option<GenerationNumber> {
         self.parent.map(|parent| parent.generation)
     }
 
-    /// Lets pages that were held back be written, with low priority, while the program runs.
+    /// Releases the pages that were held back, to be written with low priority while the program runs.
     pub fn release(&mut self) {
         self.pipeline.release(Priority::Low);
     }
 
-    /// Makes the finished image durable under its final name. No restart takes it yet: the manifest does not name it.
+    /// Makes the finished image durable under its final name. No restart uses it yet, since the manifest does not name
+    /// it.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`], [`StoreError::LeaseLost`], [`StoreError::StorageBackend`]; the generation is aborted then.
+    /// [`StoreError::NoSpace`], [`StoreError::LeaseLost`], [`StoreError::StorageBackend`]; the generation is then
+    /// aborted.
     ///
     /// # Panics
-    /// When [`ImageSink::finish`] has not succeeded before.
+    /// If [`ImageSink::finish`] has not succeeded before.
     pub fn seal(mut self) -> Result<Sealed, StoreError> {
         let Finished { generation } = self.finished.take().expect("an image is finished before it is sealed");
         self.pipeline.join_flusher();
@@ -147,7 +150,7 @@ impl Prepared {
         Ok(Sealed { generation, draft: self.draft })
     }
 
-    /// Gives the generation up and removes what has been written of it.
+    /// Abandons the generation and removes what has been written of it.
     pub fn abort(self) {}
 
     fn failure(&self) -> BoxError {
@@ -158,7 +161,7 @@ impl Prepared {
     }
 }
 
-/// Writes what stands around the pages; the header last, so that a file that broke off has none.
+/// Writes the parts around the pages. The header comes last, so that an interrupted file has none.
 pub(crate) fn write_frame(file: &dyn StorageFile, image: &Assembled) -> std::io::Result<()> {
     file.write_at(&image.tail, image.header.tail().0)?;
     file.write_at(image.header_page(), 0)
@@ -196,7 +199,7 @@ impl ImageSink for Prepared {
         inherited.sort_unstable();
         let inherited_pages = inherited.iter().map(|run| run.range.pages()).sum();
         let bases = self.origin.as_ref().map_or_else(Vec::new, |origin| origin.bases(&blocks));
-        // What builds upon nothing is full.
+        // A generation that builds on nothing is full.
         let parent = self.parent.filter(|_| !inherited.is_empty() || !bases.is_empty());
         let identity = ImageIdentity { job: self.job, generation: self.number, parent };
         let image = assemble(identity, Contained { blocks, zeros, inherited, bases }, state)
@@ -220,7 +223,7 @@ impl ImageSink for Prepared {
     }
 }
 
-/// A generation that is durable and has not been named by the manifest. Dropped, it is aborted.
+/// A generation that is durable but not yet named by the manifest. Dropping it aborts it.
 #[derive(Debug)]
 pub struct Sealed {
     generation: Generation,
@@ -228,11 +231,12 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Names the generation in the manifest: from now on a restart takes it. `pause` is how long the program stood still.
+    /// Names the generation in the manifest, so that a restart can use it. `pause` is the time for which the program
+    /// was frozen.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::StorageBackend`]; the generation is aborted then,
-    /// unless the manifest had already been replaced when the error came.
+    /// [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::StorageBackend`]. The generation is then
+    /// aborted, unless the manifest had already been replaced when the error occurred.
     pub fn commit(mut self, pause: Duration) -> Result<Generation, StoreError> {
         let pause_nanoseconds = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
         let generation = Generation { pause_nanoseconds, ..self.generation.clone() };
@@ -245,19 +249,19 @@ impl Sealed {
         committed.map(|_| generation)
     }
 
-    /// Gives the generation up and removes it.
+    /// Abandons the generation and removes it.
     pub fn abort(self) {}
 }
 
-/// An image file in the making; removed with this unless it is kept.
+/// An image file in progress. Dropping this removes the file unless it is to be kept.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) level_directory: Arc<LevelDirectory>,
     pub(crate) lease: Arc<LeaseCore>,
     slot: Slot,
-    /// The name that the file will have.
+    /// The final name of the file.
     final_name: String,
-    /// The name that the file has now.
+    /// The current name of the file.
     name: String,
     pub(crate) kept: bool,
 }
@@ -274,7 +278,7 @@ impl Draft {
         if slot.of(&level_directory).swap(true, Ordering::AcqRel) {
             return Err(StoreError::Busy);
         }
-        // Random, so that a supervisor that lost its lease without noticing cannot touch the file of the next.
+        // The name is random, so that a supervisor that lost its lease unawares cannot touch the file of its successor.
         let name = temporary_name(&final_name);
         Ok(Self { level_directory, lease, slot, final_name, name, kept: false })
     }
@@ -309,8 +313,8 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.kept {
-            // Whoever takes the lease next removes what cannot be removed now. Somebody who has taken it already owns
-            // the final name.
+            // The next process that takes the lease removes a file that cannot be removed now. If another process has
+            // taken the lease already, the final name belongs to that process.
             let remove =
                 || self.level_directory.storage_backend.remove(&self.name).map_err(|error| self.writing(error));
             let _ = self.lease.guarding(remove);

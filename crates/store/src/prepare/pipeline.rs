@@ -1,14 +1,15 @@
-//! The writing threads of a generation in the making.
+//! The writing threads of a generation in progress.
 //!
 //! ```text
 //! engine --filled--> [writer] [writer] --bytes--> file    every 32 MiB: [flusher] sync
 //!   ^------free---------'        '
 //! ```
 //!
-//! Writers sift, encode, checksum and write; each batch gets its place in the file when its length is known, so that no writer
-//! waits for another. The flusher keeps the disk busy meanwhile: 1 GiB that the page cache took in 0.22 s was durable
-//! 0.5 s after the start with one sync at the end, and 0.36 s with these. (A hint to the kernel, `sync_file_range`, did
-//! no better; direct writes took 0.4 s and left the page cache empty, from which a restart reads.)
+//! Writers sift, encode, checksum and write. Each batch gets its place in the file when its length is known, so no
+//! writer waits for another. Meanwhile the flusher keeps the disk busy. The page cache took 1 GiB in 0.22 s. It was
+//! durable 0.5 s after the start with one sync at the end, and after 0.36 s with these syncs. (The hint
+//! `sync_file_range` did no better. Direct writes took 0.4 s and left the page cache empty, from which a restart
+//! reads.)
 
 use super::apart::{Apart, set_apart};
 use super::sift::{cut, sift};
@@ -29,41 +30,41 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// How much is written between two syncs of the flusher.
+/// Bytes written between two syncs of the flusher.
 const FLUSH_BYTES: u64 = 32 << 20;
 
-/// How much nicer than other threads the writers are once the program runs beside them.
+/// Increase of the writers' nice value while the program runs beside them.
 const NICENESS: i32 = 10;
 
-/// With which priority pages are written.
+/// The priority with which pages are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Priority {
-    /// The program waits for it.
+    /// The program waits for the writers.
     Usual,
-    /// The program runs.
+    /// The program runs meanwhile.
     Low,
 }
 
-/// What has been written, once all is.
+/// The result of writing all batches.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) blocks: Vec<NewBlock>,
     pub(super) zeros: Vec<Run>,
 }
 
-/// The threads, and the ways to them.
+/// The threads, and the channels to them.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     target: Arc<Target>,
     filled: Option<Sender<PageBatch>>,
-    /// Batches that are not to be written yet; `None` where each is written as it comes.
+    /// Batches that must not be written yet; `None` if each batch is written immediately.
     held: Option<Vec<PageBatch>>,
     free: Receiver<PageBatch>,
-    /// Batches that were lent and not needed.
+    /// Batches that were lent but not needed.
     spare: Vec<PageBatch>,
     batches: usize,
     batches_max: usize,
-    /// Batches that were filled.
+    /// Number of batches that were filled.
     used: usize,
     writers: Vec<JoinHandle<Written>>,
     flusher: Option<JoinHandle<()>>,
@@ -124,12 +125,12 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// How much has been written.
+    /// Returns the progress in bytes written.
     pub(super) fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.target.progress)
     }
 
-    /// An empty batch; waits while all are in flight. `None` once something failed.
+    /// Returns an empty batch, and waits while all are in flight. Returns `None` after a failure.
     pub(super) fn lend(&mut self) -> Option<PageBatch> {
         let batch = match self.spare.pop().map_or_else(|| self.free.try_recv(), Ok) {
             Ok(batch) => batch,
@@ -138,7 +139,7 @@ impl Pipeline {
                 new_batch()
             }
             Err(_) => {
-                // There is no more room to hold anything back: the program waits for the writers.
+                // There is no room to hold more batches back: the program waits for the writers.
                 self.release(Priority::Usual);
                 self.free.recv().ok()?
             }
@@ -146,12 +147,12 @@ impl Pipeline {
         (!self.target.failed.load(Ordering::Acquire)).then_some(batch)
     }
 
-    /// How many batches can be lent at once. Where they are written as they come it is the disk that takes time.
+    /// Returns how many batches can be lent at once. If they are written immediately, the disk is the bottleneck.
     pub(super) fn ready(&self) -> usize {
         if self.held.is_some() { self.free.len() + self.spare.len() } else { 1 }
     }
 
-    /// Takes a filled batch, or back one that was not needed. `false` once something failed.
+    /// Accepts a filled batch, or takes back one that was not needed. Returns `false` after a failure.
     pub(super) fn submit(&mut self, batch: PageBatch) -> bool {
         if batch.ranges.is_empty() {
             self.spare.push(emptied(batch));
@@ -170,21 +171,21 @@ impl Pipeline {
         taken && !self.target.failed.load(Ordering::Acquire)
     }
 
-    /// Holds nothing back any more.
+    /// Releases all batches that were held back.
     pub(super) fn release(&mut self, priority: Priority) {
         self.target.is_background.fetch_or(priority == Priority::Low, Ordering::Relaxed);
         if priority == Priority::Low {
-            // What comes now is written as it comes, and takes no more memory than that needs.
+            // From now on batches are written immediately, and need no more memory than that.
             self.batches_max = batches_max(Writing::AtOnce);
         }
         let held = self.held.take().unwrap_or_default();
         if let Some(filled) = &self.filled {
-            // Where the writers have gone, their error is told by whoever waits for them.
+            // If the writers have ended, the caller that waits for them reports their error.
             held.into_iter().for_each(|batch| drop(filled.send(batch)));
         }
     }
 
-    /// Waits until all batches have been written. `None` if something failed.
+    /// Waits until all batches have been written. Returns `None` after a failure.
     pub(super) fn join_writers(&mut self) -> Option<Written> {
         self.release(Priority::Usual);
         self.filled = None;
@@ -201,19 +202,19 @@ impl Pipeline {
         (!self.target.failed.load(Ordering::Acquire)).then_some(all)
     }
 
-    /// Waits for the sync that may still be under way; its failure shows in [`Pipeline::error`].
+    /// Waits for a sync that may still be in progress. [`Pipeline::error`] returns its failure.
     pub(super) fn join_flusher(&mut self) {
         if let Some(Err(panic)) = self.flusher.take().map(JoinHandle::join) {
             std::panic::resume_unwind(panic);
         }
     }
 
-    /// The first error, once.
+    /// Returns the first error, once.
     pub(super) fn error(&self) -> Option<io::Error> {
         self.target.error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Leaves the batches that have come back to the next generation.
+    /// Leaves the returned batches to the next generation.
     pub(super) fn leave_batches(&mut self, pool: &Pool) {
         pool.put(self.free.try_iter().chain(self.spare.drain(..)).collect(), self.used);
     }
@@ -222,7 +223,7 @@ impl Pipeline {
 impl Drop for Pipeline {
     fn drop(&mut self) {
         self.filled = None;
-        // A panic there has either been passed on already or hits a generation that is being given up.
+        // A panic there has already been propagated, or affects a generation that is being abandoned.
         self.writers.drain(..).for_each(|writer| drop(writer.join()));
     }
 }
@@ -232,7 +233,7 @@ impl Drop for Pipeline {
 struct Target {
     file: Arc<dyn StorageFile>,
     level_directory: Arc<LevelDirectory>,
-    /// Where the next batch goes.
+    /// Offset of the next batch.
     end: AtomicU64,
     progress: Arc<Progress>,
     failed: AtomicBool,
@@ -263,7 +264,7 @@ struct Writer {
     target: Arc<Target>,
     shrinker: Shrinker,
     apart: Apart,
-    /// A batch as it goes into the file.
+    /// A batch in the form in which the file stores it.
     encoded: Vec<u8>,
     to_write: Receiver<PageBatch>,
     give_back: Sender<PageBatch>,
@@ -276,7 +277,7 @@ impl Writer {
         let mut is_nice = false;
         while let Ok(mut batch) = self.to_write.recv() {
             if !is_nice && self.target.is_background.load(Ordering::Relaxed) {
-                // Where that is not allowed it is written all the same.
+                // Without permission the pages are written at normal priority.
                 let _ = rustix::process::setpriority_process(None, NICENESS);
                 is_nice = true;
             }
@@ -284,7 +285,7 @@ impl Writer {
                 let result = self.write(&mut batch, &mut written);
                 self.target.note(result);
             }
-            // Nobody waits for it when the generation is being given up.
+            // Nobody receives the batch if the generation is being abandoned.
             let _ = self.give_back.send(emptied(batch));
         }
         written
@@ -318,14 +319,14 @@ impl Writer {
         self.target.file.write_at(stored, start)?;
         self.target.level_directory.rates.handed(bytes, handing.elapsed());
         if start / FLUSH_BYTES != (start + bytes) / FLUSH_BYTES {
-            // Full if the flusher is still at the last one: it will come to this too.
+            // The channel is full while the flusher is busy with the previous sync: it will get to this one too.
             let _ = self.due.try_send(());
         }
         Ok(())
     }
 
-    /// Divides the pages of some runs into blocks, whose offsets count from the first. From the first block on that is
-    /// encoded, and before it, everything stands in `encoded`; where none is, that is empty and no page was copied.
+    /// Divides the pages of some runs into blocks, whose offsets count from the first block. If any block is encoded,
+    /// `encoded` receives the bytes of all blocks. If none is, `encoded` stays empty and no page is copied.
     fn encode(&mut self, stored: &[Run], pages: &[u8], counts: Counts<'_>) -> Vec<NewBlock> {
         self.encoded.clear();
         let mut blocks = Vec::new();
@@ -354,5 +355,5 @@ fn end_of(block: &NewBlock) -> usize {
     (block.offset + u64::from(block.stored_bytes)) as usize
 }
 
-/// All blocks of a batch but its last have this length.
+/// Length of all blocks of a batch except the last.
 const BLOCK_BYTES: usize = BLOCK_PAGES_MAX as usize * PAGE_BYTES;

@@ -1,20 +1,20 @@
-//! What of a batch goes into the image: pages of zeros are left out, the rest moves together and is cut into blocks.
-//! Pure; the writing is done elsewhere.
+//! Selects the pages of a batch that go into the image. It leaves out pages of zeros, moves the rest together and cuts
+//! it into blocks. Pure; other modules write them.
 
 use standfast_core::{PAGE_BYTES, PageRange, is_zero};
 use standfast_format::image::BLOCK_PAGES_MAX;
 use standfast_format::{BackingPage, BatchRange, Contents, PageBatch, Run};
 
-/// What was found in a batch whose bytes now are the stored pages and nothing else.
+/// The runs of a batch whose bytes have been reduced to the stored pages.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sifted {
-    /// Where the stored pages belong, in the order of the bytes.
+    /// Places of the stored pages, in the order of the bytes.
     pub(super) stored: Vec<Run>,
-    /// Pages of zeros that must be remembered.
+    /// Pages of zeros that must be recorded.
     pub(super) zeros: Vec<Run>,
 }
 
-/// Leaves only the pages in the batch that must be stored.
+/// Removes all pages from the batch that need not be stored.
 pub(super) fn sift(batch: &mut PageBatch) -> Sifted {
     let mut sifted = Sifted::default();
     let (mut from, mut to) = (0, 0);
@@ -41,7 +41,7 @@ pub(super) fn sift(batch: &mut PageBatch) -> Sifted {
     sifted
 }
 
-/// Whether the first page is zero, and how many pages from there on, `limit` at most, are like it in that.
+/// Returns whether the first page is zero, and how many pages from there on are alike in that, at most `limit`.
 fn stretch(bytes: &[u8], limit: u64) -> (bool, u64) {
     let mut pages = bytes.as_chunks::<PAGE_BYTES>().0.iter().take(limit as usize).map(|page| is_zero(page));
     let first = pages.next().expect("the sum of a batch's ranges is the length of its bytes");
@@ -57,7 +57,7 @@ fn push(runs: &mut Vec<Run>, owner: u32, range: PageRange, contents: Contents) {
     }
 }
 
-/// Divides runs into blocks of at most [`BLOCK_PAGES_MAX`] pages: for each the runs that it holds.
+/// Divides runs into blocks of at most [`BLOCK_PAGES_MAX`] pages. Returns the runs of each block.
 pub(super) fn cut(runs: &[Run]) -> Vec<Vec<Run>> {
     let mut blocks = Vec::new();
     let mut block = Vec::new();
@@ -90,7 +90,7 @@ mod tests {
     /// Owner and page number.
     type PageAt = (u32, u64);
 
-    /// The naive twin: one page at a time.
+    /// Reference implementation: one page at a time.
     fn sift_naive(batch: &PageBatch) -> (Vec<PageAt>, Vec<Vec<u8>>, Vec<PageAt>) {
         let (mut stored, mut contents, mut zeros) = (Vec::new(), Vec::new(), Vec::new());
         let mut pages = batch.bytes.chunks(PAGE_BYTES);

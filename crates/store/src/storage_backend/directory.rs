@@ -1,4 +1,4 @@
-//! A directory of the file system.
+//! A directory on a file system.
 
 use super::{FileStatus, LockGuard, StorageBackend, StorageFile, way};
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// A directory of the file system, held open: should its path come to mean something else, this still means the old one.
+/// A directory on a file system, held open. If its path comes to name another directory, this still refers to the old
+/// one.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -18,7 +19,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Creates the directory, closed to everybody but the owner, unless it exists; then opens it.
+    /// Creates the directory, accessible only to its owner, unless it exists; then opens it.
     ///
     /// # Errors
     /// As for [`Directory::open`].
@@ -30,10 +31,10 @@ impl Directory {
         Ok(Self { path: path.to_owned(), descriptor: end.open()? })
     }
 
-    /// Opens a directory that exists.
+    /// Opens an existing directory.
     ///
     /// # Errors
-    /// As the file system says; of kind `PermissionDenied` where somebody else's symbolic link is on the way to it.
+    /// The error of the file system; of kind `PermissionDenied` if another user's symbolic link is on the path.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), descriptor: Self::way_to(path)?.open()? })
     }
@@ -88,7 +89,7 @@ impl StorageBackend for Directory {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::Dir::read_from(&self.descriptor)? {
-            // A name that is no text is none of ours.
+            // A name that is not UTF-8 is not one of ours.
             if let Ok(name) = entry?.file_name().to_str()
                 && name != "."
                 && name != ".."
@@ -115,7 +116,7 @@ impl StorageBackend for Directory {
     }
 }
 
-/// The lock goes with the open file.
+/// The lock ends when the file is closed.
 #[derive(Debug)]
 struct DirectoryLock {
     _file: File,
@@ -148,7 +149,7 @@ impl StorageFile for DirectoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // Length and place on the disk included; times of access are not worth a write.
+        // This includes the length and the place on the disk. Access times are not worth a write.
         self.0.sync_data()
     }
 }

@@ -1,6 +1,6 @@
-//! The one door to the disk: everything that the store does to files goes through [`StorageBackend`].
+//! The only access to the disk: every file operation of the store goes through [`StorageBackend`].
 //!
-//! [`Directory`] is the real one. Tests put one behind it that fails or loses power after any number of operations.
+//! [`Directory`] is the real implementation. Tests use one that fails or loses power after any number of operations.
 
 mod directory;
 mod way;
@@ -13,67 +13,67 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A directory of files, flat. Names are single components.
+/// A flat directory of files. Names are single path components.
 pub trait StorageBackend: fmt::Debug + Send + Sync {
-    /// Where it is, for messages.
+    /// Returns the path of the directory, for messages.
     fn path(&self) -> &Path;
 
-    /// Creates a file that did not exist, readable and writable by its owner only.
+    /// Creates a file that must not exist yet, readable and writable only by its owner.
     ///
     /// # Errors
-    /// As the file system says, of kind `AlreadyExists` where the name is taken.
+    /// The error of the file system, of kind `AlreadyExists` if the name is taken.
     fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>>;
 
-    /// Opens a file for reading. A symbolic link is not followed.
+    /// Opens a file for reading, without following a symbolic link.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>>;
 
-    /// Looks at the directory itself.
+    /// Returns the status of the directory itself.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     fn status(&self) -> io::Result<FileStatus>;
 
-    /// Gives a file another name, in place of a file that may have had it.
+    /// Renames a file, and replaces a file that already has the new name.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Gives a file a second name that must be free.
+    /// Gives a file a second name, which must be free.
     ///
     /// # Errors
-    /// As the file system says, of kind `AlreadyExists` where the name is taken.
+    /// The error of the file system, of kind `AlreadyExists` if the name is taken.
     fn link(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Takes a name away.
+    /// Removes a name.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// All names.
+    /// Returns all names.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Makes names durable: after this, creations, renames and removals so far survive a loss of power.
+    /// Makes names durable: earlier creations, renames and removals then survive a power loss.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     fn sync(&self) -> io::Result<()>;
 
     /// Waits for the lock of this name and holds it until the guard is dropped, across processes and machines.
     ///
     /// # Errors
-    /// As the file system says, also where it has no locks.
+    /// The error of the file system, also if it does not support locks.
     fn lock(&self, name: &str) -> io::Result<Box<dyn LockGuard>>;
 }
 
-/// A lock, held until this is dropped.
+/// A lock that is held until the guard is dropped.
 pub trait LockGuard: fmt::Debug + Send {}
 
 /// An open file. Several threads may read and write it at the same time.
@@ -81,49 +81,49 @@ pub trait StorageFile: fmt::Debug + Send + Sync {
     /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Fills `bytes` from `offset` on.
+    /// Fills `bytes` with the content from `offset` on.
     ///
     /// # Errors
-    /// As the file system says, of kind `UnexpectedEof` where the file is shorter.
+    /// The error of the file system, of kind `UnexpectedEof` if the file is shorter.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Sets the time of last modification to now, by the clock of whoever keeps the file.
+    /// Sets the modification time to now, by the clock of the machine that stores the file.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     fn touch(&self) -> io::Result<()>;
 
-    /// Looks at the file.
+    /// Returns the status of the file.
     ///
     /// # Errors
-    /// As the file system says.
+    /// The error of the file system.
     fn status(&self) -> io::Result<FileStatus>;
 
-    /// Makes the content durable: what was written before the call began.
+    /// Makes the content written before this call durable.
     ///
     /// # Errors
-    /// As the file system says. After a failure nothing is known about what has become durable.
+    /// The error of the file system. After a failure it is unknown what has become durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// What the file system says about a file.
+/// The status of a file as the file system reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStatus {
     /// Inode number.
     pub inode: u64,
     /// Whether it is a regular file.
     pub is_regular: bool,
-    /// Its owner.
+    /// User id of its owner.
     pub owner: u32,
     /// Permission bits.
     pub mode: u32,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// How many names it has; none once it has been removed or replaced.
+    /// Number of its names; 0 once it has been removed or replaced.
     pub links: u64,
-    /// Last modification.
+    /// Time of the last modification.
     pub modified: SystemTime,
 }

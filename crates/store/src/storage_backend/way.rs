@@ -1,12 +1,14 @@
-//! The way to a directory, component by component: a symbolic link is followed only if nobody else could have put it there.
+//! Resolves the path to a directory, component by component. A symbolic link is followed only if nobody else could have
+//! put it there.
 //!
-//! What lies in a job directory becomes a running program, and what is written there holds a program's memory. Owner and rights
-//! of the directory at the end of the path are looked at elsewhere (the module `trust`); here it is made sure that it is the one
-//! that the user meant, and not another one of his to which somebody else has led.
+//! The content of a job directory becomes a running program, and a program's memory is written to it. The module
+//! `trust` checks owner and permissions of the directory at the end of the path. This module ensures that it is the
+//! directory that the user meant, and not another of the user's directories to which somebody else's link leads.
 //!
-//! Followed are links of the user's own and of root's, wherever they lie. Above the last component, so are links of the owner of
-//! the directory in which they lie if nobody else may write there: he could as well have moved directories about. (The
-//! administrator of a project's disk is such an owner.) Anybody else's link, in `/tmp` for instance, is refused.
+//! Links of the user and of root are followed wherever they are. Above the last component, a link is also followed if
+//! it belongs to the owner of its directory and nobody else can write there. That owner could as well have moved
+//! directories. (The administrator of a project's disk is such an owner.) Any other link, in `/tmp` for instance, is
+//! refused.
 
 use crate::foreign_link::ForeignLink;
 use rustix::fs::{self, Mode, OFlags, Stat};
@@ -18,30 +20,30 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path};
 
-/// As many as the kernel follows.
+/// The limit of the kernel.
 const LINKS_MAX: usize = 40;
-/// Others than the owner.
+/// Write permission for anybody but the owner.
 const WRITTEN_BY_OTHERS: u32 = 0o022;
 const ROOT: u32 = 0;
 const NO_PATH: &str = "";
-/// The file system whose links are no text: they lead where no path may.
+/// The file system whose links are not text: they lead to places that no path reaches.
 const PROC_MAGIC: i64 = 0x9fa0;
 
-/// Where a path leads: a name, which is none of a link, in a directory that is held open.
+/// The end of a path: a name that is not a link, in a directory that is held open.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) parent: OwnedFd,
     pub(super) name: OsString,
 }
 
-/// Follows a path for `user`. Its last component need not be there.
+/// Follows a path for `user`. Its last component need not exist.
 pub(super) fn follow(path: &Path, user: u32) -> io::Result<End> {
     let mut here = start(path)?;
     let mut rest = components(path);
     let mut links = 0;
     while let Some(name) = rest.pop_front() {
         let is_last = rest.is_empty();
-        // Asked for as a directory, so that one that is mounted on demand is.
+        // Opening it as a directory triggers an automount.
         match fs::openat(&here, &name, OFlags::NOFOLLOW | DIRECTORY, Mode::empty()) {
             Ok(_) | Err(Errno::NOENT) if is_last && name != ".." => return Ok(End { parent: here, name }),
             Ok(next) => here = next,
@@ -98,7 +100,7 @@ fn may_follow(link: &Stat, within: &Stat, user: u32, is_last: bool) -> bool {
 }
 
 impl End {
-    /// Makes the directory, closed to everybody but the owner; whether it was not there.
+    /// Creates the directory, accessible only to its owner. Returns whether it did not exist before.
     pub(super) fn make(&self) -> io::Result<bool> {
         match fs::mkdirat(&self.parent, &self.name, Mode::RWXU) {
             Ok(()) => Ok(true),

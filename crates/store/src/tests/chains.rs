@@ -1,5 +1,5 @@
-//! Generations that build upon each other: what comes back is the truth whatever was inherited, coalesced, damaged or
-//! interrupted.
+//! Generations that build on each other: whatever was inherited, coalesced, damaged or interrupted, the pages read back
+//! are right.
 
 use super::disk::{Disk, Fault, Survival};
 use super::encodings::any_encodings;
@@ -40,10 +40,11 @@ fn coalesce(directory: &JobDirectory, lease: &Lease, rule: CoalesceRule) -> Resu
     Ok(directory.coalesce(lease, rule, &AtomicBool::new(false))?.is_some())
 }
 
-/// What each generation of a small chain held: a full one, then others with one page changed, added or dropped each.
+/// Returns the pages of each generation of a small chain: a full one, then others with one page changed, added or
+/// dropped.
 fn history() -> Vec<Pages> {
     let mut pages = some_pages(1);
-    // Enough for the differences to be small against it.
+    // These make the differences small by comparison.
     pages.extend((0..30u8).map(|at| ((1, 0x10_0000 + 0x1000 * u64::from(at)), page(at))));
     let mut history = vec![pages.clone()];
     for at in 2..=6u8 {
@@ -56,7 +57,7 @@ fn history() -> Vec<Pages> {
     history
 }
 
-/// A disk with all of that history, generations 1 to 6.
+/// Creates a disk with all of that history, generations 1 to 6.
 fn disk_with_chain() -> Disk {
     let disk = Disk::new();
     let directory = open_on(disk.storage_backend(), 1);
@@ -104,7 +105,7 @@ fn pages_are_inherited_from_whichever_owner_held_them() {
     let first: Pages = [((0, 0x1000), page(1)), ((1, 0x1000), page(2)), ((1, 0x2000), page(3))].into();
     checkpoint(&directory, &lease, &first, "one").unwrap();
     let mut prepared = directory.prepare_with(&lease, upon(1)).unwrap();
-    // The two have changed places, and the second has a copy of one page.
+    // The two processes have changed places, and the second has a copy of one page.
     let pages = |pages| PageSet::of([PageRange::new(Address::new(0x1000), pages)]);
     prepared.inherit(0, 1, &pages(2)).unwrap();
     prepared.inherit(1, 1, &pages(1)).unwrap();
@@ -156,7 +157,7 @@ fn a_damaged_link_anywhere_leaves_the_newest_generation_that_does_not_need_it() 
     for damaged in 1..=6u64 {
         let name = format!("generation-{damaged:08}.image");
         let good = chain.content(&name);
-        // Places all over the header, the pages and the tables, and of these the last; and the file gone altogether.
+        // Places all over the header, the pages and the tables, including the last one; and a missing file.
         let places = (damaged as usize..good.len()).step_by(good.len() / DAMAGED_PLACES);
         for place in places.chain([good.len() - 1]).map(Some).chain([None]) {
             let disk = chain.copy_with(Fault::None);
@@ -176,7 +177,7 @@ fn a_damaged_link_anywhere_leaves_the_newest_generation_that_does_not_need_it() 
                 _ => {
                     let (at, pages) = found.unwrap_or_else(|| panic!("{context}: nothing found"));
                     assert_eq!(pages, history[at as usize - 1], "{context}");
-                    // A later generation may do without the damaged page, and then it is as good as any.
+                    // A later generation that does not need the damaged page is as good as any.
                     assert!(at >= damaged - 1 && at != damaged, "{context}: {at}");
                 }
             }
@@ -184,7 +185,7 @@ fn a_damaged_link_anywhere_leaves_the_newest_generation_that_does_not_need_it() 
     }
 }
 
-/// What a restart does: the newest generation, and older ones as long as they turn out to be damaged.
+/// Does what a restart does: reads the newest generation, and older ones as long as they prove damaged.
 fn restart(directory: &JobDirectory) -> Option<(u64, Pages)> {
     let mut selector = Selector::Newest;
     for _ in 0..20 {
@@ -275,7 +276,7 @@ fn a_damaged_link_ends_coalescing_and_leaves_what_can_be_had() {
     assert_eq!(directory.retain(&lease, ONE).unwrap(), [number(1)][..0], "2 is the newest good one and needs 1");
 }
 
-/// Coalesces all but the newest generation, takes one more and lets retention work.
+/// Coalesces all but the newest generation, takes one more and applies retention.
 fn coalesce_and_go_on(disk: &Disk) -> Result<(), BoxError> {
     let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE)?;
@@ -347,7 +348,7 @@ fn coalescing_on_a_disk_that_fails_leaves_whole_generations() {
 /// One step in the life of a store.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A checkpoint with some pages written and some dropped, upon the newest one or full.
+    /// A checkpoint with some pages written and some dropped, either on the newest one or full.
     Checkpoint {
         writes: Vec<(u8, u8)>,
         drops: Vec<u8>,
@@ -355,7 +356,7 @@ enum Step {
     },
     Retain(u32),
     Coalesce(u32, u32),
-    /// Back to one of the generations.
+    /// A restart from one of the generations.
     Restart(prop::sample::Index),
 }
 

@@ -1,5 +1,5 @@
-//! The disk fails or loses power at every single operation of a checkpoint: what was good before stays good, and what
-//! was reported as committed is there.
+//! The disk fails or loses power at every single operation of a checkpoint. Earlier good generations stay good, and a
+//! checkpoint that was reported as committed exists.
 
 use super::disk::{Disk, Fault, Survival};
 use super::{AFTER_REBOOT, LIVE, begin, checkpoint, fill, newest, open_on, page, some_pages, state};
@@ -18,7 +18,7 @@ struct Progress {
     error: Option<BoxError>,
 }
 
-/// From an empty directory to the first checkpoint.
+/// Goes from an empty directory to the first checkpoint.
 fn first_checkpoint(disk: &Disk) -> Progress {
     let mut progress = Progress::default();
     let mut attempt = || -> Result<(), BoxError> {
@@ -34,7 +34,7 @@ fn first_checkpoint(disk: &Disk) -> Progress {
     progress
 }
 
-/// From a first checkpoint to the second, which replaces it.
+/// Goes from the first checkpoint to the second, which replaces it.
 fn second_checkpoint(disk: &Disk) -> Progress {
     let mut progress = Progress { begun: true, ..Progress::default() };
     let mut attempt = || -> Result<(), BoxError> {
@@ -52,7 +52,7 @@ fn second_checkpoint(disk: &Disk) -> Progress {
     progress
 }
 
-/// A disk with one checkpoint, and how many operations another one takes.
+/// Creates a disk with one checkpoint. Also returns how many operations another one takes.
 fn prepared_disk() -> (Disk, u64) {
     let disk = Disk::new();
     assert!(first_checkpoint(&disk).error.is_none());
@@ -62,12 +62,12 @@ fn prepared_disk() -> (Disk, u64) {
     (disk, rehearsal.operations())
 }
 
-/// The three clear cases, and twenty of the many in between.
+/// Returns the three clear cases, and twenty of the many in between.
 fn survivals() -> impl Iterator<Item = Survival> {
     [Survival::Nothing, Survival::Everything, Survival::Names].into_iter().chain((0..20).map(Survival::Chance))
 }
 
-/// The machine starts again: a good generation is there, and life goes on.
+/// Asserts that after a reboot there is a good generation and the job can continue.
 fn assert_recovers(disk: &Disk, must_be_second: bool, context: &str) {
     let directory = open_on(disk.storage_backend(), 2);
     let (name, pages) = newest(&directory).unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -164,7 +164,7 @@ fn assert_names_file_and_hint(error: &(dyn std::error::Error + Send + Sync + 'st
 #[test]
 fn a_disk_that_fills_up_while_pages_stream_in_stops_the_reader_with_one_clear_error() {
     let (disk, _) = prepared_disk();
-    // Lease (4 operations) and image file (1) still fit, then some of the pages.
+    // The lease (4 operations) and the image file (1) still fit, and some of the pages.
     let full = disk.copy_with(Fault::From(9, ErrorKind::StorageFull));
     let directory = open_on(full.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();

@@ -18,7 +18,7 @@ fn disk_with_one_checkpoint() -> Disk {
     disk
 }
 
-/// Reads everything, as a restart would.
+/// Reads everything that a restart reads.
 fn read(directory: &JobDirectory) -> Result<(), BoxError> {
     pages_of(&directory.choose(Selector::Newest)?.image).map(drop)
 }

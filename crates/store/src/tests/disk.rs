@@ -1,7 +1,7 @@
-//! A disk in memory that counts what is done to it, fails when told to and can lose power.
+//! A disk in memory that counts operations, fails on demand and can lose power.
 //!
-//! Names and contents exist twice: as programs see them, and as they would be found after a loss of power. What is in
-//! between may survive or not; [`Survival`] decides.
+//! Names and contents exist twice: as programs see them, and as a power loss would leave them. [`Survival`] decides
+//! which of the changes in between survive.
 
 use crate::{FileStatus, LockGuard, StorageBackend, StorageFile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,28 +10,28 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-/// What goes wrong, and when: operations that change something are counted from 0.
+/// A fault and its time: operations that change something are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
-    /// This one operation fails; a write has done half of its work by then.
+    /// This one operation fails; a failing write has done half of its work.
     Once(u64, io::ErrorKind),
-    /// This and all later ones fail, reading works.
+    /// This operation and all later ones fail, but reads work.
     From(u64, io::ErrorKind),
-    /// From this one on nothing works.
+    /// From this operation on nothing works.
     PowerLoss(u64),
 }
 
-/// What of the changes that were never synced is found after a loss of power.
+/// The unsynced changes that survive a power loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Survival {
     /// Nothing.
     Nothing,
-    /// All of it: the program was killed and the power stayed.
+    /// All of them: the program was killed, but the power stayed on.
     Everything,
-    /// The names, while the contents are zeros: what file systems do that delay allocation.
+    /// The names, but with zeros as contents, as on file systems that delay allocation.
     Names,
-    /// A chance selection, made from this seed.
+    /// A random selection, made from this seed.
     Chance(u64),
 }
 
@@ -70,13 +70,13 @@ impl Disk {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// The same disk once more, on which this will go wrong.
+    /// Returns a copy of the disk that will fail in this way.
     pub(super) fn copy_with(&self, fault: Fault) -> Self {
         let state = State { fault, operations: 0, ..self.state().clone() };
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// The disk as it is found when power is back.
+    /// Returns the disk as it is found when power is back.
     pub(super) fn after_power_loss(&self, survival: Survival) -> Self {
         let state = self.state();
         let mut chance = Chance(match survival {
@@ -100,7 +100,7 @@ impl Disk {
                     _ => inode.seen[..chance.below(inode.seen.len() + 1)].to_vec(),
                 },
             };
-            // What was synced is there in any case.
+            // Synced content always survives.
             let seen = if inode.durable == inode.seen { inode.durable.clone() } else { seen };
             Inode { durable: seen.clone(), seen, ..inode.clone() }
         };
@@ -114,7 +114,7 @@ impl Disk {
         Arc::new(Self(Arc::clone(&self.0)))
     }
 
-    /// How many operations have changed something or were to.
+    /// Returns how many operations have changed something or tried to.
     pub(super) fn operations(&self) -> u64 {
         self.state().operations
     }
@@ -165,7 +165,7 @@ impl Disk {
 }
 
 impl State {
-    /// Counts an operation; the error that is due.
+    /// Counts an operation, and returns the error that is due.
     fn count(&mut self, changes: bool) -> io::Result<()> {
         let number = self.operations;
         self.operations += u64::from(changes);
@@ -190,7 +190,8 @@ impl State {
     }
 }
 
-/// Each name as it was at some time since the last sync, whatever the others were then: nobody promises an order.
+/// Returns each name as it was at some time since the last sync, independently of the others: nothing guarantees an
+/// order.
 fn surviving_names(history: &[BTreeMap<String, usize>], chance: &mut Chance) -> BTreeMap<String, usize> {
     let all: BTreeSet<&String> = history.iter().flat_map(BTreeMap::keys).collect();
     let survivor = |name: &String| Some((name.clone(), *history[chance.below(history.len())].get(name)?));
@@ -276,7 +277,7 @@ impl StorageBackend for Disk {
     }
 }
 
-/// Each test drives one process at a time, so there is nobody to wait for.
+/// Each test drives one process at a time, so nobody ever waits for this lock.
 #[derive(Debug)]
 struct Lock;
 

@@ -1,5 +1,5 @@
-//! Blocks that are kept as differences or compressed: what comes back is what went in, whatever a chain is made of, and what
-//! is damaged is noticed. The histories of `chains` and `levels` are run under every encoding as well.
+//! Blocks stored as differences or compressed: whatever a chain is made of, it reads back what was written, and damage
+//! is noticed. The histories of `chains` and `levels` also run with every encoding.
 
 use super::disk::Disk;
 use super::{LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, state, submit_all};
@@ -17,7 +17,7 @@ fn always(encodings: &[Encoding]) -> Encodings {
     Encodings { always: Allowed::of(encodings), where_it_pays: Allowed::default() }
 }
 
-/// Any that can be asked for, by measurement or always.
+/// Generates any selectable encodings, by measurement or always.
 pub(super) fn any_encodings() -> impl Strategy<Value = Encodings> {
     let some = || prop::sample::subsequence(vec![Encoding::Differences, Encoding::Lz4, Encoding::Zstd], 0..=3);
     (some(), some()).prop_map(|(always, where_it_pays)| Encodings {
@@ -38,7 +38,7 @@ fn number(number: u64) -> GenerationNumber {
     GenerationNumber::new(number).unwrap()
 }
 
-/// Noise, so that no codec has a part in it, of which each generation changes a word in each page.
+/// Returns noise that no codec compresses. Each generation changes a word in each page.
 fn history(at: u64) -> Pages {
     let noise = |seed: u64| {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -55,7 +55,7 @@ fn history(at: u64) -> Pages {
     pages
 }
 
-/// A chain of so many generations.
+/// Creates a chain of `generations` generations.
 fn chain_of(generations: u64, encodings: Encodings) -> (Disk, JobDirectory, Lease) {
     let disk = Disk::new();
     let (directory, lease) = job_on(&disk, encodings);
@@ -73,7 +73,7 @@ fn a_chain_of_differences_brings_every_generation_back_and_takes_little_room() {
         let image = directory.image(generation.number).unwrap();
         assert_eq!(pages_of(&image).unwrap(), history(generation.number.get()), "{}", generation.number);
         assert!(image.verify().is_ok());
-        // For each page a bitmap, a word, a form and a sum, and an eighth for the tables.
+        // This allows a bitmap, a word, a form and a sum for each page, and an eighth more for the tables.
         let most = 300 * (64 + 8 + 1 + 8) * 9 / 8 + 4096 + 2048;
         assert!(generation.number.get() == 1 || generation.file_bytes < most, "{generation:?}");
     }
@@ -97,7 +97,7 @@ fn differences_follow_a_process_whose_number_has_changed() {
     assert_eq!((made.parent, made.inherited_pages), (Some(number(1)), 0));
     assert!(made.file_bytes < 100 << 10, "{made:?}");
     assert_eq!(newest(&directory).unwrap().1, now);
-    // Of one that follows nobody everything is saved as it is.
+    // If a process follows no other, all its pages are saved as they are.
     let mut prepared = directory.prepare_with(&lease, PreparePlan { parent: Some(number(2)), ..plan }).unwrap();
     submit_all(&mut prepared, &history(2)).unwrap();
     prepared.finish(&state("new")).unwrap();
@@ -177,7 +177,7 @@ fn in_haste_only_what_was_asked_for_is_encoded() {
     }
 }
 
-/// The same history upon a level that is slow, and upon one that is quicker than any processor.
+/// Runs the same history on a slow level, and on one that is faster than any processor.
 #[test]
 fn differences_are_made_by_measurement_where_they_take_less_time_than_to_write_the_pages() {
     let by_measure = Encodings { always: Allowed::default(), where_it_pays: Allowed::of(&[Encoding::Differences]) };
@@ -187,7 +187,7 @@ fn differences_are_made_by_measurement_where_they_take_less_time_than_to_write_t
         let disk = Disk::new();
         let (directory, lease) = job_on(&disk, by_measure);
         let mut made = None;
-        // A full one, one by which both are measured, and one in which what was learnt is done.
+        // The first is full, the second measures both, and the third uses the measurements.
         for at in 1..=3 {
             directory.level_directory.rates.handed(bytes, Duration::ZERO);
             directory.level_directory.rates.synced(time);

@@ -1,4 +1,4 @@
-//! One job, one life: the lease on a real directory and between machines.
+//! One job has one life: the lease on a real directory and between machines.
 
 use super::disk::Disk;
 use super::{Crowd, LIVE, SUPERVISOR, begin, checkpoint, fill, host_identity, newest, open_on, some_pages, state};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const PROGRAM: ProcessIdentity = ProcessIdentity { pid: 77, start_time: 770 };
 
-/// This machine as another supervisor sees it, with these processes alive.
+/// Returns the identity of this machine for another supervisor, with these processes alive.
 fn beside(alive: &[ProcessIdentity]) -> HostIdentity {
     let supervisor = ProcessIdentity { pid: 20, start_time: 200 };
     HostIdentity { supervisor, processes: Box::new(Crowd(alive.to_vec())), ..host_identity(1) }
@@ -45,7 +45,7 @@ fn of_many_who_ask_at_once_one_gets_the_lease() {
 #[test]
 fn of_many_who_take_over_at_once_one_gets_the_lease() {
     let place = tempfile::tempdir().unwrap();
-    // Left by a supervisor of an earlier boot.
+    // A supervisor of an earlier boot left this.
     let storage_backend = std::sync::Arc::new(crate::Directory::open(place.path()).unwrap());
     let gone = JobDirectory::on(storage_backend, host_identity(0)).unwrap();
     let lease = gone.take_lease(LIVE).unwrap();
@@ -93,7 +93,7 @@ fn a_program_without_supervisor_can_be_adopted_and_not_be_started_again() {
     assert!(on(&disk, beside(&[])).take_lease(LIVE).is_ok(), "once the program has ended too");
 }
 
-/// A request for a checkpoint that comes when the program has just ended must not stand in the way of the next life.
+/// A checkpoint request that arrives just after the program has ended must not block the next life.
 #[test]
 fn a_program_that_has_ended_cannot_be_adopted() {
     let disk = Disk::new();

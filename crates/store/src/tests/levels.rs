@@ -1,5 +1,5 @@
-//! Two levels: what is on either is what was saved, the newest good one of both is found, and whatever breaks off, one of
-//! them has a whole generation.
+//! Two levels: each reads back what was saved on it, and the newest good generation of both is found. Whatever is
+//! interrupted, one of them has an intact generation.
 
 use super::disk::{Disk, Fault, Survival};
 use super::encodings::any_encodings;
@@ -18,19 +18,19 @@ fn number(number: u64) -> GenerationNumber {
     GenerationNumber::new(number).unwrap()
 }
 
-/// A job whose levels are these two disks.
+/// Returns a job whose levels are these two disks.
 fn levels_on(disk: &Disk, memory: &Disk) -> Levels {
     levels_after(1, disk, memory)
 }
 
-/// The same after the machine has started so many times.
+/// Does the same after the machine has booted `boot` times.
 fn levels_after(boot: u32, disk: &Disk, memory: &Disk) -> Levels {
     let directory = open_on(disk.storage_backend(), boot);
     let memory = directory.level_on(memory.storage_backend()).unwrap();
     Levels::new(directory, Some(memory))
 }
 
-/// A job that begins on two disks.
+/// Begins a job on two disks.
 fn begin_on(disk: &Disk, memory: &Disk) -> (Levels, Lease) {
     let levels = levels_on(disk, memory);
     let lease = levels.directory.take_lease(LIVE).unwrap();
@@ -59,7 +59,7 @@ fn found(levels: &Levels) -> (Level, u64, Pages) {
     (level, choice.number.get(), pages_of(&choice.image).unwrap())
 }
 
-/// Many pages, of which each generation changes a few.
+/// Returns many pages, a few of which each generation changes.
 fn history(at: u8) -> Pages {
     let mut pages = some_pages(1);
     pages.extend((0..40u8).map(|place| ((1, 0x10_0000 + 0x1000 * u64::from(place)), page(place))));
@@ -129,7 +129,7 @@ fn a_cancelled_flush_leaves_nothing_behind() {
     assert_eq!(levels.directory.take_from(&lease, memory_of(&levels), number(1), &pacing).unwrap(), None, "for good");
 }
 
-/// Three generations in memory, the first of which is on the disk too.
+/// Creates three generations in memory, the first of which is on the disk too.
 fn three(disk: &Disk, memory: &Disk) {
     let (levels, lease) = begin_on(disk, memory);
     let mut before = Pages::new();
@@ -141,7 +141,7 @@ fn three(disk: &Disk, memory: &Disk) {
     lease.release().unwrap();
 }
 
-/// Flushes the newest, and gives the disk's older one up.
+/// Flushes the newest generation, and removes the disk's older one.
 fn flush_and_retain(disk: &Disk, memory: &Disk) -> Result<(), BoxError> {
     let levels = levels_on(disk, memory);
     let lease = levels.directory.take_lease(LIVE)?;
@@ -150,7 +150,8 @@ fn flush_and_retain(disk: &Disk, memory: &Disk) -> Result<(), BoxError> {
     Ok(lease.release()?)
 }
 
-/// Whatever became of the flush: memory has the newest, the disk alone has the one or the other, and flushing works.
+/// Asserts that whatever became of the flush, memory has the newest generation, the disk alone has either, and flushing
+/// works.
 fn assert_both_whole(disk: &Disk, memory: &Disk, context: &str) {
     let levels = levels_after(2, disk, memory);
     assert_eq!(found(&levels), (Level::Memory, 3, history(3)), "{context}");
@@ -218,7 +219,7 @@ fn a_level_that_is_full_or_emptied_leaves_the_disk_s_and_checkpoints_go_there() 
         let levels = levels_on(&disk, &full);
         let (lease, is_taken) = tried(&levels);
         assert_eq!(is_taken, at == operations, "operation {at}");
-        // Upon 3, which is not on the disk: full.
+        // Its parent would be 3, which is not on the disk, so it is full.
         let number_min = levels.next().unwrap();
         let plan = crate::PreparePlan { parent: Some(number(3)), number_min, ..crate::PreparePlan::default() };
         let mut prepared = levels.directory.prepare_with(&lease, plan).unwrap();
@@ -240,13 +241,13 @@ fn a_level_that_is_full_or_emptied_leaves_the_disk_s_and_checkpoints_go_there() 
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A checkpoint with some pages written, in memory or, as when that is full, in the directory.
+    /// A checkpoint with some pages written, in memory, or in the directory as if memory were full.
     Checkpoint(Vec<(u8, u8)>, Level),
-    /// The newest in memory goes to the disk.
+    /// A flush of the newest generation in memory to the disk.
     Flush,
     Retain(u32),
     Coalesce(Level),
-    /// The job goes on from one of its generations.
+    /// A restart from one of the generations.
     Restart(prop::sample::Index),
 }
 
@@ -342,7 +343,7 @@ proptest! {
     }
 }
 
-/// A job in real directories, with one generation in memory.
+/// Creates a job in real directories, with one generation in memory.
 fn on_real_directories(place: &Path) -> (Levels, Lease) {
     let directory = JobDirectory::create(&place.join("job")).unwrap();
     let lease = directory.take_lease(LIVE).unwrap();
@@ -368,13 +369,13 @@ fn the_level_that_the_directory_names_is_taken_and_no_other() {
     let (mut levels, lease) = on_real_directories(place.path());
     let job = place.path().join("job");
     assert_eq!(found(&reopen(&job).0), (Level::Memory, 1, history(1)));
-    // A copy of the directory has no part in it.
+    // A copy of the directory cannot use the level.
     let copy = place.path().join("copy");
     JobDirectory::create(&copy).unwrap();
     std::fs::copy(job.join("manifest"), copy.join("manifest")).unwrap();
     let (of_copy, missing) = reopen(&copy);
     assert!(of_copy.memory.is_none() && matches!(missing, Some(StoreError::WrongImage(_))));
-    // Another life has another level: what the first one left is gone for good.
+    // Another life has another level: what the first life left there is gone for good.
     let first = memory_of(&levels).path().to_owned();
     levels.make_memory(&lease, &place.path().join("memory")).unwrap();
     assert_ne!(first, memory_of(&levels).path());

@@ -1,4 +1,4 @@
-//! The store on a real directory: what goes in comes out, generations come and go, and strangers are refused.
+//! The store on a real directory: it reads back what was written, generations come and go, and other users are refused.
 
 use super::{LIVE, Pages, begin, checkpoint, fill, lend_empty, newest, page, pages_of, some_pages, state};
 use crate::{JobDirectory, Lease, Selector, StoreError};
@@ -41,7 +41,7 @@ fn names(job: &Job) -> Vec<String> {
 #[test]
 fn pages_and_state_come_back_as_they_went_in() {
     let job = job();
-    // More than fits one batch, in pieces that are and are not neighbours.
+    // These exceed one batch, in pieces some of which adjoin.
     let pages: Pages =
         (0..1000u64).map(|at| ((0, (at + at / 3) * 4096), page(at as u8))).filter(|(_, page)| page[0] != 0).collect();
     let generation = checkpoint(&job.directory, &job.lease, &pages, "one").unwrap();

@@ -1,4 +1,4 @@
-//! Pages of which a program has said what counts: whatever a chain of them is made of, what counts comes back.
+//! Pages with masked words: whatever a chain of them is made of, the words that count read back.
 
 use super::disk::Disk;
 use super::encodings::any_encodings;
@@ -20,7 +20,8 @@ const SPACE: usize = PAGES as usize * PAGE_BYTES;
 const DEAD: u64 = 1;
 const READ_ONLY: u64 = 2;
 
-/// What a program says before a checkpoint, and which of its pages it has not written since the one before.
+/// The regions that a program declares before a checkpoint, and the pages that it has not written since the previous
+/// one.
 #[derive(Debug, Clone)]
 struct Step {
     regions: Vec<(u64, u64, u64)>,
@@ -53,7 +54,7 @@ fn noise(mut seed: u64) -> Vec<u8> {
     std::iter::repeat_with(byte).take(SPACE).collect()
 }
 
-/// A history, and what each of its bytes must come back as; `None` for what may be anything.
+/// A history, and the value that each byte must read back; `None` for any value.
 struct Story {
     directory: JobDirectory,
     lease: Lease,
@@ -92,7 +93,7 @@ impl Story {
                 let word = at % PAGE_BYTES / 4;
                 let is_dead = masked_page.is_some_and(|masked_page| has(masked_page.dead.to_bytes(), word));
                 let is_held = !is_dead && masked_page.is_some_and(|masked_page| has(masked_page.out.to_bytes(), word));
-                // What is read-only is not written, as was promised.
+                // Read-only words are not written, as was promised.
                 self.now[at] = if is_held { self.now[at] } else { fresh[at] };
                 self.wanted[at] = if is_dead {
                     None
@@ -111,7 +112,7 @@ impl Story {
         prepared.seal().unwrap().commit(Duration::ZERO).unwrap()
     }
 
-    /// Whether the newest generation holds what counts.
+    /// Reports whether the newest generation reads back every word that counts.
     fn is_told(&self) -> bool {
         let (_, pages) = newest(&self.directory).unwrap();
         let found = |at: usize| {

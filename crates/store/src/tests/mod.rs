@@ -1,4 +1,4 @@
-//! Tests of the store as a whole, on a real directory and on a disk that fails. Tests of single rules stand beside them.
+//! Tests of the whole store, on a real directory and on a failing disk. Tests of single rules are beside the code.
 
 mod chains;
 mod crash;
@@ -26,10 +26,10 @@ use std::time::Duration;
 type Pages = BTreeMap<(u32, u64), Vec<u8>>;
 
 const LIVE: LeaseRequest = LeaseRequest { purpose: Purpose::Live, force: false };
-/// The same of a lease of an earlier boot whose heartbeat nobody watches here.
+/// Requests a lease from an earlier boot whose heartbeat nobody watches here.
 const AFTER_REBOOT: LeaseRequest = LeaseRequest { purpose: Purpose::Live, force: true };
 
-/// The processes of a machine that does not exist.
+/// The processes of an imaginary machine.
 #[derive(Debug, Default)]
 struct Crowd(Vec<ProcessIdentity>);
 
@@ -45,7 +45,7 @@ impl Processes for Crowd {
 
 const SUPERVISOR: ProcessIdentity = ProcessIdentity { pid: 10, start_time: 100 };
 
-/// A machine on which nobody but this supervisor lives.
+/// Returns the identity of a machine on which only this supervisor is alive.
 fn host_identity(boot: u32) -> HostIdentity {
     HostIdentity {
         host: "here".into(),
@@ -76,7 +76,7 @@ fn page(fill: u8) -> Vec<u8> {
     (0..PAGE_BYTES).map(|at| fill.wrapping_add((at % 7) as u8)).collect()
 }
 
-/// What a page holds when a program has written to it: all of it, or a word here and there.
+/// Returns the content of a page after a program has written all of it, or a word here and there.
 fn written(pages: &Pages, key: (u32, u64), fill: u8) -> Vec<u8> {
     match pages.get(&key) {
         Some(before) if !fill.is_multiple_of(3) => {
@@ -88,7 +88,7 @@ fn written(pages: &Pages, key: (u32, u64), fill: u8) -> Vec<u8> {
     }
 }
 
-/// Some pages here and there, all made from `fill`.
+/// Returns scattered pages, all made from `fill`.
 fn some_pages(fill: u8) -> Pages {
     [0x1000, 0x2000, 0x9000].into_iter().map(|at| ((0, at), page(fill.wrapping_add((at >> 12) as u8)))).collect()
 }
@@ -119,14 +119,14 @@ fn submit_all(prepared: &mut Prepared, pages: &Pages) -> Result<(), BoxError> {
     prepared.submit(batch)
 }
 
-/// One whole checkpoint.
+/// Takes one complete checkpoint.
 fn checkpoint(directory: &JobDirectory, lease: &Lease, pages: &Pages, name: &str) -> Result<Generation, BoxError> {
     let mut prepared = directory.prepare(lease)?;
     fill(&mut prepared, pages, &state(name))?;
     Ok(prepared.seal()?.commit(Duration::from_millis(3))?)
 }
 
-/// A checkpoint that builds upon the newest one, which held `before`: pages that are as they were are inherited.
+/// Takes a checkpoint that builds on the newest one, which held `before`: unchanged pages are inherited.
 fn checkpoint_upon(
     directory: &JobDirectory,
     lease: &Lease,
@@ -140,7 +140,7 @@ fn checkpoint_upon(
     Ok(prepared.seal()?.commit(Duration::from_millis(3))?)
 }
 
-/// As [`fill`], upon a parent, if there is one, that held `before`.
+/// Does the same as [`fill`], but on a parent that held `before`, if there is one.
 fn fill_upon(prepared: &mut Prepared, before: &Pages, pages: &Pages, state: &JobState) -> Result<(), BoxError> {
     let is_same = |(key, page): &(&(u32, u64), &Vec<u8>)| before.get(*key) == Some(*page);
     let changed = pages.iter().filter(|it| prepared.parent().is_none() || !is_same(it));
@@ -156,7 +156,7 @@ fn fill_upon(prepared: &mut Prepared, before: &Pages, pages: &Pages, state: &Job
     fill(prepared, &changed, state)
 }
 
-/// All stored pages of an image.
+/// Returns all stored pages of an image.
 fn pages_of(image: &Chain) -> Result<Pages, BoxError> {
     let pages = Mutex::new(Pages::new());
     image.deliver(&|runs, mut bytes| {
@@ -175,7 +175,7 @@ fn pages_of(image: &Chain) -> Result<Pages, BoxError> {
     Ok(pages.into_inner().expect("no panic"))
 }
 
-/// The name that was given to the newest good generation, and its pages.
+/// Returns the name that was given to the newest good generation, and its pages.
 fn newest(directory: &JobDirectory) -> Result<(String, Pages), BoxError> {
     let image = directory.choose(Selector::Newest)?.image;
     Ok((image.state().processes[0].working_directory.to_string(), pages_of(&image)?))
