@@ -25,7 +25,7 @@ macro_rules! refusal_codes {
                 match self { $(Self::$name => $title,)* }
             }
 
-            /// Returns a paragraph that says what the obstacle is, and what a user can do.
+            /// Returns a paragraph that says what the blocker is, and what a user can do.
             pub fn explanation(self) -> &'static str {
                 match self { $(Self::$name => $explanation,)* }
             }

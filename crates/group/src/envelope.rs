@@ -12,17 +12,10 @@
 //! ```
 
 use crate::identity::Term;
-use crate::message::MessageError;
+use crate::message_error::{MESSAGE_BYTES_MAX, MESSAGE_VERSION, MessageError};
 use standfast_core::Checksum;
 use standfast_format::manifest::JobId;
 use std::ops::Range;
-
-/// Longest message. The delta descriptor of a tebibyte of which everything has changed takes 96 MiB, its slot map a little
-/// more; parts are far below it. Every process refuses longer messages, and the epoch is abandoned.
-pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
-
-/// The version of messages. All processes of a job run the same build, so there is no other.
-pub const MESSAGE_VERSION: u16 = 6;
 
 const MAGIC: [u8; 4] = *b"SFGP";
 const FOOT_BYTES: usize = 80;

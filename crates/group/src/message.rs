@@ -4,14 +4,14 @@
 //! itself; the state machines decide whether it fits the work in progress.
 
 use crate::description::{DeltaDescriptor, Description};
-use crate::envelope::{Envelope, MESSAGE_BYTES_MAX, MESSAGE_VERSION, MessageKind, Opened};
+use crate::envelope::{Envelope, MessageKind, Opened};
 use crate::identity::{EpochId, EpochLevel, LogicalRank, Term};
+use crate::message_error::MessageError;
 use crate::plan::Plan;
 use crate::protocol::{Control, Phase};
 use crate::slots::{SlotError, SlotSet};
 use minicbor::{Decode, Encode};
 use standfast_core::Syndrome;
-use standfast_format::manifest::JobId;
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -151,48 +151,6 @@ pub enum Node {
     /// Takes the target's solution: the lost column with this number.
     #[n(2)]
     Replacement(#[n(0)] u32),
-}
-
-/// Why bytes are not a message for this process.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum MessageError {
-    /// Not a message at all.
-    #[error("it is not a message of a Standfast group")]
-    Foreign,
-    /// From another build.
-    #[error("it has version {0}, and this build uses {MESSAGE_VERSION}: run the same build everywhere")]
-    Version(u16),
-    /// From another job.
-    #[error("it belongs to job {0}, not to this one")]
-    ForeignJob(JobId),
-    /// About another epoch with the same number as the local one, from another history of the job.
-    #[error("it belongs to epoch {found}, and here that number is {here}: another life of this job is still running")]
-    OtherEpoch {
-        /// The epoch of the message.
-        found: EpochId,
-        /// The epoch that has this number here.
-        here: EpochId,
-    },
-    /// From another plan.
-    #[error("it belongs to another plan of this job: start all processes with the same groups")]
-    ForeignPlan,
-    /// Longer than any message.
-    #[error("it has {0} bytes, at most {MESSAGE_BYTES_MAX} are taken")]
-    TooLong(usize),
-    /// Its length is not the one that it states.
-    #[error("it has {found} bytes and claims {claimed}")]
-    Length {
-        /// Bytes received.
-        found: usize,
-        /// Bytes stated in its foot.
-        claimed: usize,
-    },
-    /// Not the bytes that were sent.
-    #[error("its checksum does not match")]
-    Damaged,
-    /// Intact, but it makes no sense.
-    #[error("it makes no sense: {0}")]
-    Senseless(String),
 }
 
 /// Encodes a message.

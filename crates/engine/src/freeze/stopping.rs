@@ -412,7 +412,7 @@ fn is_ours(tracer: i32) -> bool {
     tracer == standfast_linux::sys::process::own_thread()
 }
 
-/// Opens the memory of a process. A process that is changing its parent may be out of reach for a moment. An obstacle
+/// Opens the memory of a process. A process that is changing its parent may be out of reach for a moment. A refusal
 /// that outlasts the time granted to a dying process is permanent.
 fn open_memory(pid: i32) -> Result<ProcessMemory, EngineError> {
     ProcessMemory::open(pid).or_else(|source| match forbidden(pid, source) {

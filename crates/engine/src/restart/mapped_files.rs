@@ -19,9 +19,8 @@ use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{
     Backing, FileIdentity, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind, SavedPart,
 };
-use standfast_linux::abi;
 use standfast_linux::sys::file::set_modified;
-use standfast_linux::{Access, Folder, HeldPath};
+use standfast_linux::{Access, Folder, HeldPath, abi};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Permissions};
 use std::io;
