@@ -1,7 +1,8 @@
-//! The ways to take memory on the papers' programs: what each costs them, and that `auto` is as good as the best hand-picked
-//! one, or costs no more than a hundredth of the running time. What it costs is the time that the program stands still and what
-//! the page faults take that it would not have had otherwise, each counted: how long the same computation takes differs by
-//! a third between two runs on a virtual machine, and by more than all checkpoints together on any.
+//! The methods of capture, applied to the papers' programs: their costs, and whether `auto` is good enough. It must be
+//! as good as the best hand-picked method, or cost at most a hundredth of the running time. The cost is the time for
+//! which the program is frozen, plus the time for additional page faults, which are counted. Running times would not do.
+//! On a virtual machine, the same computation differs by a third between two runs. On any machine, it differs by more
+//! than all checkpoints together.
 
 use crate::figures::{Verdict, median, milliseconds};
 use anyhow::{Context as _, Result, ensure};
@@ -17,19 +18,19 @@ use std::time::Duration;
 
 const HAND_PICKED: [&str; 4] = ["sequential", "copy", "fork", "precopy"];
 const INTERVAL: Duration = Duration::from_millis(250);
-/// All checkpoints are kept, to be counted.
+/// Keeps all checkpoints, so that they can be counted.
 const KEPT: [&str; 4] = ["--keep", "1000", "--max-files", "1000"];
-/// What the choice may cost more than the best.
+/// The maximum cost of the choice relative to the best method.
 const WORSE_MAX: f64 = 1.15;
-/// Or so much of the running time, if that is more: of an interval, since that is how often it costs that.
+/// Alternatively, the maximum difference as a fraction of the interval between checkpoints.
 const SHARE_MAX: f64 = 0.01;
 
-/// What a page fault takes, on which the kernel notes or lets a page be written to; `chains` measures it.
+/// The time for a page fault on which the kernel records a write or permits it. `chains` measures it.
 const FAULT: Duration = Duration::from_micros(1);
-/// And one on which it copies the page for a clone.
+/// The time for a page fault on which the kernel copies the page for a clone.
 const COPYING_FAULT: Duration = Duration::from_micros(2);
 
-/// A run of a program.
+/// One run of a program.
 #[derive(Debug, Clone)]
 struct Run {
     faults: u64,
@@ -37,8 +38,8 @@ struct Run {
 }
 
 impl Run {
-    /// What each checkpoint has cost by itself, in this way, of a program that has so many faults without. Where a checkpoint
-    /// takes longer there are fewer of them, so that they are not to be added up.
+    /// Returns the cost of one checkpoint by this method, for a program with `faults` faults without checkpoints. Costs
+    /// are not added up, since there are fewer checkpoints if each takes longer.
     fn cost(&self, way: &str, faults: u64) -> Duration {
         let fault = if way == "fork" { COPYING_FAULT } else { FAULT };
         let checkpoints = self.pauses.len() as f64;
@@ -47,8 +48,8 @@ impl Run {
     }
 }
 
-/// One verdict for each program that can be had here. The best of four is not found and measured by the same runs, or chance
-/// would make it better than it is: one run each leaves two, which are measured in turns with the choice.
+/// Reports one verdict for each program that is available here. One run each selects the two best methods, which are
+/// then measured in turns with `auto`. Finding and measuring the best in the same runs would favor it by chance.
 pub(crate) fn against_the_best(repeats: usize, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     for paper in PAPERS {
         let Some(program) = paper.victim.program()? else { continue };
@@ -79,7 +80,7 @@ pub(crate) fn against_the_best(repeats: usize, say: &mut dyn FnMut(Verdict)) -> 
     Ok(())
 }
 
-/// The program by itself or protected in this way.
+/// Runs the program by itself, or protected by this method.
 fn timed(program: &Program, way: Option<&str>) -> Result<Run> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

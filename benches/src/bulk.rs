@@ -1,5 +1,5 @@
-//! Checkpoint and restart of much memory, against the least that must be done: writing the bytes and syncing them;
-//! reading them back into fresh memory and checking them.
+//! Checkpoint and restart of much memory, compared with the minimum work: writing the bytes and syncing them; reading
+//! them back into fresh memory and checking them.
 
 use crate::figures::{Verdict, milliseconds, within};
 use crate::pause::checkpoint;
@@ -19,17 +19,17 @@ use twox_hash::XxHash3_128;
 const BOUND: f64 = 1.3;
 const MEGABYTE: usize = 1 << 20;
 
-/// Which pages the program asked for.
+/// The kind of pages that the program requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pages {
     /// 4 KiB.
     Small,
-    /// 2 MiB, where the kernel has them.
+    /// 2 MiB, if the kernel has them.
     Huge,
 }
 
 impl Pages {
-    /// As the victims spell it.
+    /// Returns the victims' name for it.
     fn word(self) -> &'static str {
         match self {
             Self::Small => "small",
@@ -47,7 +47,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Starts it.
+    /// Starts the program.
     pub(crate) fn start(megabytes: u64, pages: Pages) -> Result<Self> {
         let program = BULK.with(&[&megabytes.to_string(), pages.word()])?;
         let arena = Arena::new()?;
@@ -58,7 +58,7 @@ impl Job {
         Ok(Self { arena, running, megabytes, pages })
     }
 
-    /// Checkpoints, then restarts, each alternating with its reference.
+    /// Measures checkpoints, then restarts, each alternating with its reference.
     pub(crate) fn measure(self, repeats: usize) -> Result<(Verdict, Verdict)> {
         let standfast = Standfast::new(&self.arena)?;
         let source = self.arena.folder().join("source");
@@ -100,8 +100,8 @@ impl Job {
     }
 }
 
-/// A directory like `from`, without copying a gigabyte: files are linked, which a restart does not mind since it never
-/// writes into an image.
+/// Makes a copy of the directory `from` without copying a gigabyte: files are linked. A restart allows that, since it
+/// never writes to an image.
 fn link_folder(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to)?;
@@ -116,7 +116,7 @@ fn link_folder(from: &Path, to: &Path) -> Result<()> {
     fs::set_permissions(&manifest, mode).context("setting the manifest's mode")
 }
 
-/// The same sort of bytes that the program holds: nothing a disk could shrink.
+/// Writes bytes like those that the program holds, which no disk can compress.
 fn write_source(path: &Path, megabytes: u64) -> Result<()> {
     let mut file = File::create(path)?;
     let mut state = 1_u64;
@@ -131,7 +131,8 @@ fn write_source(path: &Path, megabytes: u64) -> Result<()> {
     file.sync_all().context("syncing the source")
 }
 
-/// Writes the bytes to a fresh file and syncs it. They are read into memory beforehand: a checkpoint has them there too.
+/// Writes the bytes to a fresh file and syncs it. Reads them into memory beforehand, since a checkpoint has them there,
+/// too.
 fn write_fresh(source: &Path, path: &Path) -> Result<Duration> {
     let bytes = fs::read(source)?;
     let begin = Instant::now();
@@ -145,7 +146,8 @@ fn write_fresh(source: &Path, path: &Path) -> Result<Duration> {
     Ok(took)
 }
 
-/// Fills fresh memory with the bytes, and checks them: one after the other, since both keep one processor busy.
+/// Fills fresh memory with the bytes, then checks them. The two steps do not overlap, since both keep one processor
+/// busy.
 fn fill_fresh(arena: &Arena, source: &Path, pages: Pages) -> Result<Duration> {
     let program = FILL.with(&[source.to_str().context("a path in UTF-8")?, pages.word()])?;
     let mut command = arena.command(&program.path);

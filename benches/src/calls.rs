@@ -1,4 +1,4 @@
-//! What the calls of libstandfast take: in a program that nobody protects, and in one with many regions.
+//! How long the calls of libstandfast take, in an unprotected program and in one with many regions.
 
 use crate::figures::Verdict;
 use anyhow::{Context as _, Result};
@@ -8,7 +8,7 @@ use standfast_tests::result::RunResult;
 use standfast_tests::running::PATIENCE;
 use standfast_tests::victims::CALLS;
 
-/// The promises, which are absolute: calls that a loop makes in each of its rounds must not be felt.
+/// Measures the promises. They are absolute, since calls that a loop makes in each round must not be noticeable.
 pub(crate) fn promises() -> Result<Vec<Verdict>> {
     let program = CALLS.with(&[])?;
     let outside = RunResult::native(&program)?.output();

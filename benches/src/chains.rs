@@ -1,4 +1,5 @@
-//! Checkpoints that cost what has changed: how long the program stands still, how much is written, how much longer it runs.
+//! Checkpoints that cost only what has changed: how long they freeze the program, how much they write, how much longer
+//! the program runs.
 
 use crate::figures::{Verdict, as_the_better, median, milliseconds, ratio};
 use crate::pause::{Taken, checkpoint};
@@ -16,22 +17,23 @@ use std::process::Stdio;
 use std::time::Duration;
 
 const PAUSE_MAX: Duration = Duration::from_millis(10);
-/// The full pause of a program that is written while it stands still, against that.
+/// The minimum ratio of a full sequential pause to the incremental pause.
 const GAIN_MIN: f64 = 30.0;
 const MEGABYTE: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
 
-/// How a run is protected.
+/// Returns the options that protect a run.
 fn options(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// At one page in a hundred: the pause, against that of a full sequential checkpoint, and the size of the image.
+/// Measures checkpoints with one page in a hundred dirty: the pause, compared with that of a full sequential checkpoint,
+/// and the size of the image.
 pub(crate) fn at_one_percent(megabytes: u64, repeats: usize) -> Result<[Verdict; 3]> {
     let program = DIRTIER.with(&[&megabytes.to_string(), "small", "asked", "10"])?;
     let full = repeated(&program, &["--incremental", "off", "--snapshot", "sequential"], repeats)?;
     let small = repeated(&program, &["--incremental", "on", "--snapshot", "copy"], repeats + 1)?;
-    // The first one saves everything.
+    // The first checkpoint saves everything.
     let small = &small[1..];
     let pauses = |taken: &[Taken]| median(&taken.iter().map(|it| it.pause).collect::<Vec<_>>());
     let (pause, full_pause) = (pauses(small), pauses(&full));
@@ -60,7 +62,7 @@ pub(crate) fn at_one_percent(megabytes: u64, repeats: usize) -> Result<[Verdict;
     ])
 }
 
-/// Checkpoints with a share of the pages written before each.
+/// Takes checkpoints, with a fraction of the pages written before each.
 fn repeated(program: &Program, words: &[&str], repeats: usize) -> Result<Vec<Taken>> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -78,7 +80,8 @@ fn repeated(program: &Program, words: &[&str], repeats: usize) -> Result<Vec<Tak
     Ok(taken)
 }
 
-/// A word in each page, kept as differences: the size of the image, against the words and a bitmap for each page.
+/// Measures the image when one word in each page has changed and pages are stored as deltas. Compares its size with the
+/// words and a bitmap for each page.
 pub(crate) fn scattered_words(megabytes: u64) -> Result<Verdict> {
     const BOUND: f64 = 1.2;
     const WORD_AND_BITMAP: u64 = 8 + 64;
@@ -93,9 +96,9 @@ pub(crate) fn scattered_words(megabytes: u64) -> Result<Verdict> {
     })
 }
 
-/// That `--delta auto` makes differences where that is quicker than to write the pages, and only there: how long a checkpoint
-/// takes until it is durable, of memory in each of whose pages a word has changed (differences shrink it to a fiftieth), and
-/// of memory that has changed all over (they do not).
+/// Checks that `--delta auto` computes deltas only if that is faster than writing the pages. Measures how long a
+/// checkpoint takes until it is durable. In one case, one word in each page has changed, and deltas shrink the image to
+/// a fiftieth. In the other case, everything has changed, and deltas do not help.
 pub(crate) fn differences_by_measurement(megabytes: u64, repeats: usize, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     const WORSE_MAX: f64 = 1.2;
     for (what, rewritten) in [("a word in each page", "1000"), ("pages all over", "all")] {
@@ -104,7 +107,7 @@ pub(crate) fn differences_by_measurement(megabytes: u64, repeats: usize, say: &m
         for _ in 0..repeats {
             for (delta, times) in &mut ways {
                 let words = ["--incremental", "on", "--snapshot", "copy", "--compress", "none", "--delta", *delta];
-                // A full one, two by which the ways are learnt, one that counts.
+                // One full checkpoint, two to measure the methods, and one that counts.
                 let taken = repeated(&program, &words, 4)?;
                 times.push(taken.last().context("there were some")?.durable);
             }
@@ -116,7 +119,7 @@ pub(crate) fn differences_by_measurement(megabytes: u64, repeats: usize, say: &m
     Ok(())
 }
 
-/// A first write after a checkpoint against one that mprotect and a handler notice.
+/// Measures a first write after a checkpoint, compared with one detected by mprotect and a signal handler.
 pub(crate) fn first_write(repeats: usize) -> Result<Verdict> {
     const GAIN_MIN: f64 = 2.5;
     let (mut noted, mut handled) = (Vec::new(), Vec::new());
@@ -141,10 +144,10 @@ pub(crate) fn first_write(repeats: usize) -> Result<Verdict> {
     })
 }
 
-/// How much longer a program runs that writes to a tenth of its pages between two checkpoints, once there is a first one,
-/// of everything, for the others to build upon.
+/// Measures how much longer a program runs that writes to a tenth of its pages between two checkpoints. A first, full
+/// checkpoint precedes the measurement, for the others to build upon.
 pub(crate) fn added(kind: &str, interval: Duration, bound: f64, megabytes: u64, repeats: usize) -> Result<Verdict> {
-    // A round takes a tenth of a second: the share of a round, so that an interval makes a tenth.
+    // A round takes a tenth of a second. This is its fraction of the pages, so that an interval writes a tenth of them.
     let permille = (10_000 / interval.as_millis()).max(1).to_string();
     let rounds = (interval.as_millis() * 25 / 1000).max(80).to_string();
     let program = DIRTIER.with(&[&megabytes.to_string(), kind, "rounds", &permille, &rounds, &steps_of_a_round()?])?;
@@ -164,7 +167,7 @@ pub(crate) fn added(kind: &str, interval: Duration, bound: f64, megabytes: u64, 
     })
 }
 
-/// How much a program has to compute for a tenth of a second.
+/// Returns the number of steps that a program computes in a tenth of a second.
 pub(crate) fn steps_of_a_round() -> Result<String> {
     let program = DIRTIER.with(&["1", "small", "pace"])?;
     let arena = Arena::new()?;
@@ -174,10 +177,10 @@ pub(crate) fn steps_of_a_round() -> Result<String> {
     Ok(ended.output.trim().to_owned())
 }
 
-/// What a run took.
+/// The times of a run.
 struct Timed {
     wall: Duration,
-    /// Of the program itself, its page faults included.
+    /// The program's own processor time, including its page faults.
     processor: Duration,
 }
 
@@ -210,8 +213,8 @@ fn timed(program: &Program, interval: Option<Duration>) -> Result<Timed> {
 /// Seconds between two checkpoints.
 const INTERVALS: [f64; 7] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0];
 
-/// Bytes of an incremental checkpoint against the interval between two (H8, H9), as tables: no promise, a picture. Two
-/// programs at a time, with a thread each, since it is mostly waiting.
+/// Prints the size of an incremental checkpoint against the interval between two (H8, H9), as tables without a promise.
+/// Two programs run at a time, with a thread each, since the measurement mostly waits.
 pub(crate) fn sizes(megabytes: u64) -> Result<()> {
     let dirtier = DIRTIER.with(&[&megabytes.to_string(), "small", "rounds", "10", "100000", &steps_of_a_round()?])?;
     let heat = HEAT.with(&["result.txt", "100000000", "3000", "1"])?;
@@ -223,7 +226,7 @@ pub(crate) fn sizes(megabytes: u64) -> Result<()> {
         let arrays = Program { arguments: [arrays.arguments, vec!["1000000".into()]].concat(), ..arrays };
         pairs[0].push(("numpy".to_owned(), arrays));
     }
-    // Where there is a compiler for it.
+    // Only if a compiler for it is installed.
     if let Some(water) = STSWM.victim.program()? {
         let water = Program { arguments: ["170", "1000"].map(Into::into).to_vec(), ..water };
         pairs[1].push(("examples/stswm.f90, 170 waves".to_owned(), water));
@@ -247,7 +250,7 @@ fn sizes_of(what: &str, program: &Program) -> Result<String> {
     let running = standfast.run_with(&options(&["--incremental", "on"]), Checkpoints::OnRequest, program)?;
     open_gate(&arena)?;
     standfast.await_program()?;
-    // It fills its memory first.
+    // The program fills its memory first.
     std::thread::sleep(Duration::from_secs(5));
     for seconds in INTERVALS {
         checkpoint(standfast, &arena)?;

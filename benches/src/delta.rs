@@ -1,4 +1,4 @@
-//! Word differences: as fast as memory, at the share of changed words that makes them worth while.
+//! Word differences: their speed relative to memory, with so few changed words that deltas pay off.
 
 use crate::figures::{Verdict, median, within};
 use standfast_core::PAGE_BYTES;
@@ -6,17 +6,17 @@ use standfast_core::delta::{Encoder, Kernel, changes};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// What a block of an image holds: the size in which pages are worked on while a cache has them.
+/// The size of a block of an image. Pages are processed in blocks while a cache holds them.
 const BLOCK_BYTES: usize = 64 * PAGE_BYTES;
-/// More than any cache holds.
+/// More than any cache can hold.
 const BULK_BYTES: usize = 512 << 20;
-/// One word in so many is changed.
+/// One word in this many is changed.
 const CHANGED_ONE_IN: usize = 100;
 const BYTES_PER_SECOND_MIN: f64 = 8e9;
-/// Half the speed of copying.
+/// At least half the speed of copying.
 const BOUND: f64 = 2.0;
 
-/// A block that a cache holds, in bytes per second; memory that no cache holds, against copying it.
+/// Measures a block that a cache holds, in bytes per second, and memory that no cache holds, compared with copying it.
 pub(crate) fn speed(repeats: usize) -> [Verdict; 2] {
     let before = noise(BULK_BYTES);
     let mut now = before.clone();
@@ -53,7 +53,7 @@ fn differences(before: &[u8], now: &[u8], times: usize) -> Duration {
     begin.elapsed()
 }
 
-/// On the average one word in [`CHANGED_ONE_IN`], at places without a pattern.
+/// Returns random places, on average one word in [`CHANGED_ONE_IN`].
 fn scattered(words: usize) -> impl Iterator<Item = usize> {
     let mut state = 1_u64;
     std::iter::repeat_with(move || {

@@ -1,5 +1,5 @@
-//! What the papers' directives save (L19 to L21, M9, M11): the sizes of checkpoints of their programs, with directives and
-//! without, and how long the programs stand still for them.
+//! What the papers' directives save (L19 to L21, M9, M11): the sizes of checkpoints of their programs, with directives
+//! and without, and how long the checkpoints freeze the programs.
 
 use crate::figures::{Verdict, median, milliseconds, ratio};
 use anyhow::{Context as _, Result};
@@ -14,9 +14,9 @@ use standfast_tests::victims::{Program, Victim};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// Between two checkpoints that a timer takes, or at least between two that the program asks for.
+/// The interval of timed checkpoints, or the minimum time between two checkpoints that the program requests.
 const INTERVAL_MILLISECONDS: u64 = 200;
-/// All checkpoints of a run are kept, so that all can be looked at.
+/// Keeps all checkpoints of a run, so that all can be examined.
 const KEPT: [&str; 4] = ["--keep", "1000", "--max-files", "1000"];
 const TOO_FEW: &str = "it ended before its second checkpoint";
 const WHOLE: [&str; 4] = ["--incremental", "off", "--snapshot", "sequential"];
@@ -25,19 +25,20 @@ const INCREMENTAL: [&str; 4] = ["--incremental", "on", "--snapshot", "sequential
 /// When a run takes checkpoints.
 #[derive(Debug, Clone, Copy)]
 enum Moments {
-    /// By a timer.
+    /// At the intervals of a timer.
     Timer,
-    /// Where the program asks for them.
+    /// When the program requests them.
     Directed,
 }
 
-/// Runs with directives and without, in turns: a run has ten checkpoints or so, of which one in a busy moment counts too much.
+/// The number of runs with and without directives, in turns. A run has about ten checkpoints, so a single one at a busy
+/// moment would count too much.
 const TURNS: usize = 3;
 
-/// By how much the median of equal pauses of some milliseconds differs from run to run on a quiet machine.
+/// How much the median of equal pauses of some milliseconds varies between runs on a quiet machine.
 const SPREAD: Duration = Duration::from_micros(500);
 
-/// What checkpoints behind the first have come to.
+/// The sizes and pauses of all checkpoints after the first.
 #[derive(Debug, Clone, Default)]
 struct Course {
     bytes: Vec<u64>,
@@ -45,19 +46,19 @@ struct Course {
 }
 
 impl Course {
-    /// The median of the sizes of images.
+    /// Returns the median size of the images.
     fn bytes(&self) -> u64 {
         let mut bytes = self.bytes.clone();
         bytes.sort_unstable();
         bytes[bytes.len() / 2]
     }
 
-    /// The median of the pauses.
+    /// Returns the median pause.
     fn pause(&self) -> Duration {
         median(&self.pauses)
     }
 
-    /// With what has been measured again.
+    /// Adds the results of another run.
     fn and(mut self, more: Self) -> Self {
         self.bytes.extend(more.bytes);
         self.pauses.extend(more.pauses);
@@ -65,10 +66,10 @@ impl Course {
     }
 }
 
-/// The promises of the papers' programs, at sizes of ten to ninety megabytes.
+/// Measures the promises for the papers' programs, at sizes of ten to ninety megabytes.
 pub(crate) fn promises() -> Result<Vec<Verdict>> {
     let mut verdicts = Vec::new();
-    // 46 MB, so that what a checkpoint takes whatever it saves, three milliseconds, does not count.
+    // 46 MB, so that the fixed cost of a checkpoint, three milliseconds, does not matter.
     if let Some((plain, directed)) = pair(SOLVE, &["3400", "3"], &WHOLE, &WHOLE, Moments::Directed)? {
         verdicts.push(smaller("SOLVE: image with directives against whole", &directed, &plain, 0.10));
         verdicts.push(shorter("SOLVE: pause with directives against whole", &directed, &plain, 0.10));
@@ -79,7 +80,7 @@ pub(crate) fn promises() -> Result<Vec<Verdict>> {
     let nnet = &["22500", "40", "187"];
     if let Some((plain, directed)) = pair(NNET, nnet, &INCREMENTAL, &INCREMENTAL, Moments::Timer)? {
         verdicts.push(smaller("NNET: image with directives against incremental", &directed, &plain, 1.0 / 3.0));
-        // Close on a million regions must not cost what they save.
+        // Nearly a million regions must not cost what they save.
         verdicts.push(shorter("NNET: pause with directives against incremental", &directed, &plain, 1.10));
     }
     if let Some((plain, directed)) = pair(MAT, &["1200"], &INCREMENTAL, &WHOLE, Moments::Timer)? {
@@ -94,7 +95,7 @@ pub(crate) fn promises() -> Result<Vec<Verdict>> {
     Ok(verdicts)
 }
 
-/// Whole and incremental checkpoints of all the papers' programs, as a table: no promise, a picture (L20).
+/// Prints whole and incremental checkpoints of all the papers' programs, as a table without a promise (L20).
 pub(crate) fn picture() -> Result<()> {
     println!("      the papers' programs without directives: whole and incremental images");
     for paper in PAPERS {
@@ -117,7 +118,7 @@ pub(crate) fn picture() -> Result<()> {
     Ok(())
 }
 
-/// A program without directives and with them; `None` where the machine cannot build it.
+/// Measures a program without directives and with them. Returns `None` if the machine cannot build it.
 fn pair(
     paper: Paper,
     arguments: &[&str],
@@ -146,8 +147,8 @@ fn timed(program: &Program, words: &[&str]) -> Result<Option<Course>> {
     course(program, words, Moments::Timer)
 }
 
-/// Runs a program to its end and looks at its checkpoints behind the first, which saves everything. `None` where there were
-/// none.
+/// Runs a program to its end and examines its checkpoints after the first, which saves everything. Returns `None` if
+/// there were none.
 fn course(program: &Program, words: &[&str], moments: Moments) -> Result<Option<Course>> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -158,7 +159,7 @@ fn course(program: &Program, words: &[&str], moments: Moments) -> Result<Option<
     };
     let options: Vec<_> = words.iter().chain(&KEPT).chain(&least).map(|word| (*word).to_owned()).collect();
     standfast.run_with(&options, checkpoints, program)?.wait(PATIENCE)?.well("the program")?;
-    // It has checked its result itself.
+    // The program has checked its result itself.
     checksum(&RunResult::read(&arena.work())?.output())?;
     let said = standfast.ask("list", &arena.images(), &["--json"])?.well("list")?.output;
     let generations: Vec<Value> = serde_json::from_str(&said).with_context(|| format!("list said {said:?}"))?;

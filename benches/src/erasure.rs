@@ -1,7 +1,8 @@
-//! Erasure codes: Reed-Solomon against the bare library behind it, parity against copying, updates from scattered
-//! differences; EVENODD beside them, without a promise. One core, in pieces that a cache holds.
+//! Erasure codes: Reed-Solomon compared with the bare library below it, parity compared with copying, and updates from
+//! scattered differences. EVENODD is also measured, without a promise. All use one core and pieces that fit in a cache.
 //!
-//! Counted is the processor time of this thread: what is promised is what a core does, not what it gets to do.
+//! The measure is the processor time of this thread, since the promise is about the work of a core, not about
+//! scheduling.
 
 use crate::figures::{Verdict, median, ratio};
 use nix::time::{ClockId, clock_gettime};
@@ -10,15 +11,15 @@ use standfast_core::erasure::{Code, Scheme};
 use std::hint::black_box;
 use std::time::Duration;
 
-/// What a hop works on: 64 KiB of each member stay in the cache together with the sums.
+/// The unit of work: 64 KiB of each member stay in the cache together with the sums.
 const PIECE_BYTES: usize = 16 * PAGE_BYTES;
 const MEMBERS: usize = 8;
-/// Bytes of source for one measurement: long enough for the clock, short enough for many.
+/// The number of source bytes in one measurement: long enough for the clock, short enough for many repeats.
 const SOURCE_BYTES: usize = 512 << 20;
-/// One page in so many has changed.
+/// One page in this many has changed.
 const CHANGED_ONE_IN: usize = 10;
 
-/// All of it.
+/// Measures everything.
 pub(crate) fn speed(repeats: usize) -> Vec<Verdict> {
     let pieces = pieces();
     let code = |scheme| Code::new(scheme, MEMBERS).expect("eight members fit every code");
@@ -44,7 +45,8 @@ pub(crate) fn speed(repeats: usize) -> Vec<Verdict> {
         at_least("Reed-Solomon 8+2, source a core", rate(SOURCE_BYTES, ours), 10.0),
         of("Reed-Solomon 8+2 against the bare library", ratio(library, ours), 0.8),
         of("parity against copying", ratio(copying, parity), 0.8),
-        // Scattered writes go at the speed of the memory, which differs by a third between machines: the next row is the promise.
+        // Scattered writes run at the speed of memory, which differs by a third between machines. The next row is the
+        // promise.
         at_least("checks updated from scattered differences", rate(changed, updating), 3.0),
         of("the same against copying to the same places", ratio(overwriting, updating), 0.8),
         at_least("EVENODD 8+2, for comparison", rate(SOURCE_BYTES, evenodd), 0.0),
@@ -72,7 +74,7 @@ fn encode(code: &Code, pieces: &[Vec<u8>]) -> Duration {
     begin.elapsed()
 }
 
-/// The library by itself, with any matrix: its speed does not depend on the numbers in it.
+/// Measures the library by itself. Any matrix will do, since its speed does not depend on the coefficients.
 fn bare(pieces: &[Vec<u8>]) -> Duration {
     let kernels = rusty_erasure::best_kernels();
     let coefficients: Vec<u8> = (2..2 + 2 * MEMBERS as u8).collect();
@@ -87,7 +89,7 @@ fn bare(pieces: &[Vec<u8>]) -> Duration {
     begin.elapsed()
 }
 
-/// As many bytes copied as parity reads.
+/// Copies as many bytes as parity reads.
 fn copies(pieces: &[Vec<u8>]) -> Duration {
     let mut copy = vec![0; PIECE_BYTES];
     let begin = Moment::now();
@@ -99,13 +101,13 @@ fn copies(pieces: &[Vec<u8>]) -> Duration {
     begin.elapsed()
 }
 
-/// One page in ten, each by itself, into checks that no cache holds, in the order of rows as a transfer does it.
+/// Updates one page in ten, each by itself, in checks that no cache holds, in row order as a transfer does.
 fn updates(code: &Code, checks: &mut [Vec<u8>; 2]) -> Duration {
     let combiner = code.combiner();
     scattered(checks, |turn, difference, sums| combiner.add(turn % MEMBERS, difference, sums))
 }
 
-/// What memory allows: nothing is computed, and nothing read but the difference.
+/// Measures the limit of memory: nothing is computed, and only the difference is read.
 fn overwritten(checks: &mut [Vec<u8>; 2]) -> Duration {
     scattered(checks, |_, difference, sums| sums.iter_mut().for_each(|sum| sum.copy_from_slice(difference)))
 }
@@ -121,7 +123,7 @@ fn scattered(checks: &mut [Vec<u8>; 2], mut change: impl FnMut(usize, &[u8], &mu
     begin.elapsed()
 }
 
-/// On the clock that runs while this thread does.
+/// A moment on the clock that counts this thread's processor time.
 struct Moment(Duration);
 
 impl Moment {

@@ -1,16 +1,16 @@
-//! Medians, and how a promise and its measurement are printed.
+//! Medians, and the output format of promises and their measurements.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A promise and whether it held.
+/// A promise, and whether it held.
 #[derive(Debug)]
 pub(crate) struct Verdict {
-    /// What is promised.
+    /// The promise.
     pub(crate) promise: String,
-    /// What was measured, in words.
+    /// The measurement, in words.
     pub(crate) measured: String,
-    /// Whether that is within the promise.
+    /// Whether the measurement is within the promise.
     pub(crate) holds: bool,
 }
 
@@ -21,19 +21,19 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The middle one; of an even number the upper.
+/// Returns the median. For an even number of times, that is the upper of the two middle ones.
 pub(crate) fn median(times: &[Duration]) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
-/// How many times longer one is than the other.
+/// Returns how many times longer one time is than the other.
 pub(crate) fn ratio(time: Duration, reference: Duration) -> f64 {
     time.as_secs_f64() / reference.as_secs_f64().max(f64::MIN_POSITIVE)
 }
 
-/// A promise about a ratio of medians.
+/// Makes a verdict on a ratio of medians.
 pub(crate) fn within(promise: String, times: &[Duration], references: &[Duration], bound: f64) -> Verdict {
     let (time, reference) = (median(times), median(references));
     let found = ratio(time, reference);
@@ -41,7 +41,7 @@ pub(crate) fn within(promise: String, times: &[Duration], references: &[Duration
     Verdict { promise: format!("{promise} at most {bound}"), measured, holds: found <= bound }
 }
 
-/// A promise that what a measurement chooses is no worse than the better of two ways.
+/// Makes a verdict on the promise that a choice by measurement is no worse than the better of two methods.
 pub(crate) fn as_the_better(what: &str, chosen: Duration, ways: [(Duration, &str); 2], bound: f64) -> Verdict {
     let [(one, how), (other, how_else)] = ways;
     let found = ratio(chosen, one.min(other));
@@ -53,7 +53,7 @@ pub(crate) fn as_the_better(what: &str, chosen: Duration, ways: [(Duration, &str
     }
 }
 
-/// A time for people.
+/// Formats a time for people.
 pub(crate) fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }

@@ -1,5 +1,6 @@
-//! Where checkpoints in memory are brought to the disk (H6, H7): how long a program runs with that done beside it, done while it
-//! stands still, and done where the measurement says, with a processor to spare and without one.
+//! Where checkpoints in memory are flushed to disk (H6, H7). The benchmark compares how long a program runs with flushes
+//! in the background, in the foreground, and where the measurement says. Each is measured with a spare processor and
+//! without one.
 
 use crate::figures::{Verdict, as_the_better, median};
 use crate::levels::Place;
@@ -14,16 +15,17 @@ use std::process::Stdio;
 use std::time::Duration;
 
 const FLUSH_MODES: [&str; 3] = ["auto", "background", "foreground"];
-/// What the choice may take longer than the better of the two: what it took to measure them is in it.
+/// The maximum time of the choice relative to the better of the two. The choice includes the cost of measuring them.
 const WORSE_MAX: f64 = 1.03;
 const INTERVAL_MILLISECONDS: u64 = 1000;
-/// Of a tenth of a second each, and so many thousandths of the pages are written in each.
+/// The number of rounds of a tenth of a second each. The program writes this many thousandths of its pages in each.
 const ROUNDS: &str = "60";
 const PERMILLE: &str = "10";
-/// Longer than any run takes.
+/// A limit that no run reaches.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One verdict for a program that leaves a processor free, one for a program that has only one for itself and its flushes.
+/// Reports one verdict for a program that leaves a processor free, and one for a program that shares its only processor
+/// with its flushes.
 pub(crate) fn where_they_cost_less(
     megabytes: u64,
     repeats: usize,
@@ -45,7 +47,7 @@ pub(crate) fn where_they_cost_less(
     Ok(())
 }
 
-/// How long the program computes, by its own watch, on these processors.
+/// Returns how long the program computes by its own measurement, on these processors.
 fn timed(program: &Program, flush_mode: &str, processors: Option<&str>) -> Result<Duration> {
     let (arena, place) = (Arena::new()?, Place::new()?);
     let standfast = Standfast::new(&arena)?;
@@ -60,7 +62,7 @@ fn timed(program: &Program, flush_mode: &str, processors: Option<&str>) -> Resul
     }
     let running = Running::start(&arena, "timed", Output::Log, command.stdin(Stdio::null()))?;
     standfast.await_gate()?;
-    // The first saves everything.
+    // The first checkpoint saves everything.
     checkpoint(standfast, &arena)?;
     open_gate(&arena)?;
     let ended = running.wait(PATIENCE)?.well("the program")?;

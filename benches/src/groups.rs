@@ -1,9 +1,9 @@
-//! Groups: four ranks of an MPI program, each on a simulated node of its own, that keep each other's state. What an epoch costs,
-//! agreement included, beside what its bytes cost by themselves; what rebuilding costs beside an epoch; and the time of known
-//! libraries on the same nodes.
+//! Groups: four ranks of an MPI program that keep each other's state, each on its own simulated node. The benchmark
+//! measures the cost of an epoch, including agreement, relative to the cost of its bytes alone. It also measures the
+//! cost of rebuilding relative to an epoch, and compares both with the times of known libraries on the same nodes.
 //!
-//! Each measurement is the slowest rank's. Messages go by TCP from node to node. All ranks share this machine's processors, so
-//! that a byte costs what all of them do about it.
+//! Each measurement is that of the slowest rank. Messages go by TCP from node to node. All ranks share this machine's
+//! processors, so that the cost of a byte includes the work of all ranks.
 
 use crate::figures::{Verdict, median, milliseconds, within};
 use anyhow::{Context as _, Result, ensure};
@@ -17,33 +17,36 @@ use std::time::Duration;
 
 const PROGRAM: &str = include_str!("../programs/group.c");
 const RANKS: usize = 4;
-/// What the libraries below were measured with.
+/// The megabytes per rank with which the libraries below were measured.
 const MEGABYTES_OF_OTHERS: u64 = 256;
 
-/// Of libraries of others, which are not run here: measured once, 256 MB a rank on four such nodes on a machine of two
-/// processors, the quicker of the two where there are two, and of several runs the quickest.
+/// Times of other libraries, which do not run here. They were measured once, with 256 MB a rank on four such nodes, on a
+/// machine with two processors. Of two libraries, the faster one counts, and of several runs the fastest.
 const PARITY_OF_OTHERS: (&str, Duration) = ("XOR of VELOC 1.8 and SCR 3.1", Duration::from_millis(2900));
 const SOLOMON_OF_OTHERS: (&str, Duration) = ("Reed-Solomon of SCR 3.1", Duration::from_millis(7200));
 const RESTART_OF_OTHERS: (&str, Duration) = ("a restart of VELOC 1.8 without one node", Duration::from_millis(4100));
-/// How much longer theirs takes at least. It was five times on the machine where theirs was measured; others of its kind differ by
-/// a fifth, and theirs cannot be measured beside ours there. What ours may cost within one run is promised by the other rows.
+/// The minimum factor by which the other libraries take longer. It was five on the machine where they were measured.
+/// Similar machines differ by a fifth, and the other libraries cannot be measured next to ours there. The other rows
+/// promise what ours may cost within one run.
 const TIMES_FASTER: f64 = 4.0;
 
 const TRANSFER_MAX: f64 = 1.5;
-/// Beside the quickest transfer that we know, and a copy: each byte is also hashed twice, and added.
+/// Relative to the fastest transfer that we know plus a copy. Each byte is also hashed twice, and added.
 const SENT_AND_COPIED_MAX: f64 = 2.0;
 const SOLOMON_MAX: f64 = 2.2;
-/// By Reed-Solomon a rank is also computed from two checks, which shows where the transfer is quick: 1.18 to 1.31 measured.
+/// With Reed-Solomon, a rank is also computed from two checks. That is visible if the transfer is fast: 1.18 to 1.31
+/// measured.
 const REBUILD_MAX: f64 = 1.4;
-/// One part in a hundred changed: this share of everything, and so much for agreeing: four ranks have two processors, and how soon
-/// each has one for a message differs from machine to machine, 8 to 13 ms in all.
+/// The maximum cost of an epoch in which one part in a hundred changed: this fraction of a full epoch, plus a time for
+/// agreement. Four ranks share two processors, and how soon each gets one for a message varies between machines, 8 to 13
+/// ms in all.
 const CHANGED_MAX: f64 = 0.015;
 const AGREEMENT: Duration = Duration::from_millis(15);
 
-/// Times by name.
+/// Times, by name.
 type Times = HashMap<String, Vec<Duration>>;
 
-/// All of it; nothing where there is no Open MPI, or no namespaces.
+/// Measures everything, or nothing if Open MPI or namespaces are missing.
 pub(crate) fn of_four_ranks(megabytes: u64, repeats: usize, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     let Some(program) = MPIS[0].compiled("group", PROGRAM)? else {
         say(not_measured("Open MPI is not here"));

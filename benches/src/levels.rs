@@ -1,8 +1,8 @@
-//! Memory first: how much sooner a checkpoint is usable than on a slow disk, and what somebody else has of the disk while one is
-//! flushed (D16).
+//! Checkpoints in memory first: how much sooner a checkpoint is usable than on a slow disk, and how much of the disk
+//! another program keeps during a flush (D16).
 //!
-//! No disk here can be throttled without privileges. A disk of 100 MB/s takes the bytes of the image at 100 MB/s at the least,
-//! whatever else it does: that is what the first promise is held against, by arithmetic.
+//! No disk here can be throttled without privileges. A disk of 100 MB/s writes the bytes of the image at 100 MB/s at
+//! most, whatever else it does. The first promise is compared with that by arithmetic.
 
 use crate::figures::{Verdict, median, milliseconds};
 use crate::pause::checkpoint;
@@ -17,15 +17,15 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes a second of the slow disk.
+/// The slow disk's speed, in bytes per second.
 const SLOW_DISK: f64 = 100e6;
 const SOONER_MIN: f64 = 10.0;
-/// What somebody else keeps of the disk's speed while a checkpoint is flushed.
+/// The minimum fraction of the disk's speed that another program keeps while a checkpoint is flushed.
 const KEPT_MIN: f64 = 0.8;
-/// What the third party writes and syncs at a time.
+/// The number of bytes that the third party writes and syncs at a time.
 const PIECE_BYTES: usize = 8 << 20;
 
-/// A place in memory that goes when it is done with.
+/// A place in memory that is removed when dropped.
 pub(crate) struct Place(PathBuf);
 
 impl Place {
@@ -46,19 +46,19 @@ impl Drop for Place {
     }
 }
 
-/// Full checkpoints of so much memory that nothing shrinks, each usable once it is in memory.
+/// Measures full checkpoints of incompressible memory. Each is usable once it is in memory.
 pub(crate) fn memory_first(megabytes: u64, repeats: usize) -> Result<[Verdict; 2]> {
     let (arena, place) = (Arena::new()?, Place::new()?);
     let standfast = Standfast::new(&arena)?;
     let memory = place.0.display().to_string();
-    // Each one that is taken is flushed once the one before has been.
+    // Each checkpoint is flushed once the previous one has been.
     let words = ["--memory", &memory, "--incremental", "off", "--flush-every", "1"].map(str::to_owned);
     let program = DIRTIER.with(&[&megabytes.to_string(), "small", "asked", "10"])?;
     let running = standfast.run_with(&words, Checkpoints::OnRequest, &program)?;
     standfast.await_gate()?;
     let (mut usable, mut sooner, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for number in 1..=repeats as u64 {
-        // A virtual machine may have to get memory from its host first, at the speed of a disk (seen: 0.5 GB/s).
+        // A virtual machine may first have to get memory from its host, at the speed of a disk (seen: 0.5 GB/s).
         let bytes = place.0.join("memory");
         fill(&bytes, 2 * megabytes)?;
         fs::remove_file(&bytes)?;
@@ -115,7 +115,7 @@ fn fill(path: &Path, megabytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Writes and syncs pieces until it is enough: how many, and how long that took without asking.
+/// Writes and syncs pieces until `is_enough` says so. Returns their number and the time that writing took.
 fn third_party(path: &Path, mut is_enough: impl FnMut() -> Result<bool>) -> Result<(usize, Duration)> {
     let piece = vec![0x5a; PIECE_BYTES];
     let (mut pieces, mut took) = (0, Duration::ZERO);

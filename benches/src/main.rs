@@ -1,12 +1,12 @@
-//! `make bench`: the promises about speed. Each is a ratio of two things measured alternately within one run, so that
-//! it means the same on a fast machine and on a slow one. Not a place for absolute records.
+//! `make bench`: the promises about speed. Each is a ratio of two things measured alternately within one run, so that it
+//! means the same on fast and slow machines. Absolute records do not belong here.
 //!
 //! ```text
 //! standfast-bench [--megabytes N] [--repeats N] [--only SECTION]
 //!     codes pauses trees chains intervals huge-pages sizes snapshots levels flushes auto bulk directives groups
 //! ```
 //!
-//! Each section takes four minutes at most on a machine that is not slow.
+//! Each section takes at most four minutes on a machine of ordinary speed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
 
@@ -38,7 +38,7 @@ const USAGE: &str = "standfast-bench [--megabytes N] [--repeats N] [--only SECTI
 struct Settings {
     megabytes: u64,
     repeats: usize,
-    /// The section that alone is to be measured.
+    /// The only section to measure, if one is given.
     only: Option<String>,
 }
 
@@ -72,10 +72,10 @@ fn settings() -> Result<Settings> {
     Ok(settings)
 }
 
-/// Measures some promises, and tells each.
+/// Measures some promises and reports each.
 type Section = fn(&Settings, &mut dyn FnMut(Verdict)) -> Result<()>;
 
-/// What can be measured by itself, by name.
+/// The sections that can be measured by themselves, by name.
 const SECTIONS: [(&str, Section); 14] = [
     ("codes", codes),
     ("pauses", pauses),
@@ -93,8 +93,8 @@ const SECTIONS: [(&str, Section); 14] = [
     ("groups", in_each_other),
 ];
 
-/// Measures every section that is wanted, and returns whether all promises hold. A section that breaks off counts as missed:
-/// its other promises were not measured. The sections after it are measured all the same.
+/// Measures every requested section, and returns whether all promises hold. A section that fails counts as missed, since
+/// its other promises were not measured. The sections after it are still measured.
 fn measure(settings: &Settings) -> bool {
     let mut holds = true;
     let wanted = |name: &str| settings.only.as_ref().is_none_or(|only| only == name);
@@ -111,14 +111,14 @@ fn measure(settings: &Settings) -> bool {
     holds
 }
 
-/// Differences and erasure codes.
+/// Measures differences and erasure codes.
 fn codes(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     delta::speed(settings.repeats).into_iter().for_each(&mut *say);
     erasure::speed(settings.repeats).into_iter().for_each(say);
     Ok(())
 }
 
-/// What protection costs without checkpoints, and the shortest pauses.
+/// Measures what protection costs without checkpoints, and the shortest pauses.
 fn pauses(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     for kind in overhead::LOOPS {
         say(overhead::with_checkpoints_off(kind, settings.repeats)?);
@@ -128,7 +128,7 @@ fn pauses(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     Ok(())
 }
 
-/// Jobs of many processes.
+/// Measures jobs of many processes.
 fn trees(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     for processes in [10, 200] {
         tree::pause_and_restart(processes, settings.repeats)?.into_iter().for_each(&mut *say);
@@ -136,7 +136,7 @@ fn trees(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     Ok(())
 }
 
-/// Checkpoints that cost what changed.
+/// Measures checkpoints that cost only what changed.
 fn incremental(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     chains::at_one_percent(settings.megabytes, settings.repeats)?.into_iter().for_each(&mut *say);
     say(chains::first_write(settings.repeats)?);
@@ -144,36 +144,36 @@ fn incremental(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> 
     Ok(())
 }
 
-/// One in three repeats: each takes most of a minute.
+/// Returns a third of the repeats, for measurements that take most of a minute each.
 fn few(settings: &Settings) -> usize {
     settings.repeats.div_ceil(3)
 }
 
-/// What they add to the running time when they are rare.
+/// Measures what rare checkpoints add to the running time.
 fn long_intervals(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     say(chains::added("small", Duration::from_secs(10), 1.03, settings.megabytes, few(settings))?);
     Ok(())
 }
 
-/// The same of a program on huge pages.
+/// Measures the same for a program on huge pages.
 fn huge_pages(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     say(chains::added("huge", Duration::from_secs(10), 1.05, settings.megabytes, few(settings))?);
     Ok(())
 }
 
-/// No promise, a picture: sizes of incremental checkpoints.
+/// Shows the sizes of incremental checkpoints, without a promise.
 fn sizes(settings: &Settings, _: &mut dyn FnMut(Verdict)) -> Result<()> {
     chains::sizes(settings.megabytes)
 }
 
-/// The ways to take memory.
+/// Measures the methods of capture.
 fn ways(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     say(snapshots::clone_against_fork(settings.megabytes, settings.repeats)?);
     say(snapshots::best_of_a_writing_program(settings.megabytes, settings.repeats)?);
     Ok(())
 }
 
-/// What is kept as differences, and checkpoints that go to memory first.
+/// Measures deltas, and checkpoints that go to memory first.
 fn in_memory(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     say(chains::scattered_words(settings.megabytes)?);
     chains::differences_by_measurement(settings.megabytes, few(settings), say)?;
@@ -181,17 +181,17 @@ fn in_memory(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     Ok(())
 }
 
-/// Where they are brought to the disk.
+/// Measures flushes to disk.
 fn flushed(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     flushes::where_they_cost_less(settings.megabytes, few(settings), &chains::steps_of_a_round()?, say)
 }
 
-/// That the choice between the ways is a good one.
+/// Measures whether the choice between the methods of capture is a good one.
 fn chosen(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     auto::against_the_best(settings.repeats.div_ceil(2) + 1, say)
 }
 
-/// Whole checkpoints of much memory, and restarts.
+/// Measures whole checkpoints of much memory, and restarts.
 fn whole(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     for pages in [bulk::Pages::Small, bulk::Pages::Huge] {
         let job = bulk::Job::start(settings.megabytes, pages)?;
@@ -202,14 +202,14 @@ fn whole(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     Ok(())
 }
 
-/// What programs save by directing their own checkpoints.
+/// Measures what programs save by directing their own checkpoints.
 fn directed(_: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     calls::promises()?.into_iter().for_each(&mut *say);
     directives::promises()?.into_iter().for_each(say);
     directives::picture()
 }
 
-/// What the ranks of a program pay for keeping each other's state: a quarter of the megabytes each.
+/// Measures what the ranks of a program pay for keeping each other's state. Each has a quarter of the megabytes.
 fn in_each_other(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     groups::of_four_ranks(settings.megabytes.div_ceil(4), settings.repeats, say)
 }

@@ -1,4 +1,4 @@
-//! What supervision costs while no checkpoint is taken: nothing that can be told from the noise of native runs.
+//! What supervision costs while no checkpoint is taken: the difference must disappear in the noise of native runs.
 
 use crate::figures::{Verdict, median, ratio};
 use anyhow::{Context as _, Result};
@@ -12,15 +12,15 @@ use std::time::Duration;
 /// The loops that a preload-based checkpointer slows down 8, 7 and 30 times.
 pub(crate) const LOOPS: [&str; 3] = ["malloc", "open", "spawn"];
 
-/// About half a second each.
+/// About half a second for each loop.
 const ROUNDS: &str = "80000";
 
-/// At most this much slower, unless native runs differ more among themselves. Supervision adds nothing to these calls; but a loop
-/// of 0.6 microseconds goes at one of two speeds, 4 % apart, by where the kernel has put its pages, natively as well. At 1.01 the
-/// row missed in every second run of the same code on one host.
+/// The maximum slowdown, unless native runs differ more among themselves. Supervision adds nothing to these calls. But a
+/// loop of 0.6 microseconds runs at one of two speeds, 4 % apart, depending on where the kernel placed its pages, also
+/// natively. At 1.01, the row missed in every second run of the same code on one host.
 const BOUND: f64 = 1.05;
 
-/// Runs the loop natively, supervised, natively again, and so on.
+/// Runs the loop natively, supervised, and natively again, repeatedly.
 pub(crate) fn with_checkpoints_off(kind: &str, repeats: usize) -> Result<Verdict> {
     let program = VICTIM.with(&[kind, ROUNDS])?;
     let (mut native, mut supervised, mut again) = (Vec::new(), Vec::new(), Vec::new());
@@ -37,7 +37,7 @@ pub(crate) fn with_checkpoints_off(kind: &str, repeats: usize) -> Result<Verdict
     Ok(Verdict { promise, measured, holds: found <= BOUND.max(spread) })
 }
 
-/// How much native runs that stood side by side differ, in the middle.
+/// Returns the median ratio between adjacent native runs.
 fn spread(native: &[Duration], again: &[Duration]) -> f64 {
     let both_ways = |(a, b): (&Duration, &Duration)| ratio(*a, *b).max(ratio(*b, *a));
     let mut ratios: Vec<f64> = native.iter().zip(again).map(both_ways).collect();

@@ -1,4 +1,4 @@
-//! How long a tiny process stands still for a checkpoint.
+//! How long a checkpoint freezes a tiny process.
 
 use crate::figures::{Verdict, median, milliseconds};
 use anyhow::{Context as _, Result};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const BOUND: Duration = Duration::from_millis(5);
 
-/// Takes a few checkpoints of the smallest victim.
+/// Takes several checkpoints of the smallest victim.
 pub(crate) fn of_a_tiny_process(repeats: usize) -> Result<Verdict> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -29,23 +29,23 @@ pub(crate) fn of_a_tiny_process(repeats: usize) -> Result<Verdict> {
     Ok(Verdict { promise, measured: milliseconds(pause), holds: pause <= BOUND })
 }
 
-/// What a checkpoint says of itself.
+/// What a checkpoint reports about itself.
 pub(crate) struct Taken {
-    /// How long the program stood still.
+    /// The time for which the program was frozen.
     pub(crate) pause: Duration,
-    /// How much of that it took to find out what has changed.
+    /// The part of it that was needed to find out what has changed.
     pub(crate) scanning: Duration,
-    /// From the start of the checkpoint until it was durable.
+    /// The time from the start of the checkpoint until it was durable.
     pub(crate) durable: Duration,
-    /// Pages that hold something.
+    /// The number of pages with contents.
     pub(crate) pages_scanned: u64,
-    /// Those of them that were read.
+    /// The number of those pages that were read.
     pub(crate) pages_read: u64,
-    /// Length of the image.
+    /// The size of the image.
     pub(crate) file_bytes: u64,
 }
 
-/// Takes a checkpoint on request.
+/// Takes a checkpoint on request, and returns its report.
 pub(crate) fn checkpoint(standfast: Standfast<'_>, arena: &Arena) -> Result<Taken> {
     let said = standfast.ask("checkpoint", &arena.images(), &["--json"])?.well("checkpoint")?;
     let report: Value = serde_json::from_str(&said.output).with_context(|| format!("it said {:?}", said.output))?;

@@ -1,4 +1,5 @@
-//! A reservation of a terabyte, of which hardly anything is used, against the pages that are: what it adds to a checkpoint.
+//! What a reservation of a terabyte adds to a checkpoint when hardly any of it is used, compared with the used pages
+//! alone.
 
 use crate::figures::{Verdict, median, milliseconds};
 use crate::pause::{Taken, checkpoint};
@@ -32,7 +33,7 @@ impl Job {
         Ok(())
     }
 
-    /// The median pause and the largest image.
+    /// Returns the median pause and the size of the largest image.
     fn end(self) -> Result<(Duration, u64)> {
         open_gate(&self.arena)?;
         self.running.wait(PATIENCE)?.well("the job")?;
@@ -41,7 +42,7 @@ impl Job {
     }
 }
 
-/// Checkpoints of both, in turn.
+/// Takes checkpoints of both jobs in turn.
 pub(crate) fn of_a_terabyte(repeats: usize) -> Result<Verdict> {
     let (mut vast, mut small) = (Job::start(&[])?, Job::start(&["small"])?);
     for _ in 0..repeats * 3 {

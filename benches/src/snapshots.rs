@@ -1,5 +1,5 @@
-//! The ways to take memory: how long a program stands still for a clone, against fork(2) by itself, and for the best of them
-//! while it writes.
+//! The methods of capture: how long a clone freezes a program, compared with fork(2) alone, and how long the best method
+//! freezes a program that writes.
 
 use crate::figures::{Verdict, median, milliseconds, within};
 use crate::pause::checkpoint;
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What a clone may take longer than a fork.
+/// The maximum time for a clone relative to a fork.
 const CLONE_MAX: f64 = 1.5;
-/// How long the best way may hold up a program that writes a tenth of its pages each second.
+/// The maximum pause of the best method for a program that writes a tenth of its pages each second.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
-/// So often it writes a hundredth of them.
+/// The interval at which the program writes a hundredth of its pages.
 const TENTH: Duration = Duration::from_millis(100);
 
-/// A full checkpoint from a clone against a bare fork, in turns.
+/// Measures a full checkpoint from a clone against a bare fork, in turns.
 pub(crate) fn clone_against_fork(megabytes: u64, repeats: usize) -> Result<Verdict> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -43,7 +43,8 @@ pub(crate) fn clone_against_fork(megabytes: u64, repeats: usize) -> Result<Verdi
     Ok(within(format!("{megabytes} MB, full, by fork: the pause against a bare fork"), &clones, &forks, CLONE_MAX))
 }
 
-/// The pause of full checkpoints of a program that writes a tenth of its pages each second, by the way that takes least.
+/// Measures the pause of full checkpoints for a program that writes a tenth of its pages each second, by the fastest
+/// method.
 pub(crate) fn best_of_a_writing_program(megabytes: u64, repeats: usize) -> Result<Verdict> {
     let mut pauses = Vec::new();
     for snapshot in ["fork", "precopy"] {
@@ -69,12 +70,12 @@ fn paused(snapshot: &str, megabytes: u64, repeats: usize) -> Result<Vec<Duration
     let pauses = thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
-                // Where it has not come to the last one yet, that one counts.
+                // If the program has not handled the previous request yet, that one counts.
                 let _ = fs::write(&go, "");
                 thread::sleep(TENTH);
             }
         });
-        // The first one has memory to start tracking, and buffers to populate.
+        // The first checkpoint must start tracking memory and populate buffers.
         let pauses: Result<Vec<Duration>> =
             (0..=repeats).map(|_| checkpoint(standfast, &arena).map(|taken| taken.pause)).collect();
         is_done.store(true, Ordering::Relaxed);

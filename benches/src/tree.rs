@@ -1,4 +1,4 @@
-//! How long a tree of processes stands still, and how long it takes to come back.
+//! How long a checkpoint freezes a tree of processes, and how long a restart takes.
 
 use crate::figures::{Verdict, median, milliseconds};
 use crate::pause::checkpoint;
@@ -13,7 +13,7 @@ use standfast_tests::victims::FAMILY;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// What is promised of trees of this size, with half a megabyte changed in each process.
+/// Returns the maximum pause and restart time for trees of this size, with half a megabyte changed in each process.
 fn bounds(processes: usize) -> (Duration, Duration) {
     if processes <= 10 {
         (Duration::from_millis(20), Duration::from_millis(100))
@@ -22,7 +22,8 @@ fn bounds(processes: usize) -> (Duration, Duration) {
     }
 }
 
-/// Freeze to thaw, from the second checkpoint on; and from the start of a restart until all processes run again.
+/// Measures freeze to thaw, from the second checkpoint on, and the time from the start of a restart until all processes
+/// run again.
 pub(crate) fn pause_and_restart(processes: usize, repeats: usize) -> Result<[Verdict; 2]> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

@@ -1,7 +1,8 @@
 //! A scratch folder for one scenario, and the processes in it.
 //!
-//! Every process started here carries a tag in its environment. It stays in the program's memory through checkpoint and
-//! restart, so that orphans and restarted programs, whatever their pids, can be found and ended when the arena goes.
+//! Every process started here carries a tag in its environment. The tag stays in the program's memory across checkpoint
+//! and restart. Orphans and restarted programs can thus be found and killed when the arena is dropped, whatever their
+//! pids.
 
 use crate::waiting::until;
 use anyhow::{Context as _, Result};
@@ -12,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Where this is set in the environment, the scratch folder of a scenario that failed stays.
+/// The environment variable that keeps the scratch folder of a failed scenario.
 pub const KEEP_EVIDENCE: &str = "STANDFAST_KEEP";
 
 const TAG_NAME: &str = "STANDFAST_ARENA";
 
-/// The last bytes of a log that an error shows.
+/// The number of bytes of a log's end that an error shows.
 const LOG_SHOWN_BYTES: usize = 2000;
 
 /// A scratch folder with `work` (where the victim runs), `images` (the job's directory) and `logs`.
@@ -29,7 +30,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Makes one below the folder for temporary files.
+    /// Makes an arena below the folder for temporary files.
     ///
     /// # Errors
     /// When the folder cannot be made.
@@ -44,46 +45,46 @@ impl Arena {
         Ok(arena)
     }
 
-    /// The whole folder.
+    /// Returns the whole folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where the victim runs and leaves its files.
+    /// Returns the folder where the victim runs and leaves its files.
     pub fn work(&self) -> PathBuf {
         self.folder.join("work")
     }
 
-    /// The job's directory. Not made here: that is the command's business.
+    /// Returns the job's directory. The command creates it, not the arena.
     pub fn images(&self) -> PathBuf {
         self.folder.join("images")
     }
 
-    /// Where the command keeps what can be made again.
+    /// Returns the folder for files that the command can make again.
     pub fn cache(&self) -> PathBuf {
         self.folder.join("cache")
     }
 
-    /// Where commands leave what they say.
+    /// Returns the folder for the output of commands.
     pub fn logs(&self) -> PathBuf {
         self.folder.join("logs")
     }
 
-    /// Leaves the folder behind as evidence.
+    /// Keeps the folder as evidence when the arena is dropped.
     pub fn keep(&mut self) {
         self.kept = true;
     }
 
-    /// A command that runs in `work` and carries the tag.
+    /// Returns a command that runs in `work` and carries the tag.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.work()).env(TAG_NAME, &self.folder).env_remove("STANDFAST_DIR");
-        // What is shared between jobs is shared within the scenario.
+        // Jobs of one scenario share the cache; scenarios do not.
         command.env("XDG_CACHE_HOME", self.cache());
         command
     }
 
-    /// All live processes that were started here, or restarted from one that was.
+    /// Returns all live processes that were started here, or restarted from one that was.
     pub fn processes(&self) -> Vec<Pid> {
         let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -95,17 +96,17 @@ impl Arena {
         environment.split(|byte| *byte == 0).any(|entry| entry == self.tag.as_bytes())
     }
 
-    /// The live processes of this arena that execute `program`.
+    /// Returns the live processes of this arena that execute `program`.
     pub fn processes_of(&self, program: &Path) -> Vec<Pid> {
         let program = fs::canonicalize(program).unwrap_or_else(|_| program.to_owned());
         let executes = |pid: &Pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
         self.processes().into_iter().filter(executes).collect()
     }
 
-    /// Waits until nothing of this arena runs any more.
+    /// Waits until no process of this arena runs any more.
     ///
     /// # Errors
-    /// When something still runs after `limit`, naming it.
+    /// When a process still runs after `limit`. The error names it.
     pub fn wait_until_empty(&self, limit: Duration) -> Result<()> {
         until(limit, "all processes of the scenario to end", || Ok(self.processes().is_empty().then_some(())))
             .with_context(|| {
@@ -113,9 +114,9 @@ impl Arena {
             })
     }
 
-    /// Ends whatever still runs here.
+    /// Kills all processes that still run here.
     pub fn clear(&self) {
-        // A process may start another one between the look and the blow: look again, but not for ever.
+        // A process may start another one between the search and the kill, so search again, but not for ever.
         for _ in 0..100 {
             let left = self.processes();
             if left.is_empty() {
@@ -128,7 +129,7 @@ impl Arena {
         }
     }
 
-    /// What the commands of this scenario have said, for an error message.
+    /// Returns the output of this scenario's commands, for an error message.
     pub fn evidence(&self) -> String {
         let mut text = format!("scratch folder {}", self.folder.display());
         let Ok(entries) = fs::read_dir(self.logs()) else { return text };
@@ -155,7 +156,7 @@ impl Drop for Arena {
     }
 }
 
-/// A process as `ps` shows it: number, state, words.
+/// Describes a process as `ps` does: pid, state and command line.
 fn described(pid: Pid) -> String {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The `standfast` command line, and what its answers say.
+//! The `standfast` command line and its answers.
 
 use crate::arena::Arena;
 use crate::result::OUTPUT;
@@ -14,19 +14,20 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
-/// How often a scenario's run should take checkpoints by itself.
+/// How often a scenario's run takes checkpoints by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpoints {
-    /// This often, in milliseconds.
+    /// At this interval, in milliseconds.
     EveryMilliseconds(u64),
-    /// Only when asked for.
+    /// Only on request.
     OnRequest,
 }
 
-/// Cuts back whoever wrote: for jobs that are restarted from several copies of their directory.
+/// Truncates files even if another copy of the job has written to them. For jobs that are restarted from several copies
+/// of their directory.
 pub const ROLLBACK: [&str; 2] = ["--files", "rollback"];
 
-/// The command, at work on the job of one arena.
+/// The command, applied to the job of one arena.
 #[derive(Debug, Clone, Copy)]
 pub struct Standfast<'a> {
     arena: &'a Arena,
@@ -34,10 +35,10 @@ pub struct Standfast<'a> {
 }
 
 impl<'a> Standfast<'a> {
-    /// Finds the command: `STANDFAST_BIN`, or what cargo builds.
+    /// Finds the command: `STANDFAST_BIN`, or the binary that cargo builds.
     ///
     /// # Errors
-    /// When it cannot be built.
+    /// When the command cannot be built.
     pub fn new(arena: &'a Arena) -> Result<Self> {
         static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
         match BINARY.get_or_init(|| locate().map_err(|problem| format!("{problem:#}"))) {
@@ -46,19 +47,19 @@ impl<'a> Standfast<'a> {
         }
     }
 
-    /// The command with these arguments, in the arena's working folder.
+    /// Returns the command with these arguments, in the arena's working folder.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.arena.command(self.binary);
         command.args(arguments).stdin(Stdio::null());
         command
     }
 
-    /// `run -d IMAGES -i INTERVAL -- PROGRAM`.
+    /// Returns `run -d IMAGES -i INTERVAL -- PROGRAM`.
     pub fn run_command(&self, checkpoints: Checkpoints, program: &Program) -> Command {
         self.run_command_with(&[], checkpoints, program)
     }
 
-    /// The same, with more options.
+    /// Like [`Standfast::run_command`], with more options.
     pub fn run_command_with(&self, options: &[String], checkpoints: Checkpoints, program: &Program) -> Command {
         let interval = match checkpoints {
             Checkpoints::EveryMilliseconds(milliseconds) => format!("{milliseconds}ms"),
@@ -70,14 +71,14 @@ impl<'a> Standfast<'a> {
         command
     }
 
-    /// `restart DIRECTORY`.
+    /// Returns `restart DIRECTORY`.
     pub fn restart_command(&self, directory: &Path) -> Command {
         let mut command = self.command(&["restart"]);
         command.arg(directory);
         command
     }
 
-    /// Starts a program; its output goes to the working folder.
+    /// Starts a program. Its output goes to the working folder.
     ///
     /// # Errors
     /// When the command cannot be started.
@@ -86,8 +87,8 @@ impl<'a> Standfast<'a> {
         Running::start(self.arena, "run", output, &mut self.run_command(checkpoints, program))
     }
 
-    /// As [`Standfast::run`], for a job of which copies will be restarted: whatever its files have grown by is then cut
-    /// off, though another copy wrote it.
+    /// Like [`Standfast::run`], for a job whose copies will be restarted. A restart then cuts off everything that the
+    /// job's files have grown by, even if another copy wrote it.
     ///
     /// # Errors
     /// When the command cannot be started.
@@ -95,7 +96,7 @@ impl<'a> Standfast<'a> {
         self.run_with(&ROLLBACK.map(str::to_owned), checkpoints, program)
     }
 
-    /// As [`Standfast::run`], with more options.
+    /// Like [`Standfast::run`], with more options.
     ///
     /// # Errors
     /// When the command cannot be started.
@@ -104,7 +105,7 @@ impl<'a> Standfast<'a> {
         Running::start(self.arena, "run", output, &mut self.run_command_with(options, checkpoints, program))
     }
 
-    /// Restarts the job in `directory`. The program's output goes where it went before, to its own file.
+    /// Restarts the job in `directory`. The program's output goes to its own file, as before.
     ///
     /// # Errors
     /// When the command cannot be started.
@@ -112,27 +113,27 @@ impl<'a> Standfast<'a> {
         Running::start(self.arena, name, Output::Nowhere, &mut self.restart_command(directory))
     }
 
-    /// A subcommand about a directory, to its end.
+    /// Runs a subcommand on a directory and waits until it ends.
     ///
     /// # Errors
-    /// When it cannot be started or does not end.
+    /// When the subcommand cannot be started or does not end.
     pub fn ask(&self, subcommand: &str, directory: &Path, more: &[&str]) -> Result<Ended> {
         let mut command = self.command(&[subcommand]);
         Running::complete(self.arena, subcommand, command.arg(directory).args(more))
     }
 
-    /// `checkpoint`, which must succeed.
+    /// Runs `checkpoint`, which must succeed.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it fails.
     pub fn checkpoint(&self) -> Result<()> {
         self.ask("checkpoint", &self.arena.images(), &[])?.well("checkpoint").map(drop)
     }
 
-    /// The same, as soon as a restarted job's supervisor answers.
+    /// Like [`Standfast::checkpoint`], but first waits until a restarted job's supervisor answers.
     ///
     /// # Errors
-    /// When it does not within [`PATIENCE`].
+    /// When no checkpoint succeeds within [`PATIENCE`].
     pub fn checkpoint_when_supervised(&self) -> Result<()> {
         let mut last = String::new();
         let taken = until(PATIENCE, "a supervisor that takes a checkpoint", || {
@@ -143,27 +144,27 @@ impl<'a> Standfast<'a> {
         taken.with_context(|| format!("the last answer: {last}"))
     }
 
-    /// `verify`, which must find every generation good.
+    /// Runs `verify`, which must find every generation intact.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it finds damage.
     pub fn verify(&self, directory: &Path) -> Result<()> {
         self.ask("verify", directory, &[])?.well("verify").map(drop)
     }
 
-    /// `status --json`.
+    /// Returns the answer of `status --json`.
     ///
     /// # Errors
-    /// When it fails or is not JSON.
+    /// When it fails or its answer is not JSON.
     pub fn status(&self, directory: &Path) -> Result<Value> {
         let said = self.ask("status", directory, &["--json"])?.well("status")?;
         serde_json::from_str(&said.output).with_context(|| format!("status --json said {:?}", said.output))
     }
 
-    /// The newest generation, if there is one and the directory exists.
+    /// Returns the newest generation, if the directory exists and has one.
     ///
     /// # Errors
-    /// When the status cannot be had.
+    /// When the status cannot be read.
     pub fn newest_generation(&self, directory: &Path) -> Result<Option<u64>> {
         if !directory.join("manifest").exists() {
             return Ok(None);
@@ -173,27 +174,27 @@ impl<'a> Standfast<'a> {
         Ok(generations.iter().filter_map(|generation| generation["generation"].as_u64()).max())
     }
 
-    /// The program's main process as the command knows it, while it lives.
+    /// Returns the pid of the program's main process as the command reports it, while that process lives.
     ///
     /// # Errors
-    /// When the status cannot be had.
+    /// When the status cannot be read.
     pub fn program_pid(&self) -> Result<Option<Pid>> {
         Ok(pid_in(&self.status(&self.arena.images())?["program_pid"]))
     }
 
-    /// Its supervisor, while that lives.
+    /// Returns the pid of the supervisor.
     ///
     /// # Errors
-    /// When the status cannot be had, or names none.
+    /// When the status cannot be read, or reports no supervisor.
     pub fn supervisor_pid(&self) -> Result<Pid> {
         pid_in(&self.status(&self.arena.images())?["live"]["supervisor_pid"]).context("a supervisor answers")
     }
 
-    /// Ends the whole job as a power cut would: the main process first, so that no other's end makes it do anything, then
-    /// all others. Whether there was a main process to kill.
+    /// Kills the whole job, as a power cut would. The main process dies first, so that it cannot react to the end of
+    /// another process. Returns whether there was a main process to kill.
     ///
     /// # Errors
-    /// When the status cannot be had, or a process does not end within [`PATIENCE`].
+    /// When the status cannot be read, or a process does not end within [`PATIENCE`].
     pub fn kill_job(&self) -> Result<bool> {
         let status = self.status(&self.arena.images())?;
         let Some(main) = pid_in(&status["program_pid"]) else { return Ok(false) };
@@ -206,7 +207,8 @@ impl<'a> Standfast<'a> {
             rest.iter().for_each(|pid| _ = kill(*pid, Signal::SIGKILL));
             Ok(rest.is_empty().then_some(()))
         })?;
-        // Where it saw the others outlive the main process it has let the command end, and the directory is still its own.
+        // If the supervisor saw that other processes outlived the main process, it has let the command end and still
+        // owns the directory.
         until(PATIENCE, "the supervisor to end", || {
             let lives = supervisor.is_some_and(|pid| self.arena.processes().contains(&pid));
             Ok((!lives).then_some(()))
@@ -214,13 +216,13 @@ impl<'a> Standfast<'a> {
         Ok(killed)
     }
 
-    /// What runs in the arena and is not the command itself.
+    /// Returns the processes of the arena that do not execute the command itself.
     fn job_processes(&self) -> Vec<Pid> {
         let command = self.arena.processes_of(self.binary);
         self.arena.processes().into_iter().filter(|pid| !command.contains(pid)).collect()
     }
 
-    /// Waits until the program is known to run.
+    /// Waits until the status reports that the program runs.
     ///
     /// # Errors
     /// When that takes longer than [`PATIENCE`].
@@ -230,7 +232,7 @@ impl<'a> Standfast<'a> {
         })
     }
 
-    /// Waits until the victim stands at its gate.
+    /// Waits until the victim has reached its gate.
     ///
     /// # Errors
     /// When that takes longer than [`PATIENCE`].
@@ -239,11 +241,10 @@ impl<'a> Standfast<'a> {
         until(PATIENCE, "the victim to reach its gate", || Ok(waiting.exists().then_some(())))
     }
 
-    /// Waits for a generation newer than `last`.
+    /// Waits for a generation newer than `last`. Returns `None` if the command ends first.
     ///
     /// # Errors
-    /// When that takes longer than [`PATIENCE`], or the command ends with anything but success meanwhile. `None` when
-    /// it ended well.
+    /// When that takes longer than [`PATIENCE`], or the status cannot be read.
     pub fn await_generation(&self, last: Option<u64>, running: &mut Running) -> Result<Option<u64>> {
         until(PATIENCE, "a new generation", || {
             let ended = running.has_ended()?;
@@ -253,7 +254,7 @@ impl<'a> Standfast<'a> {
     }
 }
 
-/// Copies a folder as `cp -a` does, which is what a user would type, and again where somebody removed a file meanwhile.
+/// Copies a folder with `cp -a`, as a user would. Tries again if a file was removed meanwhile.
 ///
 /// # Errors
 /// When `cp` fails.

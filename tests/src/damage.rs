@@ -1,4 +1,4 @@
-//! Images with a flipped bit: the command must notice, and must never run a wrong program.
+//! Images with a flipped bit. The command must notice the damage and must never run a corrupted program.
 
 use crate::command::Standfast;
 use crate::disaster::KilledJob;
@@ -8,7 +8,7 @@ use fastrand::Rng;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a bit was flipped.
+/// The place of a flipped bit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flip {
     /// The file.
@@ -19,7 +19,7 @@ pub struct Flip {
     pub bit: u8,
 }
 
-/// The files of a job's directory that hold what a restart needs.
+/// Returns the files of a job's directory that a restart needs.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -51,10 +51,11 @@ pub fn flip_random_bit(directory: &Path, random: &mut Rng) -> Result<Flip> {
     Ok(Flip { file, at, bit })
 }
 
-/// Flips one bit; `verify` must say so, and `restart` must refuse or fall back to a good generation, saying why.
+/// Flips one bit. `verify` must report it, and `restart` must refuse or fall back to an intact generation, with a
+/// reason.
 ///
 /// # Errors
-/// When damage went unnoticed.
+/// When the damage goes unnoticed.
 pub fn one_flipped_bit_is_noticed(job: &KilledJob, random: &mut Rng) -> Result<()> {
     let images = job.refresh()?;
     let flip = flip_random_bit(&images, random)?;
@@ -69,7 +70,7 @@ fn noticed(job: &KilledJob, images: &Path) -> Result<()> {
     ensure!(!said.trim().is_empty() && !said.contains("panicked"), "verify said {said:?}");
     let restarted = job.restart(images, "damaged")?;
     if restarted.exited(0) {
-        // An older generation took its place, or the damage lies in one that was not needed.
+        // An older generation replaced the damaged one, or the damage was in a generation that the restart did not need.
         return RunResult::read(&job.arena().work())?.must_equal(job.native());
     }
     restarted.refusal("a restart from damaged files").map(drop)

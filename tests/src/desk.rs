@@ -1,4 +1,4 @@
-//! A command on a terminal of its own, as a login gives it one.
+//! A command on its own terminal, as after a login.
 
 use crate::arena::Arena;
 use crate::running::{PATIENCE, until};
@@ -15,10 +15,10 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// Starts `command` on a terminal with so many rows and columns.
+    /// Starts `command` on a terminal with this many rows and columns.
     ///
     /// # Errors
-    /// When that cannot be had.
+    /// When the terminal or the command cannot be started.
     pub fn start(arena: &Arena, rows: u16, columns: u16, command: &Command) -> Result<Self> {
         let (screen, terminal, _) = Screen::open()?;
         screen.resize(rows, columns)?;
@@ -29,10 +29,10 @@ impl Desk {
         Ok(Self { child, screen })
     }
 
-    /// Types, and waits until something is shown.
+    /// Types keys, and waits until the terminal shows an answer.
     ///
     /// # Errors
-    /// When it is not.
+    /// When the answer does not appear.
     pub fn say(&mut self, keys: &str, answer: &str) -> Result<()> {
         self.screen.type_in(keys.as_bytes())?;
         self.screen.await_text(answer)

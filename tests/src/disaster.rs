@@ -1,5 +1,5 @@
-//! A checkpoint or a restart that is struck at its n-th call with an effect, for one n. Who wants all n calls it until
-//! it says that there was no such call any more.
+//! Strikes a checkpoint or a restart at its n-th effective call, for one n. To cover all n, a caller repeats this until
+//! it reports that no such call was left.
 
 mod levels;
 
@@ -28,74 +28,74 @@ pub enum Disaster {
     SupervisorKilled,
     /// SIGKILL of the program.
     ProgramKilled,
-    /// SIGKILL of a process of the job that the others can do without.
+    /// SIGKILL of a process of the job that the others do not need.
     SpareKilled,
     /// SIGKILL of the clone from which the checkpoint is read.
     CloneKilled,
     /// One call fails with EIO.
     DiskError,
-    /// From some call on the disk is full.
+    /// The disk is full from some call on.
     DiskFull,
 }
 
-/// Those that can strike any program.
+/// The disasters that can strike any program.
 pub const DISASTERS: [Disaster; 4] =
     [Disaster::SupervisorKilled, Disaster::ProgramKilled, Disaster::DiskError, Disaster::DiskFull];
 
-/// What there was before the checkpoint that is struck.
+/// What exists before the checkpoint that is struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
-    /// No checkpoint: this is the first.
+    /// No checkpoint; the struck one is the first.
     Nothing,
-    /// One good generation.
+    /// One intact generation.
     OneGeneration,
-    /// Several that build upon each other: more than are kept.
+    /// Several generations that build upon each other, more than are kept.
     Chain,
 }
 
-/// How many checkpoints a chain has that is to be coalesced.
+/// The number of checkpoints in a chain that is to be coalesced.
 const CHAIN: u32 = 4;
 
-/// The program that is struck, and what it should give.
+/// The program that is struck, and its expected result.
 #[derive(Debug, Clone)]
 pub struct Subject {
     program: Program,
     native: RunResult,
-    /// How it is protected.
+    /// Options that protect it.
     options: Vec<String>,
     /// Whether its checkpoints go to memory first.
     in_memory: bool,
 }
 
 impl Subject {
-    /// The smallest victim.
+    /// Returns the smallest victim.
     ///
     /// # Errors
-    /// When it does not compile or run.
+    /// When the victim does not compile or run.
     pub fn small() -> Result<Self> {
         let program = SMALL.with(&[])?;
         let native = RunResult::native(&program)?;
         Ok(Self { program, native, options: Vec::new(), in_memory: false })
     }
 
-    /// A tree of processes, with one that the others can do without.
+    /// Returns a tree of processes, one of which the others do not need.
     ///
     /// # Errors
-    /// As above.
+    /// When the victim does not compile or run.
     pub fn ring() -> Result<Self> {
         let program = RING.with(&[])?;
         let native = RunResult::native(&program)?;
         Ok(Self { program, native, options: Vec::new(), in_memory: false })
     }
 
-    /// The same, protected with these options.
+    /// Returns the same subject, protected with these options.
     #[must_use]
     pub fn protected_with(&self, options: &[&str]) -> Self {
         Self { options: options.iter().map(|word| (*word).to_owned()).collect(), ..self.clone() }
     }
 
-    /// Strikes the first or second checkpoint of a run at its `at`-th call. Returns what was seen; `struck` is `None` when the
-    /// checkpoint has fewer calls, in which case it has simply succeeded.
+    /// Strikes a checkpoint of a run at its `at`-th call. Returns what was seen. `struck` is `None` if the checkpoint
+    /// has fewer calls, in which case it succeeds.
     ///
     /// # Errors
     /// When a promise is broken.
@@ -103,7 +103,7 @@ impl Subject {
         self.strike_what_is_asked("checkpoint", before, disaster, at)
     }
 
-    /// The same while a chain is coalesced.
+    /// Like [`Subject::strike_checkpoint`], while a chain is coalesced.
     ///
     /// # Errors
     /// When a promise is broken.
@@ -125,7 +125,7 @@ impl Subject {
     }
 }
 
-/// A run that waits at its gate.
+/// A run whose victim waits at its gate.
 struct Scenario<'a> {
     arena: &'a Arena,
     subject: &'a Subject,
@@ -182,8 +182,9 @@ impl<'a> Scenario<'a> {
         Ok(sighting)
     }
 
-    /// The supervisor is dead: the program ends by itself, well; the directory continues it all the same. Every other
-    /// time the orphan is protected once more on its way, by somebody who must cope with what the dead one left in it.
+    /// Checks that the program, whose supervisor is dead, still ends by itself and successfully, and that the directory
+    /// can still continue it. In every second case, a new supervisor protects the orphan once more. It must cope with
+    /// what the dead one left in the program.
     fn runs_on_alone(self, at: u64) -> Result<()> {
         let ended = self.tracer.wait()?;
         ensure!(matches!(ended, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "the supervisor ended with {ended:?}");
@@ -203,8 +204,8 @@ impl<'a> Scenario<'a> {
         continues(self.standfast, self.arena, self.subject)
     }
 
-    /// The checkpoint has been taken, with the dead or without, or the user was told; the next one works. What is in it goes
-    /// on to the same end as the program itself.
+    /// The checkpoint was taken, with or without the killed process, or the failure was reported to the user. The next
+    /// checkpoint succeeds, and a restart from it reaches the same result as the program itself.
     fn runs_on_without(self, asked: &Ended) -> Result<()> {
         if !asked.exited(0) {
             let told = format!("{}{}", asked.errors, self.tracer.errors_so_far());
@@ -225,7 +226,8 @@ impl<'a> Scenario<'a> {
         continues(self.standfast, self.arena, self.subject)
     }
 
-    /// A failed call either did not matter, or the user was told and the checkpoint does not exist. The next one works.
+    /// Either the failed call did not matter, or the failure was reported to the user and the checkpoint does not exist.
+    /// The next checkpoint succeeds.
     fn runs_on_though_disk_failed(self, asked: &Ended) -> Result<()> {
         if !asked.exited(0) {
             let told = format!("{}{}", asked.errors, self.tracer.errors_so_far());
@@ -249,7 +251,7 @@ impl<'a> Scenario<'a> {
     }
 }
 
-/// The process of the victim `ring` that the others can do without.
+/// Returns the process of the victim `ring` that the others do not need.
 fn spare(arena: &Arena) -> Result<Pid> {
     let is_it = |pid: &Pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "idle");
     arena.processes().into_iter().find(is_it).context("the victim has a process that it can do without")
@@ -260,7 +262,8 @@ fn is_running(process: Pid) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("Z").trim_start().starts_with('Z'))
 }
 
-/// The directory is good, and a restart from it gives the undisturbed result; or there clearly is no checkpoint yet.
+/// Checks that a restart from the directory gives the undisturbed result. If there is no checkpoint yet, the restart
+/// must clearly say so.
 fn continues(standfast: Standfast<'_>, arena: &Arena, subject: &Subject) -> Result<()> {
     if standfast.newest_generation(&arena.images())?.is_none() {
         let said = standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.refusal("a restart from nothing")?;
@@ -272,7 +275,7 @@ fn continues(standfast: Standfast<'_>, arena: &Arena, subject: &Subject) -> Resu
     RunResult::read(&arena.work())?.must_equal(&subject.native).context("the restarted program's result")
 }
 
-/// A job that was killed behind a good generation, to be restarted again and again.
+/// A job that was killed after an intact generation, to be restarted again and again.
 #[derive(Debug)]
 pub struct KilledJob {
     arena: Arena,
@@ -284,7 +287,7 @@ impl KilledJob {
     /// Runs a victim to its gate, takes two checkpoints and kills it.
     ///
     /// # Errors
-    /// When that does not work.
+    /// When any of these steps fails.
     pub fn new(subject: &Subject) -> Result<Self> {
         let mut arena = Arena::new()?;
         let outcome = Self::run_and_kill(&arena, subject);
@@ -308,20 +311,20 @@ impl KilledJob {
         Ok(())
     }
 
-    /// The arena in which it ran.
+    /// Returns the arena in which it ran.
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
 
-    /// What it should give.
+    /// Returns its expected result.
     pub fn native(&self) -> &RunResult {
         &self.subject.native
     }
 
-    /// Puts a fresh copy of its directory in place.
+    /// Replaces its directory with a fresh copy.
     ///
     /// # Errors
-    /// When it cannot be copied.
+    /// When the directory cannot be copied.
     pub fn refresh(&self) -> Result<PathBuf> {
         let images = self.arena.images();
         if images.exists() {
@@ -331,8 +334,8 @@ impl KilledJob {
         Ok(images)
     }
 
-    /// Kills a restart at its `at`-th call. Afterwards the program is either gone or runs to its end by itself, and a
-    /// further restart gives the undisturbed result.
+    /// Kills a restart at its `at`-th call. Afterwards, the program is either gone or runs to its end by itself, and
+    /// another restart gives the undisturbed result.
     ///
     /// # Errors
     /// When a promise is broken.
@@ -341,8 +344,9 @@ impl KilledJob {
         outcome.with_context(|| format!("SIGKILL of a restart at its call {at}; {}", self.arena.evidence()))
     }
 
-    /// Kills one of the processes that a restart makes, at its `at`-th call. Nothing remains of a restart that fails then, and
-    /// a further one gives the undisturbed result; so does a job that goes on.
+    /// Kills one of the processes that a restart creates, at the restart's `at`-th call. If the restart fails, nothing
+    /// of it remains, and another restart gives the undisturbed result. If the job continues, it gives the undisturbed
+    /// result itself.
     ///
     /// # Errors
     /// When a promise is broken.
@@ -368,7 +372,7 @@ impl KilledJob {
                 return Ok(sighting);
             }
             (Some(_), Blow::KillSupervisor, WaitStatus::Signaled(_, Signal::SIGKILL, _)) => {}
-            // It went on without the one that was killed.
+            // The restart continued without the killed process.
             (Some(_), Blow::KillDescendant(_), WaitStatus::Exited(_, 0)) => {
                 RunResult::read(&self.arena.work())?.must_equal(self.native())?;
             }
@@ -382,7 +386,7 @@ impl KilledJob {
         Ok(sighting)
     }
 
-    /// Restarts from `directory` under supervision.
+    /// Restarts from `directory`, supervised.
     ///
     /// # Errors
     /// When the command cannot be started.

@@ -5,10 +5,10 @@ use crate::workshop;
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// What the name of a program with directives ends with.
+/// The suffix of the names of programs with directives.
 const DIRECTED: &str = "-directed";
 
-/// What else goes into them.
+/// Sources that all programs share.
 const SHARED: [&str; 4] = [
     include_str!("../../examples/Makefile"),
     include_str!("../../examples/example.h"),
@@ -16,10 +16,11 @@ const SHARED: [&str; 4] = [
     include_str!("../../examples/shallow_water.f90"),
 ];
 
-/// What lies between Fortran and libstandfast.
+/// The interface between Fortran and libstandfast.
 const INTERFACE: &str = include_str!("../../bindings/fortran/standfast.f90");
 
-/// The executable of an example. `None` where it is in Fortran and the machine has no compiler for it, or no LAPACK.
+/// Returns the executable of an example. Returns `None` if the example is in Fortran and the machine has no compiler for
+/// it, or no LAPACK.
 pub(crate) fn built(name: &str, source: &str) -> Result<Option<PathBuf>> {
     let is_fortran = source.starts_with('!');
     if is_fortran && (in_path("gfortran").is_none() || !workshop::has_library("lapack")) {

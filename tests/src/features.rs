@@ -1,5 +1,5 @@
-//! One small victim per kernel feature, found in `tests/victims/features`. What is expected of it stands in its first
-//! comment: see the README there.
+//! One small victim per kernel feature, found in `tests/victims/features`. The first comment of each victim says what to
+//! expect. See the README there.
 
 use crate::command::Checkpoints;
 use crate::victims::Program;
@@ -14,57 +14,57 @@ use std::process::Command;
 pub struct Feature {
     /// The name of its file, without the ending.
     pub name: String,
-    /// What its first comment says of it.
+    /// The contents of its first comment.
     pub header: Header,
     /// Whether it runs among short-lived processes of its job.
     pub crowded: bool,
-    /// When checkpoints are taken, beside those that its trial asks for.
+    /// When checkpoints are taken, besides those that its trial requests.
     pub checkpoints: Checkpoints,
     source: String,
 }
 
-/// What the first comment of a victim says.
+/// The contents of a victim's first comment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Header {
     /// The promise, in words.
     pub promise: String,
-    /// What must come of a checkpoint and a restart.
+    /// The expected outcome of a checkpoint and a restart.
     pub expect: Expectation,
-    /// What the machine must have. The runner knows `root` and `user`; of all else the victim sees for itself.
+    /// What the machine must have. The runner checks `root` and `user`; the victim checks everything else itself.
     pub needs: Vec<String>,
-    /// More arguments for the compiler.
+    /// Additional arguments for the compiler.
     pub flags: Vec<String>,
-    /// The compiler: `cc` unless another is named.
+    /// The compiler, or `cc` if none is named.
     pub compiler: Option<String>,
-    /// More options for `standfast run`.
+    /// Additional options for `standfast run`.
     pub run: Vec<String>,
-    /// More options for `standfast restart`.
+    /// Additional options for `standfast restart`.
     pub restart: Vec<String>,
-    /// A shell command for the working folder, between the end of each life and the restart.
+    /// A shell command that runs in the working folder after the end of each life, before the restart.
     pub meanwhile: Option<String>,
-    /// Why a restart from an image that the program has left behind is no part of the promise.
+    /// Why the promise excludes a restart from an image that the program has already run past.
     pub no_rollback: Option<String>,
     /// Why `doctor` cannot foresee a refusal.
     pub doctor_blind: Option<String>,
-    /// Why it has to be alone in its job.
+    /// Why the victim must be alone in its job.
     pub alone: Option<String>,
-    /// Why checkpoints all the while are no part of the promise.
+    /// Why the promise excludes frequent checkpoints.
     pub seldom: Option<String>,
 }
 
-/// What must come of it.
+/// The expected outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Expectation {
-    /// The program goes on from every image to the result of an undisturbed run.
+    /// The program continues from every image and reaches the result of an undisturbed run.
     #[default]
     Survive,
-    /// The checkpoint is refused with all these words.
+    /// The checkpoint is refused, and the reason contains all these words.
     Refuse(Vec<String>),
-    /// The restart is refused with all these words.
+    /// The restart is refused, and the reason contains all these words.
     RefuseRestart(Vec<String>),
 }
 
-/// A feature's victim, ready to run or not.
+/// A feature's victim, either ready to run or impossible to run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prepared {
     /// Its executable.
@@ -74,10 +74,10 @@ pub enum Prepared {
 }
 
 impl Feature {
-    /// All of them, by name.
+    /// Returns all features, sorted by name.
     ///
     /// # Errors
-    /// When the folder or a file cannot be read. A header that says nothing sensible is an error of that victim alone.
+    /// When the folder or a file cannot be read. A malformed header is an error of that victim alone.
     pub fn all() -> Result<Vec<(String, Result<Self>)>> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("victims/features");
         let entries = fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?;
@@ -95,24 +95,24 @@ impl Feature {
         Ok((name, feature))
     }
 
-    /// One from its source.
+    /// Makes a feature from its source.
     ///
     /// # Errors
-    /// When its header makes no sense.
+    /// When its header is malformed.
     pub fn new(name: &str, source: String) -> Result<Self> {
         let header = Header::parse(&source)?;
         let checkpoints = Checkpoints::OnRequest;
         Ok(Self { name: name.to_owned(), header, crowded: false, checkpoints, source })
     }
 
-    /// The same with memory taken in this way (`--snapshot`), unless it has one of its own; and with pages kept as what has
-    /// changed in them, for which it is all one how they were taken.
+    /// Returns the same feature with memory captured by this method (`--snapshot`), unless it names its own method.
+    /// Pages are then stored as deltas, which work with every method.
     #[must_use]
     pub fn taken_by(self, snapshot: &str) -> Self {
         self.protected_with(&["--snapshot", snapshot, "--delta", "previous"])
     }
 
-    /// The same with more options of the run, unless it has one of them already.
+    /// Returns the same feature with more options for the run, unless it already has one of them.
     #[must_use]
     pub fn protected_with(mut self, words: &[&str]) -> Self {
         let is_there = |word: &&str| word.starts_with("--") && self.header.run.iter().any(|own| own == word);
@@ -122,7 +122,7 @@ impl Feature {
         self
     }
 
-    /// Whether what lies in the file system is the point: what is put back differs from image to image.
+    /// Reports whether the victim is about files. If so, a restart puts back different contents from each image.
     #[must_use]
     pub fn rolls_back_from_each(&self) -> bool {
         const OF_FILES: [&str; 8] =
@@ -130,13 +130,13 @@ impl Feature {
         OF_FILES.iter().any(|word| self.name.starts_with(word)) || self.header.run.iter().any(|it| it.contains("save"))
     }
 
-    /// The same among short-lived processes of its job, where it can be.
+    /// Returns the same feature among short-lived processes of its job, unless it must be alone.
     #[must_use]
     pub fn crowded(self) -> Self {
         Self { crowded: self.header.alone.is_none(), ..self }
     }
 
-    /// The same with incremental checkpoints all the while, this many milliseconds apart, that are coalesced all the while.
+    /// Returns the same feature with an incremental checkpoint every `milliseconds`, and frequent coalescing.
     #[must_use]
     pub fn taken_every(mut self, milliseconds: u64) -> Self {
         if self.header.seldom.is_none() {
@@ -146,10 +146,10 @@ impl Feature {
         self
     }
 
-    /// Compiles it if need be.
+    /// Compiles the victim if necessary.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// When the victim does not compile.
     pub fn prepare(&self) -> Result<Prepared> {
         let is_root = nix::unistd::geteuid().is_root();
         for need in &self.header.needs {
@@ -163,7 +163,7 @@ impl Feature {
         if Command::new(compiler).arg("--version").output().is_err() {
             return Ok(Prepared::Lacking(Lacking::program(compiler)));
         }
-        // -march=native would bind the cache to one machine, and nobody measures anything here.
+        // -march=native would tie the cache to one machine, and no test here measures anything.
         let flags = ["-O1", "-g"].into_iter().chain(self.header.flags.iter().map(String::as_str));
         let folder = workshop::folder(&self.name, (&self.source, compiler, &self.header.flags))?;
         let build = |path: &Path| workshop::compile_c(path, &self.source, compiler, flags);
@@ -172,10 +172,10 @@ impl Feature {
 }
 
 impl Header {
-    /// Reads the first comment of `source`: prose, then from the line `expect:` on one key a line.
+    /// Parses the first comment of `source`: prose, and then one key a line, beginning with the line `expect:`.
     ///
     /// # Errors
-    /// When there is no promise, no expectation, or a key that nobody knows.
+    /// When the promise or the expectation is missing, or a key is unknown.
     pub fn parse(source: &str) -> Result<Self> {
         let comment = source.strip_prefix("/*").and_then(|rest| rest.split_once("*/")).map(|(comment, _)| comment);
         let comment = comment.context("a victim opens with a comment")?;

@@ -1,5 +1,5 @@
-//! MPI programs with what `standfast group run` offers them beside going on after a loss: a time limit, too little memory,
-//! messages under way, processor time while they wait; and Python.
+//! MPI programs and the other features of `standfast group run`: time limits, too little memory, messages in transit,
+//! and low processor use while waiting. Also Python programs.
 
 use crate::arena::Arena;
 use crate::command::Standfast;
@@ -18,7 +18,7 @@ use std::process::Command;
 const PYTHON: (&str, &str) = ("standfast_group.py", include_str!("../../bindings/mpi/python/standfast_group.py"));
 const PYTHON_PROGRAM: &str = include_str!("../victims/mpi/field.py");
 
-/// Programs by name.
+/// Programs and their names.
 const SOURCES: [(&str, &str); 4] = [
     ("field", include_str!("../victims/mpi/field.c")),
     ("quiet", include_str!("../victims/mpi/quiet.c")),
@@ -27,19 +27,19 @@ const SOURCES: [(&str, &str); 4] = [
 ];
 
 const RANKS: &str = "4";
-/// Most of its time that a process may compute while it waits in a checkpoint.
+/// The maximum fraction of its time that a process may use a processor while it waits in a checkpoint.
 const WAITING_PART: f64 = 0.01;
 
-/// One of the programs, compiled; `None` where this MPI is not here.
+/// Returns one of the programs, compiled, or `None` if this MPI is not installed.
 ///
 /// # Errors
-/// When it does not compile.
+/// When the program does not compile.
 pub fn program(mpi: Mpi, name: &str) -> Result<Option<PathBuf>> {
     let (_, text) = SOURCES.iter().find(|(it, _)| *it == name).context("there is no such program")?;
     mpi.compiled(name, text)
 }
 
-/// `group run`, with these options, of four processes.
+/// Returns a `group run` of four processes with these options.
 fn run(mpi: Mpi, arena: &Arena, options: &[&str], program: &[&str]) -> Result<Command> {
     let mut command = Standfast::new(arena)?.command(&["group", "run", "-d"]);
     command.arg(arena.images()).args(options).arg("--").args(mpi.launcher).args(["-n", RANKS]).args(program);
@@ -47,7 +47,7 @@ fn run(mpi: Mpi, arena: &Arena, options: &[&str], program: &[&str]) -> Result<Co
     Ok(command)
 }
 
-/// The memory of all ranks.
+/// Returns the folder for the memory of all ranks.
 fn memory(arena: &Arena) -> Result<PathBuf> {
     let memory = arena.folder().join("memory");
     fs::create_dir_all(&memory)?;
@@ -63,8 +63,8 @@ fn text(path: &Path) -> Result<&str> {
     path.to_str().context("scratch folders have plain names")
 }
 
-/// The job ends at its limit with what it held saved, local epochs included; with all memory lost the same command goes on from
-/// there and comes to the undisturbed result.
+/// Lets the job run into its time limit, at which it must save what it holds, including local epochs. Then removes all
+/// memory. The same command must continue from there and reach the undisturbed result.
 ///
 /// # Errors
 /// When any of that does not hold.
@@ -89,7 +89,7 @@ pub fn ends_at_its_time_limit_and_goes_on(mpi: Mpi, program: &Path) -> Result<()
     Ok(())
 }
 
-/// The number of the newest epoch in the directory that suffices: the program's step.
+/// Returns the number of the newest sufficient epoch in the directory, which is the program's step.
 fn newest_whole(arena: &Arena) -> Result<u64> {
     let mut command = Standfast::new(arena)?.command(&["group", "status", "--json"]);
     command.arg(arena.images()).env("STANDFAST_GROUP_MEMORY", memory(arena)?);
@@ -100,8 +100,8 @@ fn newest_whole(arena: &Arena) -> Result<u64> {
     Ok(number.parse()?)
 }
 
-/// A memory file system that is too small: the checkpoint is given up with the reason, the program goes on, and the next one,
-/// which has room, counts. `None` where none can be mounted.
+/// Runs a job whose memory file system is too small. It must abandon the checkpoint with the reason and continue, and
+/// the next checkpoint, which has room, must count. Returns `None` if no such file system can be mounted.
 ///
 /// # Errors
 /// When any of that does not hold.
@@ -124,8 +124,8 @@ pub fn goes_on_where_memory_is_too_small(mpi: Mpi, program: &Path) -> Result<Opt
     Ok(Some(()))
 }
 
-/// Messages that are under way at a checkpoint are named, and it is given up; those that are received are not. A program that
-/// does not count is refused.
+/// Checks that a checkpoint names messages in transit and is abandoned, and that it does not name received messages. A
+/// program that does not count its messages is refused.
 ///
 /// # Errors
 /// When any of that does not hold.
@@ -145,16 +145,17 @@ pub fn names_messages_under_way(mpi: Mpi, program: &Path, uncounted: &Path) -> R
     ensure!(found.lines().eq(wanted.iter()), "{found}");
     let asked = ["--check-quiescent", "--tries", "1"];
     let refused = Running::complete(&arena, "uncounted", &mut run(mpi, &arena, &asked, &[text(uncounted)?, "3"])?)?;
-    // Whatever the launcher lost of what the processes said.
+    // The last line survives even if the launcher loses part of the output.
     let last = refused.errors.lines().last().unwrap_or_default();
     ensure!(refused.exited(3) && last.contains("-DSTANDFAST_MPI_COUNT"), "{}", arena.evidence());
     Ok(())
 }
 
-/// Processes that wait in a checkpoint for one that computes take hardly any processor time, their watchdogs included.
+/// Checks that processes waiting in a checkpoint for a computing one use hardly any processor time, including their
+/// watchdogs.
 ///
 /// # Errors
-/// When they do.
+/// When they use more.
 pub fn waits_without_computing(mpi: Mpi, program: &Path) -> Result<()> {
     const SECONDS: u32 = 2;
     let arena = Arena::new()?;
@@ -166,10 +167,11 @@ pub fn waits_without_computing(mpi: Mpi, program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A program in Python with mpi4py is killed twice and comes to the undisturbed result. `None` where there is no mpi4py.
+/// Kills a Python program with mpi4py twice. It must reach the undisturbed result. Returns `None` if mpi4py is not
+/// installed.
 ///
 /// # Errors
-/// When it does not.
+/// When the program does not reach that result.
 pub fn python_survives_kills(python: &str, seed: u64) -> Result<Option<()>> {
     let asks =
         Command::new(python).args(["-c", "import mpi4py, numpy; print(mpi4py.get_config().get('mpicc', ''))"]).output();
@@ -202,7 +204,7 @@ pub fn python_survives_kills(python: &str, seed: u64) -> Result<Option<()>> {
     Ok(Some(()))
 }
 
-/// Whether a compiler is this MPI's, as Debian's alternatives lead there.
+/// Reports whether a compiler belongs to this MPI. Debian's alternatives are resolved.
 fn is_of(mpi: &Mpi, compiler: &str) -> bool {
     let real = |name: &str| in_path(name).and_then(|path| fs::canonicalize(path).ok());
     let name = Path::new(compiler).file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -222,7 +224,7 @@ fn python_run(mpi: Mpi, arena: &Arena, python: &str, steps: &str) -> Result<Comm
     Ok(command)
 }
 
-/// Whether it runs the Python program, and is not its launcher.
+/// Reports whether a process runs the Python program and is not its launcher.
 fn is_rank(pid: nix::unistd::Pid) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();

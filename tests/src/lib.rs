@@ -1,34 +1,34 @@
-//! Black-box tests of the `standfast` command: it is started, disturbed and judged from outside, as a user would.
+//! Black-box tests of the `standfast` command: they start, disturb and judge it from outside, as a user would.
 //!
 //! ```text
-//! workshop  where victims are compiled, and the cache that they are kept in
+//! workshop  compiles victims and caches the results
 //! victims   programs that check themselves
 //! papers    the programs in examples that the papers measure
 //! parallel  the programs in examples/mpi
 //! features  one small victim per kernel feature, found in a folder
-//! moments   the gates at which such a victim stands, so that it is struck exactly there
-//! trials    what is done to it at each gate
-//! arena     a scratch folder for one scenario; whatever still runs of it is ended when it goes
-//! running   a command with its output in files and a limit on its time
-//! command   the standfast command line and what its answers say
-//! result    what a program left behind, compared byte by byte with an undisturbed run
+//! moments   the gates at which such a victim waits, so that a strike hits exactly there
+//! trials    what happens to such a victim at each gate
+//! arena     a scratch folder for one scenario; kills all remaining processes when dropped
+//! running   a command with its output in files and a time limit
+//! command   the standfast command line and its answers
+//! result    the files that a program leaves, compared byte by byte with an undisturbed run
 //! screen    what a terminal shows
 //! desk      a command on a terminal of its own
-//! survival  kill the program at random moments, restart it, again and again
-//! tracer    stops a supervisor at chosen system calls: the n-th is where it dies, or fails
-//! disaster  a checkpoint or a restart that is struck at its n-th call
+//! survival  kills the program at random moments and restarts it, again and again
+//! tracer    stops a supervisor at chosen system calls; it dies at the n-th call, or the call fails
+//! disaster  kills a checkpoint or a restart at its n-th call, or makes that call fail
 //! traces    what outlives the processes of a scenario
 //! damage    images with flipped bits
 //! mpi       MPI programs that lose ranks and nodes
 //! watched   the same under `standfast group run`
 //! skip      promises that cannot be tested here
-//! simulated nodes with networks, processes and memory of their own
-//! stuck     launches that come no further
+//! simulated nodes with their own networks, processes and memory
+//! stuck     launches that make no progress
 //! slurm     a stand-in for Slurm
-//! groups    what `group run` offers beside that, and Python
+//! groups    other features of `group run`, and Python
 //! ```
 //!
-//! This is not a place for tests that could be done one room deeper: bytes, chains and injected calls have theirs.
+//! Tests of bytes, chains and injected calls do not belong here: the crates below have their own.
 #![forbid(unsafe_code)]
 
 pub mod arena;
@@ -63,7 +63,7 @@ pub mod workshop;
 
 pub use skip::{Lacking, skip};
 
-/// The seed of a random scenario: `STANDFAST_SEED` where it is set, a fresh one otherwise. Failures name it.
+/// Returns the seed of a random scenario: `STANDFAST_SEED` if set, otherwise a fresh one. Failures report it.
 pub fn seed() -> u64 {
     std::env::var("STANDFAST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..))
 }

@@ -1,4 +1,4 @@
-//! How many page faults a program has: a meter that is preloaded into it and speaks at its end.
+//! Counts the page faults of a program with a preloaded meter, which reports them at the program's end.
 
 use crate::arena::Arena;
 use crate::victims::Program;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 const SOURCE: &str = include_str!("../victims/meter.c");
 
-/// The program with a meter in it.
+/// Returns the program with a meter in it.
 pub fn metered(arena: &Arena, program: &Program) -> Result<Program> {
     let folder = workshop::folder("meter", SOURCE)?;
     let meter = workshop::built(&folder, "meter.so", |path| {
@@ -27,7 +27,7 @@ pub fn metered(arena: &Arena, program: &Program) -> Result<Program> {
     Ok(Program { path: PathBuf::from("/usr/bin/env"), arguments })
 }
 
-/// How many it has had that needed no disk, once it has ended.
+/// Returns the number of page faults that needed no disk, once the program has ended.
 pub fn faults(arena: &Arena) -> Result<u64> {
     let path = place(arena);
     let said = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;

@@ -1,7 +1,7 @@
-//! The gates at which a victim stands, so that it is struck exactly there.
+//! The gates at which a victim waits, so that a strike hits exactly there.
 //!
-//! A victim announces a moment with a file `at-NUMBER-NAME` in a folder that the environment names, and waits until there
-//! is `open-NUMBER` or `open-all`. Without that variable it passes.
+//! A victim announces a moment with a file `at-NUMBER-NAME` in a folder that an environment variable names. It then
+//! waits until `open-NUMBER` or `open-all` exists. If the variable is not set, the victim does not wait.
 
 use crate::arena::Arena;
 use crate::running::{PATIENCE, Running, until};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::PathBuf;
 
-/// What names the folder to the victim.
+/// The environment variable that gives the victim the folder.
 pub const FOLDER_VARIABLE: &str = "VICTIM_MOMENTS";
 
 /// The moments of one run.
@@ -18,17 +18,17 @@ pub struct Moments {
     folder: PathBuf,
 }
 
-/// A moment at which the victim stands.
+/// A moment at which the victim waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moment {
-    /// Counted from 1.
+    /// Its number, counted from 1.
     pub number: u32,
-    /// As the victim calls it.
+    /// The victim's name for it.
     pub name: String,
 }
 
 impl Moments {
-    /// All gates closed.
+    /// Makes the folder, with all gates closed.
     ///
     /// # Errors
     /// When the folder cannot be made.
@@ -38,18 +38,18 @@ impl Moments {
         Ok(Self { folder })
     }
 
-    /// The folder, for [`FOLDER_VARIABLE`].
+    /// Returns the folder, for [`FOLDER_VARIABLE`].
     pub fn folder(&self) -> &PathBuf {
         &self.folder
     }
 
-    /// Waits until the victim stands at its moment `number`. `None` where the job ended instead.
+    /// Waits until the victim has reached moment `number`. Returns `None` if the job ends instead.
     ///
     /// # Errors
     /// When neither happens within [`PATIENCE`].
     pub fn reached(&self, number: u32, job: &mut Running) -> Result<Option<Moment>> {
         let reached = until(PATIENCE, &format!("moment {number} of the victim"), || {
-            // In this order: a job that ends does so behind its last moment.
+            // In this order, since a job ends after its last moment.
             let ended = job.has_ended()?;
             Ok(match self.announced(number)? {
                 Some(moment) => Some(Some(moment)),
@@ -66,7 +66,7 @@ impl Moments {
         Ok(names.next().map(|name| Moment { number, name }))
     }
 
-    /// Lets the victim pass this one.
+    /// Lets the victim pass this moment.
     ///
     /// # Errors
     /// When the file cannot be made.
@@ -74,7 +74,7 @@ impl Moments {
         self.make(&format!("open-{}", moment.number))
     }
 
-    /// Lets the victim pass all of them.
+    /// Lets the victim pass all moments.
     ///
     /// # Errors
     /// When the file cannot be made.

@@ -1,4 +1,5 @@
-//! MPI programs with libstandfast_group: which MPIs are here, and a program that is launched, struck and launched again.
+//! MPI programs with libstandfast_group: the MPIs on this machine, and a program that is launched, killed and launched
+//! again.
 
 use crate::arena::Arena;
 use crate::running::{Ended, Output, PATIENCE, Running, until};
@@ -21,7 +22,7 @@ pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("standfast_program.h", include_str!("../../bindings/mpi/include/standfast_program.h")),
     ("must.h", include_str!("../victims/mpi/must.h")),
 ];
-/// MPI's own for C++ are no longer part of it, and full of warnings.
+/// Leaves out MPI's own C++ bindings, which are no longer part of MPI and cause many warnings.
 const NO_CPP_BINDINGS: [&str; 2] = ["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX"];
 /// Ranks of a job.
 pub const RANKS: usize = 4;
@@ -33,19 +34,19 @@ pub struct Mpi {
     pub name: &'static str,
     pub(crate) compiler: &'static str,
     pub(crate) launcher: &'static [&'static str],
-    /// What has its launcher reach nodes through an agent, and which nodes.
+    /// Launcher arguments that select an agent for reaching nodes, followed by those that select the nodes.
     agent: &'static str,
     hosts: &'static str,
 }
 
-/// Debian's two.
+/// The two MPIs of Debian.
 const OF_DEBIAN: [Mpi; 2] = [
     Mpi {
         name: "Open MPI",
         compiler: "mpicc.openmpi",
         launcher: &["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"],
         agent: "--mca plm_rsh_agent",
-        // All nodes have the same processors; messages go from node to node by TCP.
+        // All nodes share the same processors. Messages go from node to node by TCP.
         hosts: "--bind-to none --mca mpi_yield_when_idle 1 --mca plm_rsh_no_tree_spawn 1 --mca btl self,tcp \
                 --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --host {nodes}",
     },
@@ -54,22 +55,22 @@ const OF_DEBIAN: [Mpi; 2] = [
         compiler: "mpicc.mpich",
         launcher: &["mpirun.mpich"],
         agent: "-launcher ssh -launcher-exec",
-        // Nodes that share a kernel share no memory.
+        // The nodes share a kernel, but no memory.
         hosts: "-bind-to none -genv UCX_TLS tcp,self -hosts {nodes}",
     },
 ];
 
-/// Where `scripts/mpi-wheels` has put the wheels of PyPI, an environment each.
+/// Where `scripts/mpi-wheels` has installed the PyPI wheels, each in its own environment.
 const WHEELS: &str = "STANDFAST_MPI_WHEELS";
 
-/// All that may be here: Debian's, Open MPI first, and the wheels.
+/// All MPIs that may be installed: Debian's, Open MPI first, and the wheels.
 pub static MPIS: LazyLock<Vec<Mpi>> = LazyLock::new(|| {
     let wheels = env::var(WHEELS).into_iter().flat_map(|folder| of_wheels(&folder));
     OF_DEBIAN.into_iter().chain(wheels).collect()
 });
 
 fn of_wheels(folder: &str) -> [Mpi; 2] {
-    // They are as good as constants.
+    // These strings live as long as constants.
     let tool = |wheel: &str, name: &str| -> &'static str { format!("{folder}/{wheel}/bin/{name}").leak() };
     let [_, mpich] = OF_DEBIAN;
     [
@@ -91,7 +92,7 @@ fn of_wheels(folder: &str) -> [Mpi; 2] {
     ]
 }
 
-/// A code and how many nodes at once it bears to lose.
+/// A code, characterized by the number of nodes that it tolerates losing at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// One.
@@ -101,7 +102,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// How many nodes at once it bears to lose.
+    /// Returns the number of nodes that the code tolerates losing at once.
     pub(crate) fn losses(self) -> usize {
         match self {
             Self::Parity => 1,
@@ -110,7 +111,7 @@ impl Code {
     }
 }
 
-/// Gives each rank the memory of a node of its own: a directory, and which one follows from the rank and a shift.
+/// Gives each rank the memory of its own node: a directory chosen by the rank and a shift.
 const ON_ITS_NODE: &str = r#"
 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
 STANDFAST_GROUP_MEMORY=$NODES/node-$(((rank + SHIFT) % 4))
@@ -120,26 +121,26 @@ exec "$@"
 "#;
 
 impl Mpi {
-    /// The program, compiled by this MPI's compiler; `None` where it is not here.
+    /// Returns the program, compiled with this MPI's compiler, or `None` if the MPI is not installed.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// When the program does not compile.
     pub fn program(&self) -> Result<Option<PathBuf>> {
         self.compiled("field", SOURCE)
     }
 
-    /// A program in C, with libstandfast_group; `None` where this MPI is not here.
+    /// Returns a C program linked with libstandfast_group, or `None` if this MPI is not installed.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// When the program does not compile.
     pub fn compiled(&self, name: &str, text: &str) -> Result<Option<PathBuf>> {
         self.compiled_by(self.compiler, name, "c", text)
     }
 
-    /// A program in C++ that takes the same arguments and says the same.
+    /// Returns a C++ program with the same arguments and output.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// When the program does not compile.
     pub fn cpp_program(&self) -> Result<Option<PathBuf>> {
         self.compiled_by(&self.cpp_compiler(), "spread", "cpp", SOURCE_CPP)
     }
@@ -177,10 +178,10 @@ impl Mpi {
         workshop::built(&folder, name, build).map(Some)
     }
 
-    /// Has this MPI's compiler for C++ read the headers, twice over.
+    /// Checks that this MPI's C++ compiler accepts the headers, even if included twice.
     ///
     /// # Errors
-    /// When they are not C++.
+    /// When the headers are not valid C++.
     pub fn reads_headers_as_cpp(&self) -> Result<()> {
         let folder = tempfile::tempdir()?;
         for (name, text) in HEADERS {
@@ -196,12 +197,12 @@ impl Mpi {
         workshop::compile(command.arg("-fsyntax-only").arg("-I").arg(folder.path()).arg(source))
     }
 
-    /// The same with these words before the launcher's.
+    /// Returns the same MPI with these words before the launcher's.
     pub(crate) fn behind(self, words: &[&'static str]) -> Self {
         Self { launcher: [words, self.launcher].concat().leak(), ..self }
     }
 
-    /// The launcher's words for ranks on simulated nodes, one on each: `{nodes}` stands for them.
+    /// Returns the launcher's words for ranks on simulated nodes, one on each. `{nodes}` stands for the nodes.
     pub fn on_nodes(&self, agent: &str) -> Vec<String> {
         let words = self.agent.split_whitespace().chain([agent]).chain(self.hosts.split_whitespace());
         self.launcher.iter().copied().chain(words).map(str::to_owned).collect()
@@ -214,7 +215,7 @@ impl Mpi {
         Running::start(arena, name, Output::Log, &mut command)
     }
 
-    /// What so many steps on so many pages come to, without anybody who disturbs them.
+    /// Runs the job undisturbed with this many steps and pages, and returns its result.
     pub(crate) fn undisturbed(&self, program: &Path, steps: usize, pages: &str) -> Result<Ended> {
         let arguments = [steps.to_string(), pages.into(), steps.to_string()];
         let life = Life { arguments, code: Code::Parity, shift: 0 };
@@ -223,9 +224,9 @@ impl Mpi {
     }
 }
 
-/// One launch.
+/// One launch of the job.
 pub(crate) struct Life {
-    /// Steps, pages, and every how many steps there is a checkpoint.
+    /// The number of steps, the number of pages, and the number of steps between checkpoints.
     pub(crate) arguments: [String; 3],
     pub(crate) code: Code,
     pub(crate) shift: usize,
@@ -242,10 +243,10 @@ impl Life {
     }
 }
 
-/// Keeps a promise with the program under every MPI that is here.
+/// Checks a promise with the program under every installed MPI.
 ///
 /// # Errors
-/// Where the program cannot be compiled, or the promise is broken.
+/// When the program does not compile, or the promise is broken.
 pub fn with_every_program(promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<()> {
     for mpi in MPIS.iter().copied() {
         match mpi.program()? {
@@ -256,8 +257,8 @@ pub fn with_every_program(promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<
     Ok(())
 }
 
-/// Ranks are killed at random moments and nodes lose what they hold, `strikes` times; the job is launched again each time, its
-/// ranks on other nodes now and then. Its result must be that of an undisturbed run, and nothing may remain.
+/// Kills ranks at random moments and lets nodes lose what they hold, `strikes` times. Launches the job again each time,
+/// sometimes with its ranks on other nodes. Its result must equal that of an undisturbed run, and nothing may remain.
 ///
 /// # Errors
 /// When any of that does not hold.
@@ -289,7 +290,7 @@ pub fn survives(mpi: Mpi, program: &Path, code: Code, strikes: usize, seed: u64)
     Ok(())
 }
 
-/// Lets the job commit some epochs, and kills one of its ranks, or two.
+/// Lets the job commit some epochs, and then kills one or two of its ranks.
 fn strike_down(arena: &Arena, program: &Path, mut running: Running, random: &mut Rng) -> Result<()> {
     let epochs = random.usize(1..20);
     let far_enough = |running: &mut Running| -> Result<Option<()>> {
@@ -301,7 +302,7 @@ fn strike_down(arena: &Arena, program: &Path, mut running: Running, random: &mut
     let mut ranks = arena.processes_of(program);
     random.shuffle(&mut ranks);
     for rank in ranks.iter().take(random.usize(1..3)) {
-        // The launcher may have been quicker.
+        // The launcher may have been faster.
         let _ = kill(*rank, Signal::SIGKILL);
     }
     let ended = running.wait(PATIENCE)?;
@@ -313,7 +314,7 @@ pub(crate) fn said(arena: &Arena, seed: u64) -> String {
     format!("seed {seed}; {}", arena.evidence())
 }
 
-/// Where libstandfast_group lies: `STANDFAST_LIBRARIES`, or where cargo builds it.
+/// Returns the folder of libstandfast_group: `STANDFAST_LIBRARIES`, or where cargo builds it.
 pub(crate) fn library() -> Result<PathBuf> {
     if let Some(folder) = env::var_os("STANDFAST_LIBRARIES") {
         return Ok(folder.into());

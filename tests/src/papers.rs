@@ -1,16 +1,16 @@
-//! The programs that the papers on checkpointing measure, as they are in `examples`: as victims that compute for a second or
-//! two, and with arguments for a moment. They check their own results.
+//! The programs that the papers on checkpointing measure, taken from `examples`. They serve as victims that compute for
+//! a second or two, and with arguments for a very short run. They check their own results.
 
 use crate::victims::{Victim, example};
 
-/// One of them.
+/// One of the programs.
 #[derive(Debug, Clone, Copy)]
 pub struct Paper {
-    /// With arguments for a second or two.
+    /// The program with arguments for a second or two.
     pub victim: Victim,
-    /// The same with the papers' directives, where there are some.
+    /// The same program with the papers' directives, if there are any.
     pub directed: Option<Victim>,
-    /// Arguments for a moment.
+    /// Arguments for a very short run.
     pub tiny: &'static [&'static str],
 }
 
@@ -31,20 +31,20 @@ impl Paper {
 
 type Arguments = &'static [&'static str];
 
-/// All of them.
+/// All programs.
 pub const PAPERS: [Paper; 9] = [MAT, SOLVE, EIGEN, CELL, STSWM, MCNF, NNET, LOG, CONTOUR];
 
-/// A product of matrices that are read from disk.
+/// Multiplies matrices that it reads from disk.
 pub const MAT: Paper =
     Paper::with_directives(["mat", "mat-directed"], include_str!("../../examples/mat.c"), &["1500"], &["60"]);
-/// One system of linear equations after the other.
+/// Solves systems of linear equations, one after the other.
 pub const SOLVE: Paper = Paper::with_directives(
     ["solve", "solve-directed"],
     include_str!("../../examples/solve.F90"),
     &["700", "30"],
     &["40", "2"],
 );
-/// Eigenvalues of one matrix.
+/// Computes the eigenvalues of one matrix.
 pub const EIGEN: Paper = Paper::plain("eigen", include_str!("../../examples/eigen.f90"), &["600"], &["20"]);
 /// A cellular automaton.
 pub const CELL: Paper = Paper::with_directives(
@@ -53,10 +53,10 @@ pub const CELL: Paper = Paper::with_directives(
     &["2048", "170"],
     &["64", "20"],
 );
-/// Shallow water on a sphere, with a mountain; for a moment the flow that must stay as it is.
+/// Shallow water on a sphere with a mountain. The very short run computes a flow that must not change.
 pub const STSWM: Paper =
     Paper::plain("stswm", include_str!("../../examples/stswm.f90"), &["85", "36"], &["10", "3", "2"]);
-/// Many commodities in one network.
+/// Multicommodity flow in one network.
 pub const MCNF: Paper = Paper::plain("mcnf", include_str!("../../examples/mcnf.f90"), &[], &["10", "5", "3"]);
 /// A neural network.
 pub const NNET: Paper = Paper::with_directives(
@@ -65,8 +65,8 @@ pub const NNET: Paper = Paper::with_directives(
     &["6000", "40", "1500"],
     &["1000", "40", "60"],
 );
-/// Messages to be logged.
+/// Logs messages.
 pub const LOG: Paper = Paper::plain("log", include_str!("../../examples/log.c"), &["100000", "180"], &["2000", "3"]);
-/// Altitude contours.
+/// Computes altitude contours.
 pub const CONTOUR: Paper =
     Paper::plain("contour", include_str!("../../examples/contour.c"), &["2816", "2179", "3"], &["200", "100"]);

@@ -1,5 +1,5 @@
-//! The parallel programs in `examples/mpi`, with the MPI libraries that the machine has. Ranks share this machine, whatever
-//! its number of processors, and talk through its memory.
+//! The parallel programs in `examples/mpi`, with the MPI libraries on this machine. All ranks run on this machine,
+//! whatever its number of processors, and communicate through its memory.
 
 use crate::arena::Arena;
 use crate::command::Standfast;
@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-/// All that goes into them.
+/// All sources of the programs.
 const SOURCES: [&str; 19] = [
     include_str!("../../examples/Makefile"),
     include_str!("../../examples/example.h"),
@@ -53,7 +53,7 @@ pub enum Mpi {
 }
 
 impl Mpi {
-    /// As Debian's alternatives are called.
+    /// Returns the name that Debian's alternatives use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Open => "openmpi",
@@ -61,19 +61,19 @@ impl Mpi {
         }
     }
 
-    /// The folder with all parallel programs, which are made if need be. `None` where the machine has not this MPI with
-    /// Fortran and ScaLAPACK.
+    /// Returns the folder with all parallel programs, built if necessary. Returns `None` if the machine lacks this MPI
+    /// with Fortran and ScaLAPACK.
     ///
     /// # Errors
-    /// When they do not compile.
+    /// When the programs do not compile.
     pub fn programs(self) -> Result<Option<PathBuf>> {
         self.made(None)
     }
 
-    /// The same, with checkpoints in each other's memory.
+    /// Like [`Mpi::programs`], with checkpoints in each other's memory.
     ///
     /// # Errors
-    /// When they or the library do not compile.
+    /// When the programs or the library do not compile.
     pub fn protected_programs(self) -> Result<Option<PathBuf>> {
         self.made(Some(library()?))
     }
@@ -96,7 +96,7 @@ impl Mpi {
         Ok(first.parent().map(Path::to_owned))
     }
 
-    /// One of them on so many ranks.
+    /// Returns one of the programs on this many ranks.
     pub fn on_ranks(self, ranks: u32, program: &Path, arguments: &[&str]) -> Program {
         let launcher = Path::new("/usr/bin").join(format!("mpirun.{}", self.name()));
         let words: &[&str] = match self {
@@ -110,7 +110,7 @@ impl Mpi {
     }
 }
 
-/// Those that are struck, each with what makes it take half a second undisturbed on a quick machine: long enough for that.
+/// The programs that are struck, with arguments that make each run for half a second, undisturbed, on a fast machine.
 pub const STRUCK: [(&str, &[&str]); 6] = [
     ("pcell", &["600", "1200"]),
     ("pmat", &["1000"]),
@@ -120,14 +120,15 @@ pub const STRUCK: [(&str, &[&str]); 6] = [
     ("psolve", &["300", "40"]),
 ];
 
-/// Of one run: it must come to its end, too.
+/// The maximum number of strikes in one run, which must also reach its end.
 const STRIKES_MAX: usize = 10;
 
-/// One of the programs loses ranks at random moments under `standfast group run`, so many times, in as many runs as that takes.
-/// Each run must come to the undisturbed result. `false` where the machine has not this MPI with all that the programs need.
+/// One of the programs loses ranks at random moments under `standfast group run`, `kills` times, over as many runs as
+/// that takes. Each run must reach the undisturbed result. Returns `false` if the machine lacks this MPI with all that
+/// the programs need.
 ///
 /// # Errors
-/// When one does not, or leaves something behind.
+/// When a run fails or leaves something behind.
 pub fn survives_kills(mpi: Mpi, name: &str, arguments: &[&str], kills: usize, random: &mut Rng) -> Result<bool> {
     let (Some(plain), Some(protected)) = (mpi.programs()?, mpi.protected_programs()?) else { return Ok(false) };
     let wanted = undisturbed(mpi, 4, &plain.join(name), arguments)?;
@@ -142,10 +143,10 @@ pub fn survives_kills(mpi: Mpi, name: &str, arguments: &[&str], kills: usize, ra
     Ok(true)
 }
 
-/// What a program says by itself; it ends badly where a self-check finds its result untrue.
+/// Returns the output of a program without Standfast. The program fails if a self-check finds its result wrong.
 ///
 /// # Errors
-/// When it does, or checks nothing.
+/// When the program fails, or checks nothing.
 pub fn undisturbed(mpi: Mpi, ranks: u32, program: &Path, arguments: &[&str]) -> Result<String> {
     let program = mpi.on_ranks(ranks, program, arguments);
     let output = RunResult::native(&program).with_context(|| format!("{program:?}"))?.output();
@@ -153,7 +154,7 @@ pub fn undisturbed(mpi: Mpi, ranks: u32, program: &Path, arguments: &[&str]) -> 
     Ok(output)
 }
 
-/// What it came to, and how often it was struck.
+/// Returns the output of the job, and how often it was struck.
 fn killed(mpi: Mpi, program: &Path, arguments: &[&str], strikes: usize, random: &mut Rng) -> Result<(String, usize)> {
     let arena = Arena::new()?;
     let memory = arena.folder().join("memory");
@@ -170,17 +171,17 @@ fn killed(mpi: Mpi, program: &Path, arguments: &[&str], strikes: usize, random: 
     while struck < strikes && awaits_strike(&arena, program, &memory, &mut running, random)? {
         let mut ranks = arena.processes_of(program);
         random.shuffle(&mut ranks);
-        // The launcher may have been quicker.
+        // The launcher may have been faster.
         let killed = ranks.iter().take(random.usize(1..3)).filter(|rank| kill(**rank, Signal::SIGKILL).is_ok()).count();
         struck += killed.min(1);
-        // Those that are struck next are of another life.
+        // The next strike must hit another life.
         until(PATIENCE, "the struck launch to end", || {
             let is_gone = |rank: &Pid| !arena.processes_of(program).contains(rank);
             Ok(ranks.iter().all(is_gone).then_some(()))
         })?;
     }
     let ended = running.wait(2 * PATIENCE)?;
-    // Ranks that have come to the result let go of what they held: one that is struck behind that has nobody to help it.
+    // Ranks that have reached the result release what they held. If a rank is struck after that, it cannot be recovered.
     if let Some(output) = result_before_an_end(&ended) {
         return Ok((output, struck));
     }
@@ -191,15 +192,15 @@ fn killed(mpi: Mpi, program: &Path, arguments: &[&str], strikes: usize, random: 
     Ok((ended.output, struck))
 }
 
-/// What a job said up to its result, where it has told that and ended badly behind it.
+/// Returns a job's output up to its result, if the job printed one and then failed.
 fn result_before_an_end(ended: &Ended) -> Option<String> {
     let is_over = !ended.exited(0) && ended.errors.contains("cannot be recovered");
     let end = ended.output.lines().position(|line| line.starts_with("checksum ")).filter(|_| is_over)?;
     Some(ended.output.lines().take(end + 1).map(|line| format!("{line}\n")).collect())
 }
 
-/// Waits for a random moment after all ranks have sealed something in this life: while they start up Open MPI's launcher does not
-/// always notice that one is killed. `false` where the job has ended.
+/// Waits for a random moment after all ranks have sealed something in this life. Open MPI's launcher does not always
+/// notice when a rank is killed during the start. Returns `false` if the job has ended.
 fn awaits_strike(
     arena: &Arena,
     program: &Path,
@@ -220,7 +221,7 @@ fn awaits_strike(
     Ok(goes_on)
 }
 
-/// When each process has sealed last.
+/// Returns when each process has last sealed.
 fn sealed(memory: &Path) -> Vec<SystemTime> {
     let within = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let logical_ranks = within(memory.to_owned()).flat_map(within).flat_map(within);
@@ -229,10 +230,10 @@ fn sealed(memory: &Path) -> Vec<SystemTime> {
         .collect()
 }
 
-/// The last line of an output: the checksum.
+/// Returns the checksum in the last line of an output.
 ///
 /// # Errors
-/// When it is none.
+/// When the last line contains no checksum.
 pub fn checksum(output: &str) -> Result<&str> {
     let last = output.trim_end().lines().last().unwrap_or_default();
     last.strip_prefix("checksum ").with_context(|| format!("no checksum ends {output:?}"))

@@ -1,15 +1,15 @@
-//! Programs of this machine that tests want.
+//! Programs of this machine that tests need.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Whether a command can be executed and ends well.
+/// Reports whether a command can be executed and succeeds.
 pub(crate) fn succeeds(command: &[&str]) -> bool {
     Command::new(command[0]).args(&command[1..]).output().is_ok_and(|answer| answer.status.success())
 }
 
-/// Where a program is, as a shell would find it, if it works.
+/// Returns the path of a program as a shell would find it, if the program works.
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     let works = succeeds(&[name, "--version"]);
     let folders = env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a program leaves behind: its standard output and its files, byte by byte.
+//! What a program leaves: its standard output and its files, byte by byte.
 
 use crate::arena::Arena;
 use crate::running::{Output, Running, patience_for_a_whole_run};
@@ -9,21 +9,21 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-/// The file in the working folder that takes a victim's standard output.
+/// The file in the working folder that receives a victim's standard output.
 pub const OUTPUT: &str = "output";
 
-/// Files that tests use to talk with victims: not part of a result.
+/// Files through which tests and victims communicate. They are not part of a result.
 const SIGNPOSTS: [&str; 2] = ["gate", "waiting"];
 
-/// The files of a working folder, by name, standard output among them.
+/// The files of a working folder by name, including standard output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunResult(BTreeMap<String, Vec<u8>>);
 
 impl RunResult {
-    /// The result of an undisturbed run, without Standfast.
+    /// Runs the program undisturbed, without Standfast, and returns its result.
     ///
     /// # Errors
-    /// When the program does not end well.
+    /// When the program fails.
     pub fn native(program: &Program) -> Result<Self> {
         let arena = Arena::new()?;
         open_gate(&arena)?;
@@ -35,25 +35,25 @@ impl RunResult {
         Self::read(&arena.work())
     }
 
-    /// The result that lies in a working folder.
+    /// Reads the result from a working folder.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the folder cannot be read.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
         collect(folder, "", &mut files)?;
         Ok(Self(files))
     }
 
-    /// The program's standard output.
+    /// Returns the program's standard output.
     pub fn output(&self) -> String {
         self.0.get(OUTPUT).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// Compares with what an undisturbed run leaves.
+    /// Compares this result with that of an undisturbed run.
     ///
     /// # Errors
-    /// When they differ, saying where.
+    /// When they differ. The error says where.
     pub fn must_equal(&self, native: &Self) -> Result<()> {
         for (name, wanted) in &native.0 {
             let Some(found) = self.0.get(name) else { bail!("result file {name} is missing") };
@@ -70,8 +70,8 @@ impl RunResult {
     }
 }
 
-/// Adds what `folder` holds to `files`, folders within it included. Of what is no regular file only its kind counts: to
-/// open a FIFO would wait.
+/// Adds the contents of `folder` to `files`, including folders within it. For anything but regular files, only the kind
+/// counts, since opening a FIFO would block.
 fn collect(folder: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
         let entry = entry?;
@@ -89,7 +89,7 @@ fn collect(folder: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>) -
     Ok(())
 }
 
-/// Lets a victim through that waits at its gate.
+/// Opens the gate at which a victim waits.
 ///
 /// # Errors
 /// When the file cannot be made.

@@ -1,5 +1,5 @@
-//! A command that runs: its output goes to files, so that an orphan that holds a pipe open cannot hang a test, and
-//! every wait has a limit.
+//! A running command. Its output goes to files, so that an orphan that holds a pipe open cannot hang a test. Every wait
+//! has a limit.
 
 use crate::arena::Arena;
 pub use crate::waiting::{PATIENCE, until};
@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a victim may take from its beginning to its end: more of them where they have more to do (`make soak`).
+/// Returns how long a victim may take from start to end. The limit grows with its work (`make soak`).
 pub fn patience_for_a_whole_run() -> Duration {
     PATIENCE * std::env::var("VICTIM_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
 }
@@ -23,20 +23,20 @@ pub fn patience_for_a_whole_run() -> Duration {
 pub enum Output {
     /// To `logs/NAME.out`.
     Log,
-    /// To this file, created or emptied.
+    /// To this file, which is created or truncated.
     File(PathBuf),
     /// Nowhere.
     Nowhere,
 }
 
-/// Held while files are open that a command is to write to. Another one that is started meanwhile would have them as well until
-/// it executes its program, and a checkpoint would find two that write there.
+/// Returns the lock to hold while files are open that a command is to write to. Otherwise, another command started
+/// meanwhile would hold them, too, until it executes its program. A checkpoint would then find two writers.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static STARTING: Mutex<()> = Mutex::new(());
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends what a command says to files, and returns them: standard output, standard error.
+/// Redirects a command's output to files, and returns their paths: standard output, standard error.
 pub(crate) fn redirect(arena: &Arena, name: &str, output: Output, command: &mut Command) -> Result<(PathBuf, PathBuf)> {
     let output = match output {
         Output::Log => arena.logs().join(format!("{name}.out")),
@@ -49,7 +49,7 @@ pub(crate) fn redirect(arena: &Arena, name: &str, output: Output, command: &mut 
     Ok((output, errors))
 }
 
-/// A started command. Ended with SIGKILL if it goes out of scope before it ended.
+/// A started command. It is killed with SIGKILL if dropped before it ends.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -61,16 +61,16 @@ pub struct Running {
 /// A command that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// How.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub output: String,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub errors: String,
 }
 
 impl Running {
-    /// Starts a command; `name` names its logs. Standard input is empty unless the command has one.
+    /// Starts a command. `name` names its logs. Standard input stays as `command` sets it.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -82,7 +82,7 @@ impl Running {
         Ok(Self { child, name: name.to_owned(), output, errors })
     }
 
-    /// Starts a command with no input and waits for it.
+    /// Starts a command with empty input and waits for its end.
     ///
     /// # Errors
     /// When it cannot be started or takes longer than [`PATIENCE`].
@@ -90,25 +90,25 @@ impl Running {
         Self::start(arena, name, Output::Log, command.stdin(Stdio::null()))?.wait(PATIENCE)
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).expect("a pid fits in 31 bits"))
     }
 
-    /// Its standard input, if the command was given a pipe.
+    /// Returns its standard input, if the command was given a pipe.
     pub fn input(&mut self) -> Option<std::process::ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// Whether it has ended.
+    /// Reports whether it has ended.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel does not report it.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// What it has written to its standard error so far.
+    /// Returns what it has written to its standard error so far.
     pub fn errors_so_far(&self) -> String {
         fs::read(&self.errors).map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
     }
@@ -116,15 +116,15 @@ impl Running {
     /// Sends it a signal.
     ///
     /// # Errors
-    /// When it has ended and been waited for.
+    /// When the command has ended and has been waited for.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         kill(self.pid(), signal).with_context(|| format!("sending {signal} to {}", self.name))
     }
 
-    /// Waits for its end.
+    /// Waits for the command's end.
     ///
     /// # Errors
-    /// When it takes longer than `limit`; it is then ended.
+    /// When the command takes longer than `limit`. It is then killed.
     pub fn wait(mut self, limit: Duration) -> Result<Ended> {
         let waited = until(limit, &format!("{} to end", self.name), || Ok(self.child.try_wait()?));
         let status = waited.map_err(|problem| anyhow!("{problem}; it had said: {}", self.errors_so_far()))?;
@@ -143,28 +143,29 @@ impl Drop for Running {
 }
 
 impl Ended {
-    /// Whether it ended with this exit status.
+    /// Reports whether the command ended with this exit status.
     pub fn exited(&self, code: i32) -> bool {
         self.status.code() == Some(code)
     }
 
-    /// Whether this signal ended it.
+    /// Reports whether this signal ended the command.
     pub fn killed_by(&self, signal: Signal) -> bool {
         self.status.signal() == Some(signal as i32)
     }
 
-    /// Itself, if it ended well.
+    /// Returns itself if the command succeeded.
     ///
     /// # Errors
-    /// When it did not, with what it said.
+    /// When the command failed. The error contains its standard error.
     pub fn well(self, what: &str) -> Result<Self> {
         if self.exited(0) { Ok(self) } else { bail!("{what} ended with {}: {}", self.status, self.errors) }
     }
 
-    /// What it said, if it refused: it ended on its own accord, not with 0, not with a panic, and gave a reason.
+    /// Returns the reason if the command refused. It must have ended by itself with status 1 or 2, without a panic, and
+    /// have given a reason.
     ///
     /// # Errors
-    /// When it did not refuse, or not decently.
+    /// When it did not refuse, or gave a bare error number as the reason.
     pub fn refusal(self, what: &str) -> Result<String> {
         let decent = self.status.code().is_some_and(|code| code == 1 || code == 2);
         if !decent || self.errors.trim().is_empty() || self.errors.contains("panicked") {

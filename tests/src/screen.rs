@@ -12,20 +12,20 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The master side of a pseudo terminal that does not wait, and what it has shown.
+/// The master side of a nonblocking pseudo terminal, and its output.
 #[derive(Debug)]
 pub struct Screen {
     terminal: File,
-    /// What has been shown and not been awaited yet.
+    /// Text that has been shown but not yet awaited.
     pub shown: String,
 }
 
 impl Screen {
-    /// Opens a pseudo terminal; with its other side, and the path of that. Other tests start programs at the same time,
-    /// which are not to inherit it even for a moment: a checkpoint of theirs would be refused.
+    /// Opens a pseudo terminal. Returns it with its other side and the path of that. Programs that other tests start at
+    /// the same time must not inherit it even for a moment, since their checkpoints would be refused.
     ///
     /// # Errors
-    /// When the machine has none left.
+    /// When the machine has no pseudo terminal left.
     pub fn open() -> Result<(Self, File, PathBuf)> {
         let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
             .context("opening a pseudo terminal")?;
@@ -45,10 +45,10 @@ impl Screen {
         self.terminal.write_all(keys).context("typing")
     }
 
-    /// Gives the window another size, in rows and columns.
+    /// Resizes the window to this many rows and columns.
     ///
     /// # Errors
-    /// When stty cannot.
+    /// When stty fails.
     pub fn resize(&self, rows: u16, columns: u16) -> Result<()> {
         let mut stty = Command::new("stty");
         stty.args(["rows", &rows.to_string(), "cols", &columns.to_string()]).stdin(self.terminal.try_clone()?);
@@ -56,7 +56,7 @@ impl Screen {
         if done.success() { Ok(()) } else { bail!("stty ended with {done}") }
     }
 
-    /// The process group to which keys go.
+    /// Returns the process group that receives the keys.
     ///
     /// # Errors
     /// When the terminal controls no session.
@@ -64,7 +64,7 @@ impl Screen {
         tcgetpgrp(&self.terminal).context("asking for the group in the foreground")
     }
 
-    /// Takes note of what the terminal shows by now.
+    /// Reads what the terminal shows by now.
     pub fn take_shown(&mut self) {
         let mut piece = [0; 1024];
         while let Ok(got @ 1..) = self.terminal.read(&mut piece) {
@@ -72,10 +72,10 @@ impl Screen {
         }
     }
 
-    /// Waits until the terminal shows `text`, behind all that was waited for before.
+    /// Waits until the terminal shows `text`, after everything that was awaited before.
     ///
     /// # Errors
-    /// When it does not within [`PATIENCE`].
+    /// When the text does not appear within [`PATIENCE`].
     pub fn await_text(&mut self, text: &str) -> Result<()> {
         until(PATIENCE, &format!("the terminal to show {text:?}"), || {
             let mut piece = [0; 1024];

@@ -1,6 +1,6 @@
-//! Simulated nodes on one machine (`scripts/simulated-nodes`): each with a network, processes, memory and a folder for temporary
-//! files of its own. A launcher stands beside them and reaches them through an agent, as through `ssh`. A node dies with all its
-//! processes, and with its memory or without it, and may come back.
+//! Simulated nodes on one machine (`scripts/simulated-nodes`). Each has its own network, processes, memory and folder
+//! for temporary files. A launcher runs next to them and reaches them through an agent, as through `ssh`. A node dies
+//! with all its processes, with or without its memory, and can return.
 
 use crate::arena::Arena;
 use crate::mpi::MPIS;
@@ -14,7 +14,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The nodes of one arena. They end when this goes, and with the process that has it.
+/// The nodes of one arena. They end when this value is dropped, or when its process ends.
 #[derive(Debug)]
 pub struct Nodes {
     folder: tempfile::TempDir,
@@ -23,17 +23,17 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// So many; `None` where this machine gives nobody namespaces of their own.
+    /// Starts this many nodes. Returns `None` if this machine does not let users create namespaces.
     ///
     /// # Errors
-    /// When they cannot be made.
+    /// When the nodes cannot be started.
     pub fn new(count: usize) -> Result<Option<Self>> {
         let may =
             Command::new("unshare").args(["--user", "--map-root-user", "--net", "--pid", "--fork", "true"]).output();
         if !may.is_ok_and(|answer| answer.status.success()) {
             return Ok(None);
         }
-        // Sockets lie in it, whose paths must be short.
+        // The folder contains sockets, whose paths must be short.
         let folder = tempfile::Builder::new().prefix("nodes-").tempdir_in("/tmp").context("a folder for nodes")?;
         let mut command = Command::new(script());
         command.arg("hold").arg(folder.path()).arg(count.to_string());
@@ -46,28 +46,28 @@ impl Nodes {
         Ok(Some(nodes))
     }
 
-    /// Open MPI's launcher and the words by which it reaches them, one rank on each.
+    /// Returns Open MPI's launcher with the arguments that start one rank on each node.
     pub fn open_mpi(&self) -> Vec<String> {
         let words = MPIS[0].on_nodes(&self.agent());
         words.into_iter().map(|word| word.replace("{nodes}", &self.list())).collect()
     }
 
-    /// Their names, with commas.
+    /// Returns the names of the nodes, separated by commas.
     pub fn list(&self) -> String {
         self.names.join(",")
     }
 
-    /// The name of one, counted from 0.
+    /// Returns the name of a node, counted from 0.
     pub fn name(&self, node: usize) -> &str {
         &self.names[node]
     }
 
-    /// What a launcher reaches them by.
+    /// Returns the agent through which a launcher reaches the nodes.
     pub fn agent(&self) -> String {
         self.folder.path().join("agent").display().to_string()
     }
 
-    /// On which a process runs, if it is on one.
+    /// Returns the node on which a process runs, if any.
     pub(crate) fn node_of(&self, process: Pid) -> Option<usize> {
         let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
         let is_of =
@@ -75,40 +75,40 @@ impl Nodes {
         self.names.iter().position(is_of)
     }
 
-    /// The power goes out: processes and memory of a node are gone, and it does not answer any more.
+    /// Cuts a node's power: its processes and memory are gone, and it does not answer any more.
     ///
     /// # Errors
-    /// When that cannot be done.
+    /// When the script fails.
     pub fn lose(&self, node: usize) -> Result<()> {
         self.ask("lose", &[self.name(node)]).map(drop)
     }
 
-    /// The same, but its memory stays.
+    /// Stops a node without losing its memory.
     ///
     /// # Errors
-    /// When that cannot be done.
+    /// When the script fails.
     pub fn stop(&self, node: usize) -> Result<()> {
         self.ask("stop", &[self.name(node)]).map(drop)
     }
 
-    /// It comes back, with what its memory holds.
+    /// Starts a node again, with what its memory holds.
     ///
     /// # Errors
-    /// When that cannot be done.
+    /// When the script fails.
     pub fn start(&self, node: usize) -> Result<()> {
         self.ask("start", &[self.name(node)]).map(drop)
     }
 
-    /// What jobs have in the memory of all nodes: a path for each file and folder.
+    /// Returns what jobs hold in the memory of all nodes: a path for each file and folder.
     ///
     /// # Errors
-    /// When nobody can look.
+    /// When the script fails.
     pub fn left(&self) -> Result<BTreeSet<String>> {
         Ok(self.ask("left", &[])?.lines().map(str::to_owned).collect())
     }
 
-    /// A command beside them, where a launcher stands; it and what it starts on nodes belong to the arena. Processes on nodes
-    /// have these variables.
+    /// Returns a command that runs next to the nodes, like a launcher. The command and everything that it starts on
+    /// nodes belong to the arena. Processes on nodes get these variables.
     pub fn command(&self, arena: &Arena, program: &OsStr, variables: &[&str]) -> Command {
         let mut command = arena.command(script());
         command.arg("head").arg(self.folder.path()).arg(program);
@@ -117,10 +117,10 @@ impl Nodes {
         command
     }
 
-    /// Carries a command of the shell out on a node.
+    /// Executes a shell command on a node.
     ///
     /// # Errors
-    /// When it fails.
+    /// When the command fails.
     pub fn on(&self, node: usize, command: &str) -> Result<String> {
         self.ask("on", &[&self.names[node], command])
     }

@@ -1,11 +1,12 @@
-//! Promises that cannot be tested here. A skipped promise is listed at the end of `scripts/test`; where every program that the
-//! tests want is installed, one that is skipped fails, unless another user has its turn at it or it is on the list below.
+//! Promises that cannot be tested here. `scripts/test` lists the skipped promises at its end. If all required programs
+//! are installed, a skipped promise is a failure. Exceptions are promises that another user tests, and those on the list
+//! below.
 
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// What begins a promise that may be skipped, and why not every machine can be given what it needs.
+/// The first words of promises that may be skipped, and the reasons why not every machine can test them.
 const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("bpf-map-is-refused", "where the kernel lets only root make one, no other job can have one"),
     ("device-node-is-refused", "a virtual machine may have no device that a plain user may open"),
@@ -24,42 +25,42 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
 
 const ONLY_ROOT_FILLS_THE_POOL: &str = "scripts/test fills the pool of huge pages where root has started it";
 
-/// Set where all programs that the tests want are installed: nothing may be missing.
+/// Set if all programs that the tests need are installed, so that nothing may be missing.
 const NO_SKIPS: &str = "STANDFAST_NO_SKIPS";
 /// Names the file that lists what was skipped.
 const LIST: &str = "STANDFAST_SKIPPED";
 
-/// What a test would need and this run does not have.
+/// What a test needs and this run lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lacking {
     /// A program or a library, which `scripts/install-needs test` installs.
     Program(String),
-    /// Another user: root, or anybody but root.
+    /// Another user: root, or any user except root.
     User(String),
-    /// Something of the kernel or of its configuration.
+    /// A feature of the kernel or of its configuration.
     System(String),
 }
 
 impl Lacking {
-    /// A program or a library by this name.
+    /// Names a missing program or library.
     #[must_use]
     pub fn program(name: &str) -> Self {
         Self::Program(name.to_owned())
     }
 
-    /// Another user, with the reason.
+    /// Requires another user, for this reason.
     #[must_use]
     pub fn user(reason: &str) -> Self {
         Self::User(reason.to_owned())
     }
 
-    /// Something of the kernel, with the reason.
+    /// Requires a feature of the kernel, for this reason.
     #[must_use]
     pub fn system(reason: &str) -> Self {
         Self::System(reason.to_owned())
     }
 
-    /// Whether a run with all programs installed must not lack it for this promise.
+    /// Reports whether a run with all programs installed must be able to test this promise.
     fn must_be_here_for(&self, promise: &str) -> bool {
         match self {
             Self::Program(_) => true,
@@ -78,17 +79,17 @@ impl fmt::Display for Lacking {
     }
 }
 
-/// Reports that a promise cannot be tested here. Written straight to standard error, past the capture of the test runner.
+/// Reports that a promise cannot be tested here. Writes directly to standard error, past the capture of the test runner.
 ///
 /// # Panics
-/// When a program is missing and `STANDFAST_NO_SKIPS` says that all are installed.
+/// When `STANDFAST_NO_SKIPS` is set and the promise must not be skipped.
 pub fn skip(promise: &str, lacking: &Lacking) {
     if let Some(error) = note(promise, lacking) {
         panic!("{error}");
     }
 }
 
-/// The same for tests with a report of their own. Returns the failure where the promise must not be skipped.
+/// Like [`skip`], for tests with their own report. Returns the failure if the promise must not be skipped.
 pub fn note(promise: &str, lacking: &Lacking) -> Option<String> {
     if lacking.must_be_here_for(promise) && std::env::var_os(NO_SKIPS).is_some_and(|value| value == "1") {
         return Some(format!(
@@ -98,7 +99,7 @@ pub fn note(promise: &str, lacking: &Lacking) -> Option<String> {
     let line = format!("skipped: {promise}: {lacking}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
     let list = std::env::var_os(LIST).map(|path| OpenOptions::new().append(true).open(path));
-    // One write per line, since several tests share the file. Without the list the line above remains.
+    // One write per line, since several tests share the file. Without the list, the line above is the only report.
     if let Some(Ok(mut list)) = list {
         let _ = list.write_all(line.as_bytes());
     }

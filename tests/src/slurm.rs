@@ -1,5 +1,5 @@
-//! A stand-in for Slurm over simulated nodes: an allocation, and an `srun` that understands what `group run` and a user say to it.
-//! What it starts as a step is started by Open MPI's launcher.
+//! A stand-in for Slurm on simulated nodes: an allocation, and an `srun` that understands what `group run` and a user
+//! pass to it. Open MPI's launcher starts its steps.
 
 use crate::command::Standfast;
 use crate::mpi::{Mpi, RANKS};
@@ -11,8 +11,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// `srun --overlap` carries a command out on a node; without it, it is a step of tasks on several. Words that it is not used to it
-/// refuses, as Slurm does.
+/// With `--overlap`, `srun` executes a command on a node. Without it, it starts a step of tasks on several nodes. Like
+/// Slurm, it refuses unknown options.
 const SRUN: &str = r#"#!/bin/sh
 overlap= nodes= tasks=
 while :; do
@@ -35,10 +35,11 @@ case $overlap$tasks in
 esac
 "#;
 
-/// The whole way: the nodes of an allocation, as Slurm writes them; one of them dies, and another takes its place.
+/// Tests the whole procedure: the allocation lists its nodes as Slurm does, one of them dies, and another takes its
+/// place.
 ///
 /// # Errors
-/// When the result is not that of an undisturbed run, or something is left.
+/// When the result differs from an undisturbed run, or something is left.
 pub fn survives_a_lost_node(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u64) -> Result<()> {
     let mut watched = Watched::endless(mpi, program, seed)?;
     let tools = watched.arena.folder().join("slurm");

@@ -1,5 +1,5 @@
-//! Launches that come no further although their launcher stays: `standfast group run` ends them, and launches the job again, or
-//! says why not.
+//! Launches that make no progress although their launcher stays. `standfast group run` ends them, and launches the job
+//! again or says why it does not.
 
 use crate::arena::Arena;
 use crate::command::Standfast;
@@ -17,8 +17,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Stands in for a launcher: in the first launch one of its ranks is killed, or none ever comes, and it stays; in the second all is
-/// well. What lets it be asked in vain is in front.
+/// Stands in for a launcher. In the first launch, one of its ranks is killed, or no rank ever joins, and the launcher
+/// stays. The second launch succeeds. A caller can prepend lines that make the launcher ignore SIGTERM.
 const LAUNCHER: &str = r#"
 if mkdir "$PLACE/first" 2>/dev/null; then
     if test -n "$RANKS"; then
@@ -35,10 +35,10 @@ echo done
 
 const LOST: &str = "one of its processes has ended, and the launcher has not ended for 1s";
 
-/// Told before each launch but the first.
+/// Reported before each launch except the first.
 const LAUNCHED_AGAIN: &str = "launching it again";
 
-/// Killed within so many milliseconds of its process's beginning: in MPI_Init, mostly.
+/// The kill comes within this time after the process starts, mostly in MPI_Init.
 const START_MILLISECONDS: u64 = 300;
 
 fn run(arena: &Arena, options: &[&str]) -> Result<Command> {
@@ -62,10 +62,11 @@ fn told(ended: &Ended, words: &str, arena: &Arena) -> Result<()> {
     arena.wait_until_empty(PATIENCE)
 }
 
-/// No process ever joins: the launch is ended after its time, by SIGKILL where SIGTERM is of no use, and the next is well.
+/// Starts a launch that no process ever joins. It must be ended after its time limit, by SIGKILL if SIGTERM has no
+/// effect, and the next launch must succeed.
 ///
 /// # Errors
-/// When it is not so.
+/// When that does not happen.
 pub fn a_launch_that_never_begins_is_ended() -> Result<()> {
     let arena = Arena::new()?;
     let ended = stand_in(&arena, &["--start-limit", "1s"], "trap '' TERM\n", "")?;
@@ -73,7 +74,8 @@ pub fn a_launch_that_never_begins_is_ended() -> Result<()> {
     told(&ended, "came no further; launching it again, 2 of 10", &arena)
 }
 
-/// A process is killed in the start, on this node or on one that is reached by an agent, and its launcher waits for ever.
+/// Kills a process during the start, whose launcher then waits for ever. The process runs on this node, or on one
+/// reached through an agent. The launch must be ended.
 ///
 /// # Errors
 /// When the launch is not ended.
@@ -86,10 +88,10 @@ pub fn a_launch_that_has_lost_a_process_is_ended() -> Result<()> {
     told(&stand_in(&arena, &on_a_node, "", "two")?, LOST, &arena)
 }
 
-/// A launcher that says that all is well of a job that has lost a rank is not believed.
+/// Checks that a launcher is not believed if it reports success although the job has lost a rank.
 ///
 /// # Errors
-/// When the job does not come to the undisturbed result.
+/// When the job does not reach the undisturbed result.
 pub fn a_launch_that_only_seems_well_is_not_the_last(mpi: Mpi, program: &Path, seed: u64) -> Result<()> {
     let mut watched = Watched::endless(mpi.behind(&["sh", "-c", "\"$@\"; exit 0", "sh"]), program, seed)?;
     let mut running = watched.start("struck", &[], &[])?;
@@ -99,7 +101,8 @@ pub fn a_launch_that_only_seems_well_is_not_the_last(mpi: Mpi, program: &Path, s
     watched.check(running).map(drop)
 }
 
-/// The same of a launch of which nobody has told anything, and whose node is gone.
+/// Lets a launch end with apparent success although no process has joined a group and a node is gone. The command must
+/// leave out that node.
 ///
 /// # Errors
 /// When the node is not left out.
@@ -117,10 +120,10 @@ pub fn a_node_that_no_launcher_misses_is_left_out() -> Result<()> {
     told(&ended, "none of the job's processes has joined a group", &arena)
 }
 
-/// A node that is gone when all have left is named.
+/// Checks that the command names a node that is gone after all processes have left.
 ///
 /// # Errors
-/// When it is not.
+/// When the node is not named.
 pub fn a_node_that_is_gone_in_the_end_is_named(mpi: Mpi, program: &Path) -> Result<()> {
     let arena = Arena::new()?;
     let agent = agent(&arena, "if test -e \"$PLACE/gone\"; then exit 255; fi")?;
@@ -131,7 +134,7 @@ pub fn a_node_that_is_gone_in_the_end_is_named(mpi: Mpi, program: &Path) -> Resu
     told(&ended.with_context(|| arena.evidence())?, "the job has finished, and here no longer answers", &arena)
 }
 
-/// What carries commands out here, whatever the node; before it does so it carries out a line of its own.
+/// Makes an agent that executes commands here, whatever the node. It first executes a given line.
 fn agent(arena: &Arena, first: &str) -> Result<String> {
     let agent = arena.folder().join("agent");
     fs::write(&agent, format!("#!/bin/sh\n{first}\nshift\nexec \"$@\"\n"))?;
@@ -139,10 +142,11 @@ fn agent(arena: &Arena, first: &str) -> Result<String> {
     Ok(agent.to_str().context("scratch folders have plain names")?.to_owned())
 }
 
-/// All processes are done, and the launcher stays: the job is not launched again, for there is nothing to go on from.
+/// Keeps a launcher running after all processes have finished. The command must not launch the job again, since there is
+/// no epoch to continue from.
 ///
 /// # Errors
-/// When it is.
+/// When the job is launched again.
 pub fn a_launch_that_does_not_end_is_ended(mpi: Mpi, program: &Path) -> Result<()> {
     let arena = Arena::new()?;
     let mut command = run(&arena, &["--finish-limit", "1s"])?;
@@ -155,10 +159,10 @@ pub fn a_launch_that_does_not_end_is_ended(mpi: Mpi, program: &Path) -> Result<(
     Ok(())
 }
 
-/// Ranks are killed at random moments of their start, while they are in MPI_Init mostly, where some launchers then wait for ever.
+/// Kills ranks at random moments of their start, mostly in MPI_Init. Some launchers then wait for ever.
 ///
 /// # Errors
-/// When the job does not come to the undisturbed result.
+/// When the job does not reach the undisturbed result.
 pub fn survives_kills_at_the_start(mpi: Mpi, program: &Path, strikes: usize, seed: u64) -> Result<()> {
     let mut watched = Watched::endless(mpi, program, seed)?;
     let tries = (strikes + 2).to_string();
@@ -170,7 +174,7 @@ pub fn survives_kills_at_the_start(mpi: Mpi, program: &Path, strikes: usize, see
         let ranks = |struck: &BTreeSet<Pid>| -> Vec<Pid> {
             watched.arena.processes_of(program).into_iter().filter(|rank| !struck.contains(rank)).collect()
         };
-        // What is seen at first may be the last of the life before.
+        // The first processes seen may be the last ones of the previous life.
         let (of_this_life, before) = loop {
             until(PATIENCE, "the next launch", || {
                 ensure!(!running.has_ended()?, "the job has ended by itself");
@@ -185,7 +189,7 @@ pub fn survives_kills_at_the_start(mpi: Mpi, program: &Path, strikes: usize, see
             }
         };
         until(PATIENCE, "the struck launch to end", || {
-            // Whoever comes until nobody is there, or the next launch is told of, is of this life, too.
+            // All processes seen before none is left, or before the next launch is reported, belong to this life, too.
             let left = watched.arena.processes_of(program);
             let is_over = launches(&running) > before;
             struck.extend(of_this_life.iter().chain(left.iter().filter(|_| !is_over)).copied());

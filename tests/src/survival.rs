@@ -13,64 +13,64 @@ use nix::sys::signal::Signal;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How a program is to be tormented.
+/// How to torment a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Torment {
-    /// Time between checkpoints.
+    /// The time between checkpoints.
     pub interval: Duration,
-    /// How often it is killed at most; it may end before that.
+    /// The maximum number of kills. The program may end before that.
     pub kills_max: u32,
-    /// Where the random moments come from.
+    /// The seed of the random moments.
     pub seed: u64,
-    /// More options of the run.
+    /// Additional options for the run.
     pub options: &'static [&'static str],
 }
 
-/// Victims compute for longer than this.
+/// The minimum time for which victims compute.
 const WORK: Duration = Duration::from_secs(1);
-/// By how much more often checkpoints are taken, one try after the other, of a victim that could not be killed.
+/// Factors by which successive tries increase the checkpoint rate, for a victim that could not be killed.
 const HURRIES: [u32; 3] = [1, 4, 16];
 
-/// What happened.
+/// The outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
     /// How often the program was killed and restarted.
     pub kills: u32,
-    /// The messages of the last life.
+    /// The messages from the last life.
     pub messages: String,
 }
 
-/// How often a program may be through before it is killed.
+/// The number of tries for a program that may finish before it is killed.
 const TRIES: u64 = 5;
 
-/// Kills a victim at random moments, `kills_max` times at most, and restarts it each time; its result must be that of an undisturbed
-/// run. Skipped where the machine has not what it takes.
+/// Kills a victim at random moments, at most `kills_max` times, and restarts it each time. Its result must equal that of
+/// an undisturbed run. Skipped if the machine lacks what the victim needs.
 ///
 /// # Errors
-/// When any of that does not hold, with all that was said.
+/// When any of that does not hold. The error contains all output.
 pub fn survives(victim: Victim, kills_max: u32) -> Result<()> {
     kills_survived(victim, kills_max).map(drop)
 }
 
-/// The same; says how often it was killed.
+/// Like [`survives`]. Returns how often the victim was killed, or `None` if skipped.
 ///
 /// # Errors
-/// As above.
+/// Same as for [`survives`].
 pub fn kills_survived(victim: Victim, kills_max: u32) -> Result<Option<u32>> {
     survives_with(victim, kills_max, &[])
 }
 
-/// The same with more options of the run.
+/// Like [`kills_survived`], with more options for the run.
 ///
 /// # Errors
-/// As above.
+/// Same as for [`survives`].
 pub fn survives_with(victim: Victim, kills_max: u32, options: &'static [&'static str]) -> Result<Option<u32>> {
     let Some(program) = victim.program()? else {
         skip(victim.name, &victim.lacking());
         return Ok(None);
     };
     let native = RunResult::native(&program)?;
-    // A quick machine may be through before the first checkpoint: then these come sooner.
+    // A fast machine may finish before the first checkpoint. The next try then takes checkpoints sooner.
     let mut messages = String::new();
     for hurry in HURRIES {
         let interval = WORK / kills_max.max(1) / hurry;
@@ -83,10 +83,10 @@ pub fn survives_with(victim: Victim, kills_max: u32, options: &'static [&'static
     bail!("{} ended before it could be killed even once: {messages}", victim.name)
 }
 
-/// Kills `program` at random moments and restarts it until it has ended; its result must be that of `native`.
+/// Kills `program` at random moments and restarts it until it has ended. Its result must equal `native`.
 ///
 /// # Errors
-/// When any of that does not hold, with all that was said.
+/// When any of that does not hold. The error contains all output.
 pub fn survives_kills(program: &Program, native: &RunResult, torment: Torment) -> Result<Tally> {
     let mut arena = Arena::new()?;
     let outcome = tormented(&arena, program, native, torment);
@@ -101,8 +101,8 @@ fn tormented(arena: &Arena, program: &Program, native: &RunResult, torment: Torm
     let mut running = standfast.run_with(&options, Checkpoints::EveryMilliseconds(interval), program)?;
     let mut tally = Tally::default();
     while tally.kills < torment.kills_max {
-        // Mostly a life may save something first, so that the job gets on; only what it has saved itself counts. Now
-        // and then the blow falls at once.
+        // Most lives may first save something, so that the job makes progress. Only what a life has saved itself counts.
+        // Sometimes the kill comes immediately.
         if tally.kills == 0 || random.u32(..4) > 0 {
             let before = standfast.newest_generation(&arena.images())?;
             standfast.await_generation(before, &mut running)?;
@@ -112,12 +112,12 @@ fn tormented(arena: &Arena, program: &Program, native: &RunResult, torment: Torm
             break;
         }
         if !standfast.kill_job()? {
-            // It is just being rebuilt, or has just ended.
+            // The program is just being rebuilt, or has just ended.
             continue;
         }
         let ended = running.wait(PATIENCE)?;
         if ended.exited(0) {
-            // It had finished on the last metre, before the blow fell.
+            // The program finished just before the kill.
             tally.messages = ended.errors;
             return judge(arena, native, tally);
         }
@@ -135,7 +135,7 @@ fn judge(arena: &Arena, native: &RunResult, tally: Tally) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Restarts one image many times: killed on the way each time but the last, then from copies of its directory.
+/// Restarts one image many times, and kills each restart but the last on its way. Then restarts copies of its directory.
 ///
 /// # Errors
 /// When any result differs from `native`.
@@ -150,7 +150,7 @@ pub fn one_image_serves_many_restarts(program: &Program, native: &RunResult, see
     bail!("the program ended too early to be killed, {TRIES} times")
 }
 
-/// Whether the program ran long enough to be killed each time: on a busy machine it may be through before.
+/// Returns whether the program ran long enough to be killed each time. On a busy machine, it may finish before that.
 fn restarted_often(arena: &Arena, program: &Program, native: &RunResult, seed: u64) -> Result<bool> {
     let standfast = Standfast::new(arena)?;
     let mut random = Rng::with_seed(seed);
@@ -180,13 +180,13 @@ fn restarted_often(arena: &Arena, program: &Program, native: &RunResult, seed: u
     Ok(true)
 }
 
-/// A program that was through too early has the right result all the same.
+/// Checks that a program that finished too early still has the right result.
 fn early(arena: &Arena, native: &RunResult) -> Result<bool> {
     RunResult::read(&arena.work())?.must_equal(native).context("it was not killed any more")?;
     Ok(false)
 }
 
-/// Kills the program; `false` if it had finished before.
+/// Kills the program. Returns `false` if it finished before.
 fn is_killed(standfast: Standfast<'_>, running: Running) -> Result<bool> {
     let is_killed = standfast.kill_job()?;
     let ended = running.wait(PATIENCE)?;
@@ -200,12 +200,13 @@ fn is_killed(standfast: Standfast<'_>, running: Running) -> Result<bool> {
 
 fn await_restart(standfast: Standfast<'_>, running: &mut Running) -> Result<()> {
     until(PATIENCE, "the restarted program to run", || {
-        // It may be through by now.
+        // The program may have finished by now.
         Ok(if running.has_ended()? { Some(()) } else { standfast.program_pid()?.map(drop) })
     })
 }
 
-/// A blow that falls while the program is still being rebuilt is a failed restart; later it is the program's death.
+/// Checks that the program was killed. A kill while the program is still being rebuilt fails the restart; a later one
+/// kills the program itself.
 pub(crate) fn was_killed(ended: &Ended) -> Result<()> {
     let too_early = ended.exited(1) && ended.errors.contains("killed it");
     let killed = ended.killed_by(Signal::SIGKILL) || too_early;
@@ -213,7 +214,7 @@ pub(crate) fn was_killed(ended: &Ended) -> Result<()> {
     Ok(())
 }
 
-/// Adds to a failure what a person needs in order to look into it, and keeps the scratch folder where that is wanted.
+/// Adds to a failure what a person needs to investigate it, and keeps the scratch folder if requested.
 pub(crate) fn explain<T>(arena: &mut Arena, outcome: Result<T>, seed: u64) -> Result<T> {
     if outcome.is_err() && std::env::var_os(KEEP_EVIDENCE).is_some() {
         arena.keep();

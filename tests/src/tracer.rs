@@ -1,11 +1,11 @@
-//! Stands behind a supervisor and strikes at one of its system calls: the n-th of all, or the n-th that changes its files.
+//! Watches a supervisor and strikes at one of its system calls: the n-th of all, or the n-th that changes its files.
 //!
-//! The supervisor, which the command starts behind its front, runs under ptrace, its own threads with it; the processes
-//! that it starts are left alone, since it traces them itself, and so is the front. Each call is seen before it happens. A blow replaces it: the supervisor is killed, the program
-//! is killed, or the call fails without having been made.
+//! The command's foreground proxy starts the supervisor. The supervisor and its threads run under ptrace. The proxy is
+//! not traced, and neither are the processes that the supervisor starts, since it traces them itself. The tracer sees
+//! each call before it happens. A blow kills the supervisor or the program, or makes the call fail without executing it.
 //!
-//! All ptrace requests come from one thread, as the kernel demands; it waits only for what it traces (`__WNOTHREAD`),
-//! so that scenarios may run side by side in one test process.
+//! All ptrace requests come from one thread, as the kernel demands. It waits only for its own tracees (`__WNOTHREAD`),
+//! so that scenarios can run concurrently in one test process.
 
 mod calls;
 
@@ -30,59 +30,60 @@ use std::time::Duration;
 /// What happens at the chosen call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blow {
-    /// The supervisor is killed instead of making it.
+    /// Kills the supervisor before it makes the call.
     KillSupervisor,
-    /// The program is killed, then the call is made.
+    /// Kills the program, then lets the call happen.
     KillProgram(Pid),
-    /// A process that descends from the supervisor is killed, then the call is made: by this number, of those that there are.
+    /// Kills a descendant of the supervisor, then lets the call happen. The number, modulo the number of descendants,
+    /// selects it.
     KillDescendant(usize),
-    /// All clones of this program are killed, then the call is made. Only calls count while there are some.
+    /// Kills all clones of this program, then lets the call happen. Calls count only while clones exist.
     KillClones(Pid),
-    /// What lies in this folder of the arena is removed, then the call is made.
+    /// Removes everything in this folder of the arena, then lets the call happen.
     Empty(&'static str),
-    /// The call fails with this error, once.
+    /// Makes the call fail once with this error.
     Fail(Errno),
-    /// The call and all further ones of its sort fail with this error: a disk that is full stays full.
+    /// Makes the call and all further calls of its kind fail with this error, like a disk that stays full.
     FailFromHereOn(Errno),
 }
 
-/// A blow and where it falls: at the `at`-th call that counts, from 1.
+/// A blow and its place: the `at`-th call that counts, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Strike {
     at: u64,
-    /// What happens there.
+    /// The blow.
     pub blow: Blow,
-    /// Only calls of threads of this name count.
+    /// The name of the threads whose calls count, if not all count.
     by: Option<&'static str>,
-    /// The folder of the arena to whose files calls fail.
+    /// The folder of the arena on whose files calls fail.
     folder: &'static str,
 }
 
 impl Strike {
-    /// A blow at a call, counted over all threads; those that fail act on files of the job's directory.
+    /// Makes a strike at a call, counted over all threads. Calls that fail act on files of the job's directory.
     pub fn new(at: u64, blow: Blow) -> Self {
         Self { at, blow, by: None, folder: "images" }
     }
 
-    /// Counted over the calls of threads of this name.
+    /// Counts only calls of threads with this name.
     #[must_use]
     pub fn by(self, name: &'static str) -> Self {
         Self { by: Some(name), ..self }
     }
 
-    /// Where calls fail, they act on files of this folder of the arena.
+    /// Selects the folder of the arena on whose files calls fail.
     #[must_use]
     pub fn on_files_of(self, folder: &'static str) -> Self {
         Self { folder, ..self }
     }
 }
 
-/// What the tracer has seen since it was armed.
+/// What the tracer has seen since a strike was armed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sighting {
-    /// Calls that counted.
+    /// The number of calls that counted.
     pub calls: u64,
-    /// The call that was struck, by name.
+    /// The name of the call that was struck.
     pub struck: Option<&'static str>,
 }
 
@@ -92,7 +93,7 @@ struct Aim {
     sighting: Sighting,
 }
 
-/// A supervisor under watch.
+/// A traced supervisor.
 #[derive(Debug)]
 pub struct Tracer {
     aim: Arc<Mutex<Aim>>,
@@ -102,11 +103,11 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Starts `command` under watch from its first instruction, armed with `strike` if there is one; `name` names its
-    /// logs.
+    /// Starts `command` and traces its supervisor from the first instruction, armed with `strike` if given. `name` names
+    /// its logs.
     ///
     /// # Errors
-    /// When it cannot be started or traced.
+    /// When the command cannot be started or traced.
     pub fn start(arena: &Arena, name: &str, output: Output, command: &Command, strike: Option<Strike>) -> Result<Self> {
         let aim = Arc::new(Mutex::new(Aim { strike, sighting: Sighting::default() }));
         let (announce, announced) = mpsc::channel();
@@ -130,42 +131,42 @@ impl Tracer {
         }
     }
 
-    /// What the supervisor has written to its standard error so far.
+    /// Returns what the supervisor has written to its standard error so far.
     pub fn errors_so_far(&self) -> String {
         fs::read(&self.errors).map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
     }
 
-    /// The supervisor.
+    /// Returns the supervisor's pid.
     pub fn supervisor(&self) -> Pid {
         self.supervisor
     }
 
-    /// Starts counting, for this strike.
+    /// Starts counting calls for this strike.
     pub fn arm(&self, strike: Strike) {
         *lock(&self.aim) = Aim { strike: Some(strike), sighting: Sighting::default() };
     }
 
-    /// Stops counting and failing, and tells what was seen.
+    /// Stops counting and failing calls. Returns what was seen.
     pub fn disarm(&self) -> Sighting {
         let mut aim = lock(&self.aim);
         aim.strike = None;
         aim.sighting.clone()
     }
 
-    /// What has been seen so far.
+    /// Returns what has been seen so far.
     pub fn sighting(&self) -> Sighting {
         lock(&self.aim).sighting.clone()
     }
 
-    /// Whether the supervisor has ended.
+    /// Reports whether the supervisor has ended.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for the supervisor's end.
+    /// Waits for the supervisor to end.
     ///
     /// # Errors
-    /// When it takes longer than [`PATIENCE`], or tracing failed.
+    /// When it takes longer than [`PATIENCE`], or when tracing fails.
     pub fn wait(mut self) -> Result<WaitStatus> {
         let thread = self.thread.take().context("waited for once")?;
         until(PATIENCE, "the traced supervisor to end", || Ok(thread.is_finished().then_some(())))?;
@@ -186,8 +187,8 @@ fn lock(aim: &Mutex<Aim>) -> MutexGuard<'_, Aim> {
     aim.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills a program and waits until its memory is gone, so that the call under way meets the dead and not the dying. Not
-/// for ever: a task may hang in the kernel.
+/// Kills a program and waits until its memory is gone, so that the pending call meets a dead program rather than a dying
+/// one. The wait is limited, since a task may hang in the kernel.
 fn kill_through_and_through(program: Pid) -> nix::Result<()> {
     kill(program, Signal::SIGKILL)?;
     let has_memory =
@@ -201,13 +202,13 @@ fn kill_through_and_through(program: Pid) -> nix::Result<()> {
     Ok(())
 }
 
-/// The children that the main thread of a process has made or been given.
+/// Returns the children that the main thread of a process has created or adopted.
 fn children(parent: Pid) -> Vec<Pid> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }
 
-/// All processes that descend from one.
+/// Returns all descendants of a process.
 fn descendants(ancestor: Pid) -> Vec<Pid> {
     let mut found = vec![ancestor];
     let mut at = 0;
@@ -218,12 +219,12 @@ fn descendants(ancestor: Pid) -> Vec<Pid> {
     found.split_off(1)
 }
 
-/// The clones of a program that has no other processes: what its supervisor has beside it.
+/// Returns the clones of a program that has no other processes: all other children of its supervisor.
 fn clones(supervisor: Pid, program: Pid) -> Vec<Pid> {
     children(supervisor).into_iter().filter(|pid| *pid != program).collect()
 }
 
-/// The command, made to stop itself before it executes the program proper, so that no call of that is missed.
+/// Makes a command that stops itself before it executes the program proper, so that no call of the program is missed.
 fn stopping(command: &Command) -> Command {
     let mut stopping = Command::new("sh");
     stopping.args(["-c", "kill -STOP $$; exec \"$@\"", "sh"]).arg(command.get_program()).args(command.get_args());
@@ -234,18 +235,18 @@ fn stopping(command: &Command) -> Command {
     stopping
 }
 
-/// The thread that traces.
+/// The state of the tracing thread.
 struct Watch {
     supervisor: Pid,
     /// The arena's folder.
     arena: PathBuf,
     aim: Arc<Mutex<Aim>>,
-    /// The error that the call of a thread, now under way, is to end with.
+    /// The errors with which pending calls must end, by thread.
     failing: HashMap<Pid, Errno>,
 }
 
 impl Watch {
-    /// Follows the command until it has made its supervisor, of which it tells, and lets the command itself go.
+    /// Follows the command until it has created its supervisor. Announces the supervisor, and detaches from the command.
     fn find_supervisor(mut self, announce: &mpsc::Sender<Pid>) -> Result<Self> {
         let front = self.supervisor;
         waitpid(front, Some(WaitPidFlag::WUNTRACED)).context("waiting for the shell to stop")?;
@@ -276,7 +277,7 @@ impl Watch {
                 WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _) if pid == self.supervisor => {
                     return Ok(status);
                 }
-                // A task that was killed while it stood still is simply gone: ESRCH is no error here.
+                // A task that was killed while it was stopped is simply gone, so ESRCH is no error here.
                 _ => match self.on_stop(status) {
                     Ok(()) | Err(Errno::ESRCH) => {}
                     Err(problem) => return Err(problem).context("tracing the supervisor"),
@@ -345,7 +346,7 @@ impl Watch {
             Blow::KillDescendant(number) => {
                 let descendants = descendants(self.supervisor);
                 let chosen = descendants.get(number % descendants.len().max(1));
-                // One that has ended meanwhile is as dead as can be.
+                // A process that has ended meanwhile needs no kill.
                 let _ = chosen.map(|pid| kill_through_and_through(*pid));
                 Ok(())
             }

@@ -1,5 +1,5 @@
-//! What outlives the processes of a scenario: objects that the kernel keeps by name, and files that nobody needs any more. Of
-//! objects only those are known that the victim `ring` makes: it names them after its working folder.
+//! What outlives the processes of a scenario: kernel objects with names, and leftover files. The only objects that this
+//! module knows are those of the victim `ring`, which names them after its working folder.
 
 use crate::arena::Arena;
 use anyhow::{Context as _, Result, ensure};
@@ -12,10 +12,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-/// What is left, in words, when nothing of the scenario runs any more.
+/// Checks that nothing is left when no process of the scenario runs any more.
 ///
 /// # Errors
-/// When something is, or it cannot be looked for.
+/// When something is left, or the search fails.
 pub fn ensure_none(arena: &Arena) -> Result<()> {
     let sum = fold(fs::canonicalize(arena.work())?.as_os_str().as_bytes());
     let (key, name) = ((sum & 0x7fff_ffff) | 1, format!("/standfast-test-{sum:016x}"));
@@ -37,10 +37,10 @@ pub fn ensure_none(arena: &Arena) -> Result<()> {
     Ok(())
 }
 
-/// Children of the scenario's processes that no program makes: whose end would be told to nobody (`exit_signal` 0). A
-/// program that waits for all of its children, of whatever kind, would find them.
+/// Returns children of the scenario's processes whose end is reported to nobody (`exit_signal` 0). No program creates
+/// such children. A program that waits for all its children, of any kind, would find them.
 pub fn strange_children(arena: &Arena) -> Vec<String> {
-    // Field 38 of `/proc/PID/stat`, counted from 1; the name before field 3 may hold blanks.
+    // Field 38 of `/proc/PID/stat`, counted from 1. The name, before field 3, may contain spaces.
     const EXIT_SIGNAL: usize = 38 - 3;
     let children = |pid: Pid| {
         let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -54,8 +54,8 @@ pub fn strange_children(arena: &Arena) -> Vec<String> {
     arena.processes().into_iter().flat_map(children).filter_map(stat).filter(is_strange).collect()
 }
 
-/// Sockets, and files that were being written, in a job's directory. Those of a supervisor that was killed go with the next
-/// one, which there is where there is something to continue.
+/// Returns sockets and partially written files in a job's directory. The next supervisor removes those of a killed one.
+/// There is a next one only if the job can continue.
 fn files_left_in(images: &Path) -> Result<Vec<String>> {
     let mut left = Vec::new();
     let mut may_continue = false;
@@ -70,7 +70,7 @@ fn files_left_in(images: &Path) -> Result<Vec<String>> {
     Ok(if may_continue { left } else { Vec::new() })
 }
 
-/// FNV-1a, as victims fold bytes.
+/// FNV-1a, the hash that victims use.
 fn fold(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -1,14 +1,14 @@
-//! What is done to a feature's victim at each of its moments.
+//! What happens to a feature's victim at each of its moments.
 //!
 //! ```text
-//! survive         at every moment: two checkpoints, SIGKILL, restart from the second, on to the next; then from a copy of the
-//!                 last of these images once more, when the program had long gone on; of each of them where files or folders
-//!                 are the point, or `STANDFAST_EVERY_IMAGE=1` asks for it
-//! refuse          at every moment: the checkpoint is refused by name, nothing is written, the program runs on
+//! survive         at every moment: two checkpoints, SIGKILL, restart from the second, continue to the next; at the end,
+//!                 another restart from a copy of the last of these images, or of each of them if files or folders are
+//!                 the point or `STANDFAST_EVERY_IMAGE=1` is set
+//! refuse          at every moment: the checkpoint is refused by name, nothing is written, the program continues
 //! refuse-restart  at every moment: checkpoint, SIGKILL, and the restart is refused by name
 //! ```
 //!
-//! In the end the result must be that of an undisturbed run, where the program could get there.
+//! If the program can finish, its result must equal that of an undisturbed run.
 
 use crate::Lacking;
 use crate::arena::{Arena, KEEP_EVIDENCE};
@@ -25,22 +25,22 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// The exit status of a victim on a machine that lacks what it is about.
+/// The exit status of a victim on a machine that lacks the feature under test.
 const LACKING: i32 = 77;
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The promise held.
     Kept,
-    /// It could not be tried here.
+    /// The promise could not be tried here.
     Skipped(Lacking),
 }
 
-/// Tries whether the promise of `feature` holds.
+/// Tests whether the promise of `feature` holds.
 ///
 /// # Errors
-/// When it does not, with all that was said.
+/// When the promise is broken. The error contains all output.
 pub fn judge(feature: &Feature) -> Result<Verdict> {
     let program = match feature.prepare()? {
         Prepared::Program(program) => program,
@@ -59,7 +59,7 @@ pub fn judge(feature: &Feature) -> Result<Verdict> {
     Ok(Verdict::Kept)
 }
 
-/// The result without Standfast, or what the victim says that this machine lacks.
+/// Returns the result without Standfast, or the victim's explanation of what this machine lacks.
 fn undisturbed(program: &Program) -> Result<Result<RunResult, String>> {
     let arena = Arena::new()?;
     let mut command = arena.command(&program.path);
@@ -139,13 +139,13 @@ impl<'a> Trial<'a> {
         RunResult::read(&self.arena.work())?.must_equal(self.native)
     }
 
-    /// Checkpoint, death, and the next life.
+    /// Takes checkpoints, kills the job, and starts the next life.
     fn struck(&self, moment: &Moment, job: Running) -> Result<Running> {
         if moment.number == 1 && self.stands_alone() {
             let findings = self.diagnosis()?;
             ensure!(findings.is_empty(), "doctor warns of what does no harm: {findings}");
         }
-        // What comes back is an incremental checkpoint, and the full one that it builds upon.
+        // The restart uses an incremental checkpoint and the full one that it builds upon.
         self.checkpoint()?.well("the first checkpoint")?;
         self.saved_and_killed(job)?;
         copy_folder(&self.arena.images(), &self.copy(moment.number))?;
@@ -156,15 +156,15 @@ impl<'a> Trial<'a> {
         self.arena.folder().join(format!("images-{number}"))
     }
 
-    /// Back to an image that the program has left behind.
+    /// Rolls back to an image that the program has already run past.
     fn rolled_back(&self, number: u32) -> Result<()> {
-        // What the files have grown by since was written by another copy of this job.
+        // Another copy of this job has written what the files have grown by since.
         let says = self.feature.header.restart.iter().any(|word| word == ROLLBACK[0]);
         let more = if says { Vec::new() } else { ROLLBACK.map(str::to_owned).to_vec() };
         self.ended_well(self.restart(&self.copy(number), &format!("rollback-{number}"), &more)?)
     }
 
-    /// Whether nothing happens to the victim but what is asked for.
+    /// Reports whether only requested checkpoints happen to the victim.
     fn stands_alone(&self) -> bool {
         self.feature.checkpoints == Checkpoints::OnRequest
     }
@@ -176,7 +176,7 @@ impl<'a> Trial<'a> {
         let said = self.checkpoint()?.refusal("a checkpoint")?;
         names_all(words, &said)?;
         if !self.stands_alone() {
-            // What was taken before this moment is there, and rightly so.
+            // An earlier checkpoint exists, and rightly so.
             return Ok(());
         }
         let files = fs::read_dir(self.arena.images())?.flatten().map(|entry| entry.file_name());
@@ -210,7 +210,7 @@ impl<'a> Trial<'a> {
         was_killed(&job.wait(PATIENCE)?)
     }
 
-    /// A restarted program can be at its next gate before its supervisor listens.
+    /// Requests a checkpoint. Retries, since a restarted program can reach its next gate before its supervisor listens.
     fn checkpoint(&self) -> Result<Ended> {
         until(PATIENCE, "a supervisor that takes a checkpoint", || {
             let ended = self.standfast.ask("checkpoint", &self.arena.images(), &[])?;
@@ -219,13 +219,13 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// What `doctor` finds in the program.
+    /// Returns what `doctor` finds in the program.
     fn diagnosis(&self) -> Result<String> {
         let pid = self.standfast.await_program()?.to_string();
         let mut command = self.standfast.command(&["doctor", "--json", &pid]);
         let said = Running::complete(self.arena, "doctor", &mut command)?;
         if said.output.is_empty() {
-            // Some blockers are in the way of the look itself.
+            // Some blockers prevent the inspection itself.
             return said.refusal("a look at the program");
         }
         let diagnosis: Value = serde_json::from_str(&said.output).with_context(|| format!("doctor said {said:?}"))?;

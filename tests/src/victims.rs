@@ -1,5 +1,5 @@
-//! The programs that are put at risk as a whole, at random moments. Their sources are part of this library; each is
-//! compiled on first use. Those that prove one kernel feature each are another matter: see `features`.
+//! Programs that tests kill as a whole, at random moments. Their sources are part of this library, and each is compiled
+//! on first use. Victims that prove one kernel feature each are in `features`.
 
 use crate::programs::{in_path, succeeds};
 use crate::{Lacking, examples, workshop};
@@ -13,7 +13,7 @@ use std::{env, fs};
 /// One victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Victim {
-    /// Its name, also that of its executable.
+    /// Its name, and that of its executable.
     pub name: &'static str,
     source: &'static str,
     language: Language,
@@ -25,7 +25,7 @@ enum Language {
         statically: bool,
     },
     Musl,
-    /// C with libstandfast, of this standard.
+    /// C with libstandfast, in this language standard.
     Directed {
         standard: &'static str,
     },
@@ -36,11 +36,11 @@ enum Language {
     Python {
         module: &'static str,
     },
-    /// One of `examples`, made there.
+    /// One of `examples`, built by their Makefile.
     Example {
         arguments: &'static [&'static str],
     },
-    /// It `needs` these commands to succeed, beside its interpreter.
+    /// A script that `needs` these commands to succeed, besides its interpreter.
     Script {
         interpreter: &'static [&'static str],
         ending: &'static str,
@@ -51,7 +51,7 @@ enum Language {
 /// A program to run, with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// The executable, absolute.
+    /// The absolute path of the executable.
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
@@ -65,9 +65,9 @@ const fn directed(name: &'static str, source: &'static str) -> Victim {
     Victim { name, source, language: Language::Directed { standard: "gnu17" } }
 }
 
-/// Threads that compute in step.
+/// Threads that compute in lockstep.
 pub const THREADS: Victim = c("threads", include_str!("../victims/threads.c"));
-/// The same, linked statically.
+/// [`THREADS`], linked statically.
 pub const THREADS_STATIC: Victim = Victim {
     name: "threads-static",
     source: include_str!("../victims/threads.c"),
@@ -75,15 +75,15 @@ pub const THREADS_STATIC: Victim = Victim {
 };
 /// Signals of all sorts.
 pub const SIGNALS: Victim = c("signals", include_str!("../victims/signals.c"));
-/// System calls that wait.
+/// System calls that block.
 pub const WAITS: Victim = c("waits", include_str!("../victims/waits.c"));
 /// Pipes, eventfds, epoll, descriptors.
 pub const CHANNELS: Victim = c("channels", include_str!("../victims/channels.c"));
 /// Memory of all ordinary kinds.
 pub const MEMORY: Victim = c("memory", include_str!("../victims/memory.c"));
-/// Changes its memory in every way, in an order that follows from a seed.
+/// Changes its memory in every way, in an order that a seed determines.
 pub const CHURN: Victim = c("churn", include_str!("../victims/churn.c"));
-/// Writes to stretches of its memory by habit, on huge pages and on small ones.
+/// Repeatedly writes to the same stretches of its memory, on huge pages and on small ones.
 pub const STRETCHES: Victim = c("stretches", include_str!("../victims/stretches.c"));
 /// The smallest interesting program, with a gate in the middle.
 pub const SMALL: Victim = c("small", include_str!("../victims/small.c"));
@@ -93,35 +93,35 @@ pub const RING: Victim = c("ring", include_str!("../victims/ring.c"));
 pub const CROWD: Victim = c("crowd", include_str!("../victims/crowd.c"));
 /// Monotonic clocks.
 pub const CLOCKS: Victim = c("clocks", include_str!("../victims/clocks.c"));
-/// Holds one thing that cannot be carried over.
+/// Holds one resource that a checkpoint cannot save.
 pub const HOLDER: Victim = c("holder", include_str!("../victims/holder.c"));
-/// Keeps ids, and a mutex that names its owner.
+/// Holds ids, and a mutex that records its owner.
 pub const OWNER: Victim = c("owner", include_str!("../victims/owner.c"));
-/// What passes through a supervisor.
+/// Uses what a supervisor must pass through.
 pub const PLAIN: Victim = c("plain", include_str!("../victims/plain.c"));
 /// Loops heavy in malloc, open, fork and exec, for measurements.
 pub const LOOPS: Victim = c("loops", include_str!("../victims/loops.c"));
 /// Much memory, for measurements.
 pub const BULK: Victim = c("bulk", include_str!("../victims/bulk.c"));
-/// Much memory, threads and children: it takes its time to end.
+/// Much memory, threads and children, so that it takes time to end.
 pub const HEAVY: Victim = c("heavy", include_str!("../victims/heavy.c"));
-/// A thread that cannot be stopped before a gate opens, beside one that can.
+/// A thread that cannot be stopped before a gate opens, next to one that can.
 pub const VFORKED: Victim = c("vforked", include_str!("../victims/vforked.c"));
 /// A tree of processes, for measurements.
 pub const FAMILY: Victim = c("family", include_str!("../victims/family.c"));
-/// Writes to a share of its pages, for measurements.
+/// Writes to a fraction of its pages, for measurements.
 pub const DIRTIER: Victim = c("dirtier", include_str!("../victims/dirtier.c"));
 /// The program of the demo, for measurements.
 pub const HEAT: Victim = c("heat", include_str!("../../examples/heat.c"));
 /// Fresh memory filled from a file, for measurements.
 pub const FILL: Victim = c("fill", include_str!("../victims/fill.c"));
-/// A terabyte of addresses, for measurements.
+/// A terabyte of address space, for measurements.
 pub const VAST: Victim = c("vast", include_str!("../victims/vast.c"));
-/// Directs its own checkpoints, in an order that follows from a seed.
+/// Directs its own checkpoints, in an order that a seed determines.
 pub const DIRECTED: Victim = directed("directed", include_str!("../victims/directed.c"));
-/// Says what it is told to about its memory, for tests of single directions.
+/// Gives the directives about its memory that it is asked for, for tests of single directives.
 pub const DIRECTOR: Victim = directed("director", include_str!("../victims/director.c"));
-/// Says what calls of libstandfast take.
+/// Reports how long calls of libstandfast take.
 pub const CALLS: Victim = directed("calls", include_str!("../victims/calls.c"));
 
 /// The driver of the libckpt paper.
@@ -147,7 +147,7 @@ pub const ARRAYS: Victim = Victim {
     language: Language::Python { module: "numpy" },
 };
 
-/// The same as [`THREADS`], with another C library.
+/// [`THREADS`] with another C library.
 pub const THREADS_MUSL: Victim =
     Victim { name: "threads-musl", source: include_str!("../victims/threads.c"), language: Language::Musl };
 /// Rust.
@@ -156,7 +156,7 @@ pub const RUST: Victim =
 /// Fortran with OpenMP.
 pub const FORTRAN: Victim =
     Victim { name: "fortran", source: include_str!("../victims/languages/work.f90"), language: Language::Fortran };
-/// Java as it comes, with its default options.
+/// Java with its default options.
 pub const JAVA: Victim =
     Victim { name: "java", source: include_str!("../victims/languages/Work.java"), language: Language::Java };
 /// Node.js.
@@ -180,37 +180,37 @@ pub const TERMINALS: Victim = Victim {
 };
 /// script(1) of util-linux.
 pub const SCRIPT: Victim = about("script", include_str!("../victims/languages/script.sh"), &[&["script", "--version"]]);
-/// tmux with a shell in it.
+/// tmux with a shell inside.
 pub const TMUX: Victim = about("tmux", include_str!("../victims/languages/tmux.sh"), &[&["tmux", "-V"]]);
 
-/// Pipelines, command substitution and background jobs of GNU's shell.
+/// Pipelines, command substitution and background jobs in GNU's shell.
 pub const PIPELINES: Victim = script("pipelines", include_str!("../victims/jobs/pipelines.sh"), &["bash"], "sh");
-/// The same of the plain shell.
+/// [`PIPELINES`] in the plain shell.
 pub const PIPELINES_DASH: Victim =
     script("pipelines-dash", include_str!("../victims/jobs/pipelines.sh"), &["env", "dash"], "sh");
 /// `make -j4`.
 pub const MAKE: Victim = script("make", include_str!("../victims/jobs/make.sh"), &["bash"], "sh");
 /// `xargs -P`.
 pub const XARGS: Victim = script("xargs", include_str!("../victims/jobs/xargs.sh"), &["bash"], "sh");
-/// A loop of subprocesses of CPython.
+/// CPython with subprocesses in a loop.
 pub const SUBPROCESSES: Victim = Victim {
     name: "subprocesses",
     source: include_str!("../victims/jobs/subprocesses.py"),
     language: Language::Python { module: "subprocess" },
 };
-/// Pools of processes of CPython.
+/// CPython with pools of processes.
 pub const POOL: Victim = Victim {
     name: "pool",
     source: include_str!("../victims/jobs/pool.py"),
     language: Language::Python { module: "multiprocessing" },
 };
-/// Loaders of batches of CPython, as PyTorch has them.
+/// CPython with batch loaders like those of PyTorch.
 pub const LOADER: Victim = Victim {
     name: "loader",
     source: include_str!("../victims/jobs/loader.py"),
     language: Language::Python { module: "multiprocessing" },
 };
-/// A web server in Go with a client.
+/// A web server and a client in Go.
 pub const WEB: Victim = Victim { name: "web", source: include_str!("../victims/jobs/web.go"), language: Language::Go };
 /// Java with children.
 pub const JAVA_CHILDREN: Victim =
@@ -222,19 +222,19 @@ pub const REDIS: Victim = about(
     &[&["redis-server", "--version"], &["redis-benchmark", "--version"]],
 );
 
-/// A PostgreSQL server and its clients; it will not serve root.
+/// A PostgreSQL server and its clients. It refuses to run as root.
 pub const POSTGRES: Victim = about(
     "postgres",
     include_str!("../victims/jobs/postgres.sh"),
     &[&["bash", "-c", "[ $EUID -ne 0 ] && ls /usr/lib/postgresql/*/bin/pgbench"]],
 );
 
-/// A shell's loop of `>>`.
+/// A shell that appends with `>>` in a loop.
 pub const APPEND_SHELL: Victim =
     script("append-shell", include_str!("../victims/appending/shell.sh"), &["env", "dash"], "sh");
 /// `appendFile` of Node.js.
 pub const APPEND_NODE: Victim = script("append-node", include_str!("../victims/appending/node.js"), &["node"], "js");
-/// gcc under make, with files of its own in a directory for temporary ones.
+/// gcc under make, with its own files in a directory for temporary files.
 pub const COMPILER_FILES: Victim =
     script("compiler-files", include_str!("../victims/appending/make.sh"), &["bash"], "sh");
 /// SQLite in WAL mode.
@@ -244,7 +244,7 @@ pub const DATABASE: Victim = Victim {
     language: Language::Python { module: "sqlite3" },
 };
 
-/// One of `examples`, with arguments for a second or two.
+/// Makes a victim of one of `examples`, with arguments for a run of a second or two.
 pub(crate) const fn example(name: &'static str, source: &'static str, arguments: &'static [&'static str]) -> Victim {
     Victim { name, source, language: Language::Example { arguments } }
 }
@@ -258,36 +258,37 @@ const fn script(
     Victim { name, source, language: Language::Script { interpreter, ending, needs: &[] } }
 }
 
-/// A script for bash about other programs, which must be there.
+/// Makes a victim of a bash script about other programs, which must be installed.
 const fn about(name: &'static str, source: &'static str, needs: &'static [&'static [&'static str]]) -> Victim {
     Victim { name, source, language: Language::Script { interpreter: &["bash"], ending: "sh", needs } }
 }
 
-/// Those that compute for a second or two to a result of their own.
+/// Victims that compute for a second or two and check their own results.
 pub const COMPUTING: [Victim; 9] =
     [THREADS, THREADS_STATIC, SIGNALS, WAITS, CHANNELS, MEMORY, ROUTINES, OBJECTS, ARRAYS];
 
 impl Victim {
-    /// What this machine lacks if there is no program.
+    /// Returns what this machine lacks if [`Victim::program`] returns `None`.
     #[must_use]
     pub fn lacking(&self) -> Lacking {
-        // PostgreSQL's servers end at once under root, whatever is installed.
+        // PostgreSQL's servers exit immediately under root, whatever is installed.
         if self.name == POSTGRES.name && nix::unistd::geteuid().is_root() {
             return Lacking::user("it will not serve root");
         }
-        // rustup installs Rust for one user. Root, who has it, runs these tests as well.
+        // rustup installs Rust for one user. Root, who has it, also runs these tests.
         if matches!(self.language, Language::Rust) && !nix::unistd::geteuid().is_root() {
             return Lacking::user("this user has no Rust");
         }
         Lacking::program("an interpreter, a compiler or a module that it needs")
     }
 
-    /// Compiles it if need be. `None` where the machine lacks what it takes: an interpreter with the module.
+    /// Compiles the victim if necessary. Returns `None` if the machine lacks what it needs, such as an interpreter with
+    /// the module.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// When the victim does not compile.
     pub fn program(&self) -> Result<Option<Program>> {
-        // Tests of one binary run in parallel threads: one compilation at a time is also kinder to a small machine.
+        // Tests of one binary run in parallel threads. One compilation at a time is also easier on a small machine.
         static COMPILING: Mutex<()> = Mutex::new(());
         let _turn = COMPILING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let folder = match self.language {
@@ -316,7 +317,7 @@ impl Victim {
         }
     }
 
-    /// As [`Victim::compiled`], where the compiler is there.
+    /// Like [`Victim::compiled`], if the compiler is installed.
     fn built_with(
         &self,
         compiler: &str,
@@ -334,7 +335,7 @@ impl Victim {
         workshop::compile(command.args(&compiler[1..]).arg("-o").arg(path).arg(source).current_dir(folder))
     }
 
-    /// The class lies in the folder of the victim; what is executed is the Java virtual machine.
+    /// Compiles the class into the victim's folder. The program is the Java virtual machine.
     fn java(&self, folder: &Path) -> Result<Option<Program>> {
         let (Some(machine), Some(_)) = (in_path("java"), in_path("javac")) else { return Ok(None) };
         let class = workshop::built(folder, "Work.class", |path| {
@@ -355,20 +356,20 @@ impl Victim {
         Ok(Some(Program { path, arguments }))
     }
 
-    /// As [`Victim::program`], for victims that only need a C or Go compiler, with arguments.
+    /// Like [`Victim::program`], with arguments, for victims that only need a C or Go compiler.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// When the victim does not compile.
     pub fn with(&self, arguments: &[&str]) -> Result<Program> {
         let mut program = self.program()?.with_context(|| format!("victim {} cannot run here", self.name))?;
         program.arguments.extend(arguments.iter().map(OsString::from));
         Ok(program)
     }
 
-    /// [`CHURN`] in the order that follows from a seed, with short-lived children or a mapped file.
+    /// Returns [`CHURN`] with the order that a seed determines, and with short-lived children or a mapped file.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// When the victim does not compile.
     pub fn churned(seed: u64) -> Result<Program> {
         CHURN.with(&[&(seed >> 1).to_string(), &(60_000 + seed % 2).to_string()])
     }
@@ -383,13 +384,14 @@ impl Victim {
     }
 
     fn directed(&self, path: &Path, standard: &str) -> Result<()> {
-        // In 1989 a function without a type was one that gives an int.
+        // In C89, a function without a type returns an int.
         let old = ["-Wno-implicit-int", "-Wno-return-type"].into_iter().filter(|_| standard == "gnu89");
         let flags = ["-O2".to_owned(), format!("-std={standard}")].into_iter().chain(old.map(str::to_owned));
         workshop::compile_c(path, self.source, "cc", flags.chain(workshop::library_flags("cc")?))
     }
 
-    /// All have one build cache: what they take from Go's own library is compiled on first use, and takes longer than they do.
+    /// Compiles a Go program. All victims share one build cache, since the parts of Go's own library that they use take
+    /// longer to compile than they do.
     fn go(&self, path: &Path) -> Result<()> {
         let source = path.with_extension("go");
         fs::write(&source, self.source)?;
@@ -410,7 +412,7 @@ impl Victim {
     }
 }
 
-/// An interpreter that can import `module` and that this user can execute: wrappers are seen through.
+/// Returns an interpreter that can import `module` and that this user can execute. Wrappers are resolved.
 fn python_with(module: &str) -> Option<PathBuf> {
     let named = env::var_os("STANDFAST_PYTHON").map(PathBuf::from);
     let candidates = named.into_iter().chain(["python3", "/usr/bin/python3"].map(PathBuf::from));

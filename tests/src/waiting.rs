@@ -1,20 +1,20 @@
-//! Waits for a condition, with a limit: no test sleeps and hopes.
+//! Waits for a condition, with a limit: no test merely sleeps and hopes.
 
 use anyhow::{Result, bail};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long anything may take that should be done in a moment. Generous: the machine may be busy.
+/// Limit for anything that should be done in a moment. It is generous, since the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How soon a condition is looked at again: at first soon, then less often, since a look may be a whole command.
+/// Intervals between checks of a condition: short at first, then longer, since a check may be a whole command.
 const GLANCE_MIN: Duration = Duration::from_millis(1);
 const GLANCE_MAX: Duration = Duration::from_millis(20);
 
-/// Looks at `condition` again and again until it gives something.
+/// Checks `condition` repeatedly until it returns a value.
 ///
 /// # Errors
-/// When `limit` has passed, naming what was waited for; or the condition's own error.
+/// When `limit` has passed, with an error that names the condition; or when the condition itself fails.
 pub fn until<T>(limit: Duration, what: &str, mut condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let start = Instant::now();
     let mut glance = GLANCE_MIN;

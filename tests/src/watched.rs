@@ -1,5 +1,5 @@
-//! MPI programs under `standfast group run`, which launches them again by itself: one command, and the undisturbed result,
-//! whatever is killed, hangs or is taken away.
+//! MPI programs under `standfast group run`, which launches them again by itself. One command reaches the undisturbed
+//! result, whatever is killed, hangs or disappears.
 
 use crate::arena::Arena;
 use crate::command::Standfast;
@@ -16,27 +16,27 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A process that has hung so long ends itself.
+/// The time after which a hung process ends itself.
 const HANG: &str = "2s";
-/// More than anybody waits for.
+/// More steps than any test waits for.
 const STEPS_MAX: usize = 1_000_000_000;
-/// Of each process.
+/// Pages of each process.
 const PAGES: &str = "48";
 
-/// A program under `group run`, and what it must come to.
+/// A program under `group run`, and its expected result.
 pub(crate) struct Watched<'a> {
     mpi: Mpi,
     program: &'a Path,
     pub(crate) arena: Arena,
     seed: u64,
     pub(crate) random: Rng,
-    /// `None` where it goes on until it is told that it is enough.
+    /// `None` if the program runs until the file `enough` exists.
     course: Option<Course>,
-    /// How many there had been when it was last struck.
+    /// Number of lives at the time of the last strike.
     lives: usize,
 }
 
-/// So many steps, and what they come to.
+/// A number of steps, and their undisturbed result.
 struct Course {
     steps: usize,
     truth: Ended,
@@ -52,7 +52,7 @@ impl<'a> Watched<'a> {
         Ok(Self { mpi, program, arena: Arena::new()?, seed, random: Rng::with_seed(seed), course: None, lives: 0 })
     }
 
-    /// `group run`, with these options, of the launcher with these.
+    /// Starts `group run` with these options, and its launcher with these arguments.
     pub(crate) fn start(&self, name: &str, options: &[&str], launcher: &[&str]) -> Result<Running> {
         let mut command = Standfast::new(&self.arena)?.command(&["group", "run", "-d"]);
         command.arg(self.arena.images()).args(options).arg("--").args(self.mpi.launcher).args(launcher);
@@ -61,7 +61,7 @@ impl<'a> Watched<'a> {
         Running::start(&self.arena, name, Output::Log, &mut command)
     }
 
-    /// The same on nodes.
+    /// Starts the same job on nodes.
     fn start_on(&mut self, nodes: &Nodes, of: &Job<'_>) -> Result<Running> {
         let standfast = Standfast::new(&self.arena)?.command(&[]);
         self.lives = 0;
@@ -79,12 +79,12 @@ impl<'a> Watched<'a> {
         [steps.to_string(), PAGES.into()]
     }
 
-    /// The file that says that it is enough.
+    /// Returns the path of the file that ends an endless program.
     pub(crate) fn enough(&self) -> PathBuf {
         self.arena.folder().join("enough")
     }
 
-    /// The memory of all ranks, where there are no nodes.
+    /// Returns the folder for the memory of all ranks, without nodes.
     fn memory(&self) -> PathBuf {
         let memory = self.arena.folder().join("memory");
         let _ = fs::create_dir(&memory);
@@ -99,7 +99,8 @@ impl<'a> Watched<'a> {
         .with_context(|| self.said())
     }
 
-    /// A random moment in the life that follows upon the last strike, some epochs after its recovery. Counts as a strike.
+    /// Waits for a random moment in the life after the last strike, some epochs after its recovery. The moment counts as
+    /// a strike.
     pub(crate) fn wait_for_a_moment(&mut self, running: &mut Running) -> Result<()> {
         until(PATIENCE, "the next life", || {
             ensure!(!running.has_ended()?, "the job has ended by itself; {}", self.said());
@@ -121,12 +122,12 @@ impl<'a> Watched<'a> {
         .with_context(|| self.said())
     }
 
-    /// One rank, or none where the launcher has just been quicker.
+    /// Signals one rank, or none if the launcher has just been faster.
     pub(crate) fn strike(&mut self, signal: Signal) {
         self.strike_some(1, signal);
     }
 
-    /// So many at once.
+    /// Signals this many ranks at once.
     fn strike_some(&mut self, count: usize, signal: Signal) {
         let mut ranks = self.arena.processes_of(self.program);
         self.random.shuffle(&mut ranks);
@@ -135,7 +136,7 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// As many nodes at once as the code bears, or fewer, of those on which ranks run. Returns them.
+    /// Strikes some nodes on which ranks run, at most as many at once as the code tolerates. Returns them.
     fn strike_nodes(&mut self, nodes: &Nodes, code: Code) -> Result<BTreeSet<usize>> {
         let count = self.random.usize(1..=code.losses());
         let mut ranks = self.arena.processes_of(self.program);
@@ -147,7 +148,7 @@ impl<'a> Watched<'a> {
         Ok(struck)
     }
 
-    /// The undisturbed result, and nothing that is left.
+    /// Waits for the end. Checks that the result is undisturbed and that nothing is left.
     pub(crate) fn check(&self, running: Running) -> Result<Ended> {
         if self.course.is_none() {
             fs::write(self.enough(), "")?;
@@ -185,10 +186,10 @@ impl<'a> Watched<'a> {
     }
 }
 
-/// Ranks are killed.
+/// Kills ranks.
 ///
 /// # Errors
-/// When the result is not that of an undisturbed run, or something is left.
+/// When the result differs from an undisturbed run, or something is left.
 pub fn survives_kills(mpi: Mpi, program: &Path, strikes: usize, seed: u64) -> Result<()> {
     let mut watched = Watched::new(mpi, program, strikes * 30 + 50, seed)?;
     let mut running = watched.start("watched", &[], &[])?;
@@ -203,10 +204,10 @@ pub fn survives_kills(mpi: Mpi, program: &Path, strikes: usize, seed: u64) -> Re
     Ok(())
 }
 
-/// A rank stands still: the others end themselves, and the job is launched again.
+/// Stops a rank. The others must end themselves, and the command must launch the job again.
 ///
 /// # Errors
-/// As above.
+/// Same as for [`survives_kills`].
 pub fn survives_a_hang(mpi: Mpi, program: &Path, seed: u64) -> Result<()> {
     let mut watched = Watched::new(mpi, program, 300, seed)?;
     let mut running = watched.start("watched", &["--hang", HANG], &[])?;
@@ -217,13 +218,13 @@ pub fn survives_a_hang(mpi: Mpi, program: &Path, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// The command is asked to end: what is in memory is saved. One rank's piece is taken away and rebuilt, all memory is lost,
-/// and the same command goes on from the directory.
+/// Asks the command to end, which saves what is in memory. Removes and rebuilds one rank's piece, and removes all
+/// memory. The same command must then continue from the directory.
 ///
 /// # Errors
-/// As above.
+/// Same as for [`survives_kills`].
 pub fn goes_on_from_what_was_saved(mpi: Mpi, program: &Path, seed: u64) -> Result<()> {
-    // Enough to be asked in the midst of it.
+    // Enough steps for the request to arrive in the middle.
     let watched = Watched::new(mpi, program, 300, seed)?;
     let mut running = watched.start("asked", &[], &[])?;
     watched.wait_for_epochs(&mut running, 10)?;
@@ -251,7 +252,7 @@ pub fn goes_on_from_what_was_saved(mpi: Mpi, program: &Path, seed: u64) -> Resul
     Ok(())
 }
 
-/// Of each epoch in the directory, that of the second rank.
+/// Removes the second rank's piece of each epoch in the directory.
 fn take_away_one_piece(arena: &Arena) -> Result<()> {
     for entry in fs::read_dir(arena.images())? {
         let logical_rank = entry?.path().join("seat-1");
@@ -266,7 +267,7 @@ fn take_away_one_piece(arena: &Arena) -> Result<()> {
 struct Job<'a> {
     name: &'a str,
     directory: &'a str,
-    /// In this order.
+    /// Their names, in this order.
     nodes: &'a str,
     options: &'a [&'a str],
 }
@@ -277,11 +278,11 @@ impl<'a> Job<'a> {
     }
 }
 
-/// A node goes with its memory, and a spare takes its place; it comes back as a spare, and another goes, whose memory stays; that
-/// one comes back with its old epoch in the moment in which a third goes with its memory.
+/// Loses a node with its memory, so that a spare takes its place, and lets the node return as a spare. Then stops
+/// another node, whose memory stays. That node returns with its old epoch just as a third node is lost with its memory.
 ///
 /// # Errors
-/// As above.
+/// Same as for [`survives_kills`].
 pub fn survives_lost_nodes(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u64) -> Result<()> {
     let mut watched = Watched::endless(mpi, program, seed)?;
     let mut all: Vec<usize> = (0..RANKS).collect();
@@ -306,11 +307,11 @@ pub fn survives_lost_nodes(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u64) -
     Ok(())
 }
 
-/// Strikes at random moments, so many: at one rank or two at once, or at as many nodes at once as the code bears, which lose their
-/// memory, or keep it until they come back with an old epoch.
+/// Makes `strikes` strikes at random moments. Each hits one or two ranks, or as many nodes at once as the code
+/// tolerates. The nodes lose their memory, or keep it and return with an old epoch.
 ///
 /// # Errors
-/// As above.
+/// Same as for [`survives_kills`].
 pub fn survives_strikes(mpi: Mpi, program: &Path, code: Code, strikes: usize, seed: u64) -> Result<bool> {
     let Some(nodes) = Nodes::new(RANKS + code.losses())? else { return Ok(false) };
     let mut watched = Watched::endless(mpi, program, seed)?;
@@ -336,11 +337,12 @@ pub fn survives_strikes(mpi: Mpi, program: &Path, code: Code, strikes: usize, se
     Ok(true)
 }
 
-/// A node goes with its memory, and there is no spare: the job is ended with a reason, and what is in memory is saved. The same
-/// command goes on with the other nodes, in another order. What another job holds in their memory stays as it is.
+/// Loses a node with its memory while there is no spare. The job must end with a reason and save what is in memory. The
+/// same command must continue on the other nodes, in another order. What another job holds in their memory must stay
+/// unchanged.
 ///
 /// # Errors
-/// As above.
+/// Same as for [`survives_kills`].
 pub fn goes_on_with_fewer_nodes(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u64) -> Result<()> {
     let mut watched = Watched::endless(mpi, program, seed)?;
     let list = nodes.list();
@@ -373,18 +375,18 @@ pub fn goes_on_with_fewer_nodes(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u
     Ok(())
 }
 
-/// How often its processes have gone on, or begun.
+/// Counts the lives: how often the processes have started or continued.
 fn lives_of(running: &Running) -> usize {
     running.errors_so_far().lines().filter(|line| line.contains("rank 0 joined as")).count()
 }
 
-/// How many its processes have told of, in all lives.
+/// Counts the epochs that the processes have reported, in all lives.
 fn epochs_of(running: &Running) -> usize {
     let told = running.errors_so_far();
     told.lines().filter(|line| line.contains("epoch ") && line.ends_with(" ms")).count()
 }
 
-/// The checksum, behind what MPICH's launcher says on standard output of launches that went wrong.
+/// Returns the checksum, which follows what MPICH's launcher prints on standard output about failed launches.
 fn result(ended: &Ended) -> Option<&str> {
     ended.output.lines().last()
 }

@@ -1,5 +1,5 @@
-//! Where victims are compiled, and the cache that they are kept in: `STANDFAST_VICTIMS`, or `target/victims`, or a folder
-//! of the user's own where that may not be written. What the cache holds is known by a hash of all that went into it.
+//! Compiles victims and caches the results. The cache is `STANDFAST_VICTIMS`, or `target/victims`, or a folder of the
+//! user if that is not writable. A hash over all inputs identifies each entry.
 
 use anyhow::{Context as _, Result, bail};
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What C victims include.
+/// Headers that C victims include.
 const HEADERS: [(&str, &str); 9] = [
     ("check.h", include_str!("../victims/check.h")),
     ("mapped.h", include_str!("../victims/mapped.h")),
@@ -22,15 +22,15 @@ const HEADERS: [(&str, &str); 9] = [
     ("pidfds_of_threads.h", include_str!("../victims/pidfds_of_threads.h")),
 ];
 
-/// The folder of the cache for something that was made from `ingredients`. It need not exist.
+/// Returns the cache folder for something made from `ingredients`. It need not exist.
 pub(crate) fn folder(name: &str, ingredients: impl Hash) -> Result<PathBuf> {
     let mut hasher = DefaultHasher::new();
     (ingredients, HEADERS).hash(&mut hasher);
     Ok(cache()?.join(format!("{name}-{:016x}", hasher.finish())))
 }
 
-/// The executable `name` in `folder`, built if need be. It is built in a folder beside and moved into place: another
-/// process may want the same one at the same time.
+/// Returns the executable `name` in `folder`, built if necessary. It is built in a folder next to that and moved into
+/// place, since another process may build the same one at the same time.
 pub(crate) fn built(folder: &Path, name: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let path = folder.join(name);
     if !path.exists() {
@@ -47,7 +47,7 @@ pub(crate) fn built(folder: &Path, name: &str, build: impl FnOnce(&Path) -> Resu
     Ok(fs::canonicalize(path)?)
 }
 
-/// Compiles C into the executable `path`, with the headers that victims share beside it.
+/// Compiles C into the executable `path`, next to copies of the headers that victims share.
 pub(crate) fn compile_c<Flag: AsRef<OsStr>>(
     path: &Path,
     source: &str,
@@ -64,7 +64,7 @@ pub(crate) fn compile_c<Flag: AsRef<OsStr>>(
     compile(&mut command)
 }
 
-/// The sources of libstandfast. They are written out to be built, since not every user can read the checkout.
+/// The sources of libstandfast. The build uses copies of them, since not every user can read the checkout.
 pub(crate) const LIBRARY: [(&str, &str); 14] = [
     ("Makefile", include_str!("../../bindings/c/Makefile")),
     ("standfast.pc.in", include_str!("../../bindings/c/standfast.pc.in")),
@@ -82,10 +82,10 @@ pub(crate) const LIBRARY: [(&str, &str); 14] = [
     ("src/table.c", include_str!("../../bindings/c/src/table.c")),
 ];
 
-/// The folder with libstandfast, shared and static, built by a compiler; its headers are in `include`.
+/// Returns the folder with libstandfast, shared and static, built by a compiler. Its headers are in `include`.
 ///
 /// # Errors
-/// When that fails.
+/// When the build fails.
 pub fn library(compiler: &str) -> Result<PathBuf> {
     let folder = folder(&format!("libstandfast-{compiler}"), LIBRARY)?;
     built(&folder, "libstandfast.a", |archive| {
@@ -103,7 +103,7 @@ pub fn library(compiler: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What a compiler is told to build a program with libstandfast, linked statically.
+/// Returns the compiler arguments that build a program with libstandfast, linked statically.
 ///
 /// # Errors
 /// When the library cannot be built.
@@ -121,19 +121,19 @@ pub(crate) fn compile(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Has the Makefile of the examples make something in `folder`.
+/// Makes something in `folder` with the Makefile of the examples.
 pub(crate) fn make_example(folder: &Path, words: &[&str]) -> Result<()> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("examples");
     let mut command = Command::new("make");
     command.arg("-C").arg(sources).arg(format!("OUT={}", folder.display())).args(words);
-    // Those of a make that has started the tests.
+    // These may come from a make that has started the tests.
     compile(command.env_remove("MAKEFLAGS").env_remove("MAKEOVERRIDES"))
 }
 
-/// Whether the compiler finds a library to link with.
+/// Reports whether the compiler finds a library to link with.
 pub(crate) fn has_library(name: &str) -> bool {
     let asked = Command::new("cc").arg(format!("-print-file-name=lib{name}.so")).output();
-    // What is not found is given back as it was asked for.
+    // If the library is missing, the compiler prints the name unchanged.
     asked.is_ok_and(|answer| answer.stdout.starts_with(b"/"))
 }
 
@@ -150,7 +150,7 @@ fn cache() -> Result<PathBuf> {
     bail!("neither {} nor {} can be written: set STANDFAST_VICTIMS", wanted.display(), own.display())
 }
 
-/// Cargo's folder for what it builds, as this package sees it.
+/// Returns cargo's target folder, as this package sees it.
 pub(crate) fn target_folder() -> PathBuf {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target");
     env::var_os("CARGO_TARGET_DIR").map_or_else(beside, PathBuf::from)

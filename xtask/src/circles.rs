@@ -1,26 +1,26 @@
-//! Top-level modules of a crate use each other in one direction: data flows one way. Where two of them need each other, what both
-//! need stands in a module of its own.
+//! Top-level modules of a crate use each other in one direction only. If two of them need each other, the code that both
+//! need goes into its own module.
 //!
-//! It reads `use crate::...` and paths that begin so, and takes the names that `lib.rs` exports for the modules that they come
-//! from. Tests may use what they like.
+//! The rule reads `use crate::...` and paths that begin with `crate::`. It maps each name that `lib.rs` exports to the
+//! module that defines it. Tests may use anything.
 
 use crate::code::{without_comments, without_tests};
 use crate::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which top-level modules of each crate use which names of their crate.
+/// The names of its own crate that each top-level module uses, by crate.
 #[derive(Debug, Default)]
 pub(crate) struct Modules(BTreeMap<String, Crate>);
 
 #[derive(Debug, Default)]
 struct Crate {
     uses: BTreeMap<String, BTreeSet<String>>,
-    /// The module that each name comes from which the crate's root exports.
+    /// The module that defines each name exported from the crate's root.
     exports: BTreeMap<String, String>,
 }
 
 impl Modules {
-    /// Takes note of what a source file uses.
+    /// Records what a source file uses.
     pub(crate) fn note(&mut self, path: &str, text: &str) {
         let Some((folder, inside)) = path.split_once("/src/").filter(|_| path.ends_with(".rs")) else { return };
         if inside.split(['/', '.']).any(|part| part == "tests") {
@@ -36,7 +36,7 @@ impl Modules {
         }
     }
 
-    /// Circles among the modules of a crate.
+    /// Returns the circles among the modules of each crate.
     pub(crate) fn check(&self) -> Vec<Finding> {
         let judge = |(folder, modules): (&String, &Crate)| {
             let names: Vec<String> = modules.in_circles().into_iter().collect();
@@ -59,17 +59,17 @@ impl Crate {
         }
     }
 
-    /// The modules that `module` uses.
+    /// Returns the modules that `module` uses.
     fn used_by(&self, module: &str) -> BTreeSet<&str> {
         let names = self.uses.get(module).into_iter().flatten();
-        // A function may have the name of a module; a path that begins with it means the module.
+        // A function may have the name of a module. A path that begins with the name means the module.
         let is_module = |name: &String| self.uses.contains_key(name);
         let home = |name: &String| self.exports.get(name).filter(|_| !is_module(name)).unwrap_or(name).clone();
         let homes: BTreeSet<String> = names.map(home).collect();
         self.uses.keys().map(String::as_str).filter(|other| *other != module && homes.contains(*other)).collect()
     }
 
-    /// The modules that are reached from themselves.
+    /// Returns the modules that can be reached from themselves.
     fn in_circles(&self) -> BTreeSet<String> {
         let reached = |module: &String| {
             let (mut seen, mut next) = (BTreeSet::new(), vec![module.as_str()]);
@@ -82,7 +82,7 @@ impl Crate {
     }
 }
 
-/// The names that follow `prefix`, of a group in braces the first of each path.
+/// Returns the names that follow `prefix`. For a group in braces, that is the first name of each path.
 fn names_behind<'a>(code: &'a str, prefix: &'a str) -> impl Iterator<Item = String> + 'a {
     code.match_indices(prefix).flat_map(move |(at, _)| {
         let rest = &code[at + prefix.len()..];
@@ -91,7 +91,7 @@ fn names_behind<'a>(code: &'a str, prefix: &'a str) -> impl Iterator<Item = Stri
     })
 }
 
-/// The paths of a group whose opening brace has been taken off, without those of groups inside of it.
+/// Returns the paths of a group whose opening brace has been removed. Paths of nested groups are left out.
 fn top_level_paths(group: &str) -> Vec<&str> {
     let (mut paths, mut depth, mut start) = (Vec::new(), 0_u32, 0);
     for (at, letter) in group.char_indices() {

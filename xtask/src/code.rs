@@ -1,9 +1,9 @@
-//! Just enough of Rust's grammar to tell code from comments, literals and tests.
+//! Just enough of Rust's grammar to distinguish code from comments, literals and tests.
 //!
-//! No parser: it blanks what is not code and keeps every line where it was, so that a word found in the rest is a word
-//! of the program.
+//! This is no parser. It blanks everything except code and keeps every line in place, so that a word found in the rest
+//! is a word of the program.
 
-/// The text with comments and literals blanked. Line breaks stay.
+/// Returns the text with comments and literals blanked. Line breaks stay.
 pub(crate) fn without_comments(text: &str) -> String {
     let mut blank = Blanker { rest: text, out: String::with_capacity(text.len()) };
     while let Some(first) = blank.rest.chars().next() {
@@ -17,7 +17,7 @@ pub(crate) fn without_comments(text: &str) -> String {
     blank.out
 }
 
-/// Blanks every item that stands under `#[cfg(test)]`. Takes the result of [`without_comments`].
+/// Blanks every item under `#[cfg(test)]`. Takes the result of [`without_comments`].
 pub(crate) fn without_tests(code: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let mut out = String::with_capacity(code.len());
@@ -33,7 +33,7 @@ pub(crate) fn without_tests(code: &str) -> String {
     out
 }
 
-/// Where `word` stands as a whole word: line numbers, counted from 1.
+/// Returns the numbers of the lines that contain `word` as a whole word, counted from 1.
 pub(crate) fn lines_with_word(text: &str, word: &str) -> Vec<usize> {
     let holds = |line: &str| {
         line.match_indices(word).any(|(at, _)| {
@@ -45,12 +45,13 @@ pub(crate) fn lines_with_word(text: &str, word: &str) -> Vec<usize> {
     text.lines().enumerate().filter(|(_, line)| holds(line)).map(|(index, _)| index + 1).collect()
 }
 
-/// Whether the letter can be part of an identifier.
+/// Reports whether the letter can be part of an identifier.
 pub(crate) fn is_word_letter(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Length of the item at the start: to the brace that closes its first one, or to a semicolon before any brace.
+/// Returns the length of the item at the start. It ends with the brace that closes the first one, or with a semicolon
+/// before any brace.
 fn item_length(item: &str) -> usize {
     let mut depth = 0usize;
     for (at, letter) in item.char_indices() {
@@ -71,7 +72,7 @@ struct Blanker<'a> {
 }
 
 impl Blanker<'_> {
-    /// Bytes of the comment or literal that starts here; 0 where code does.
+    /// Returns the length in bytes of the comment or literal that starts here, or 0 if code starts here.
     fn skipped(&self, first: char) -> usize {
         let in_word = self.out.chars().next_back().is_some_and(is_word_letter);
         match first {
@@ -97,7 +98,7 @@ impl Blanker<'_> {
     }
 }
 
-/// Block comments nest.
+/// Returns the length of a block comment. Block comments nest.
 fn block_comment(text: &str) -> usize {
     let mut depth = 0usize;
     let mut at = 0;
@@ -132,7 +133,7 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// A character literal; 0 for a lifetime, whose second letter is not followed by a quote.
+/// Returns the length of a character literal, or 0 for a lifetime, whose second letter is not followed by a quote.
 fn character(text: &str) -> usize {
     let mut letters = text.chars().skip(1);
     match (letters.next(), letters.next()) {
@@ -141,7 +142,7 @@ fn character(text: &str) -> usize {
     }
 }
 
-/// `r"..."`, `br#"..."#` and so on; 0 where the letters start a name.
+/// Returns the length of `r"..."`, `br#"..."#` and so on, or 0 if the letters start a name.
 fn raw_string(text: &str) -> usize {
     let after_prefix = text.trim_start_matches(['b', 'c']);
     let Some(after_r) = after_prefix.strip_prefix('r') else { return 0 };

@@ -1,9 +1,10 @@
-//! Rules for documents: links lead somewhere, and the glossary gives each word one meaning.
+//! Rules for documents: links have a target, and the glossary gives each word one meaning.
 
 use crate::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Relative links of a document that lead nowhere. `files` holds the repository's files, from its top.
+/// Returns the relative links of a document that have no target. `files` holds the paths of the repository's files,
+/// relative to its top.
 pub(crate) fn dead_links(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<Finding> {
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let is_alive = |target: &str| {
@@ -22,7 +23,7 @@ pub(crate) fn dead_links(path: &str, text: &str, files: &BTreeSet<String>) -> Ve
     findings
 }
 
-/// Words that the glossary defines twice: an entry is a list item that begins with a bold word.
+/// Returns words that the glossary defines twice. An entry is a list item that begins with a bold word.
 pub(crate) fn glossary(path: &str, text: &str) -> Vec<Finding> {
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     let mut findings = Vec::new();
@@ -44,7 +45,7 @@ pub(crate) fn glossary(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Lines outside fenced blocks, with their numbers.
+/// Returns the lines outside fenced blocks, with their numbers.
 fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -62,7 +63,7 @@ fn is_relative(target: &str) -> bool {
     !target.contains("://") && !target.starts_with("mailto:") && !target.starts_with('#')
 }
 
-/// `target` as seen from `folder`, without `.` and `..`; `None` where it leaves the repository.
+/// Resolves `target` relative to `folder`, without `.` and `..`. Returns `None` if it leaves the repository.
 fn resolve(folder: &str, target: &str) -> Option<String> {
     if target.starts_with('/') {
         return None;

@@ -1,22 +1,22 @@
-//! What a rule has to say: where, what, and how to mend it.
+//! What a rule reports: the place, the problem, and how to fix it.
 
 use std::fmt;
 
-/// One thing to mend.
+/// One thing to fix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
-    /// File, relative to the top of the repository.
+    /// The file, relative to the top of the repository.
     pub(crate) path: String,
-    /// Line, counted from 1; 0 where it is about the file as a whole.
+    /// The line, counted from 1, or 0 if the finding is about the whole file.
     pub(crate) line: usize,
-    /// What was found.
+    /// The problem.
     pub(crate) what: String,
-    /// What to do.
+    /// How to fix it.
     pub(crate) remedy: String,
 }
 
 impl Finding {
-    /// A finding about one line.
+    /// Makes a finding about one line.
     pub(crate) fn new(path: &str, line: usize, what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, what: what.into(), remedy: remedy.into() }
     }

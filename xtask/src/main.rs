@@ -1,8 +1,9 @@
-//! Checks of the source tree that neither the compiler nor clippy can make: `cargo xtask tidy`. And the door to the
+//! Checks of the source tree that neither the compiler nor clippy can make: `cargo xtask tidy`. Also starts the
 //! simulator: `cargo xtask simulate`.
 //!
-//! Tidy reads, and says what it found; it changes nothing. The rules are pure functions over text ([`rooms`], [`sources`],
-//! [`parameters`], [`documents`], [`words`], [`names`], [`circles`]); [`tidy`] fetches the text. It is a tool of this repository, not a part of Standfast.
+//! Tidy reads files and reports what it found; it changes nothing. The rules are pure functions over text ([`rooms`],
+//! [`sources`], [`parameters`], [`documents`], [`words`], [`names`], [`circles`]); [`tidy`] fetches the text. This is a
+//! tool of the repository, not a part of Standfast.
 #![forbid(unsafe_code)]
 
 mod circles;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The simulator is a program of its own, which this one does not know: it is built and run, optimised.
+/// Builds and runs the simulator, optimized. The simulator is a separate program on which this one does not depend.
 fn simulate(words: &[String]) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -68,7 +69,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A closed standard error is no reason to fail: the exit status tells the outcome all the same.
+/// Prints a line. A closed standard error is no reason to fail, since the exit status still gives the outcome.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,21 +1,21 @@
-//! Public types have names of their own throughout the workspace, so that a reader who meets one knows which it is.
-//! Private ones may repeat: there the module tells them apart.
+//! Public types have unique names throughout the workspace, so that a reader who meets one knows which it is. Private
+//! types may share a name, since the module distinguishes them.
 
 use crate::code::{without_comments, without_tests};
 use crate::finding::Finding;
 use std::collections::BTreeMap;
 
-/// Pairs that mirror each other: an option and its record, an identity seen from two sides.
+/// Pairs of types that mirror each other: an option and its record, or an identity seen from two sides.
 const MIRRORED: [&str; 3] = ["ExternalSockets", "Interval", "ProcessIdentity"];
 
 const KEYWORDS: [&str; 5] = ["enum", "struct", "trait", "type", "union"];
 
-/// Public types of the workspace, each with the places where it is defined.
+/// Public types of the workspace, each with the places that define it.
 #[derive(Debug, Default)]
 pub(crate) struct PublicTypes(BTreeMap<String, Vec<(String, usize)>>);
 
 impl PublicTypes {
-    /// Takes note of those of a source file. Tests, benches and fuzz targets are programs of their own.
+    /// Records the public types of a source file. Tests, benches and fuzz targets are separate programs.
     pub(crate) fn note(&mut self, path: &str, text: &str) {
         if !is_library(path) {
             return;
@@ -28,7 +28,7 @@ impl PublicTypes {
         }
     }
 
-    /// Each definition behind the first of its name.
+    /// Returns each definition after the first one with the same name.
     pub(crate) fn check(&self) -> Vec<Finding> {
         let repeated = self.0.iter().filter(|(name, _)| !MIRRORED.contains(&name.as_str()));
         let finding = |name: &str, first: &(String, usize), (path, line): &(String, usize)| {
@@ -43,7 +43,7 @@ fn is_library(path: &str) -> bool {
     path.ends_with(".rs") && (path.starts_with("crates/") || path.starts_with("bindings/")) && path.contains("/src/")
 }
 
-/// The type that a line makes public.
+/// Returns the type that a line makes public.
 fn public_type(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix("pub ")?.trim_start();
     let rest = rest.strip_prefix("unsafe ").unwrap_or(rest);

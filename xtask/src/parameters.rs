@@ -1,10 +1,10 @@
-//! A tuple among the parameters of a function hides some of them: from the reader, who sees no names where it is called, and
-//! from the limit on how many there may be. Each is a parameter of its own, or they are fields of a type with a name.
+//! A tuple among the parameters of a function hides some of them. The reader sees no names at the call, and the limit on
+//! the number of parameters does not see them. Each should be its own parameter, or a field of a named type.
 
 use crate::code::{is_word_letter, without_tests};
 use crate::finding::Finding;
 
-/// Parameters that are tuples; `code` has no comments.
+/// Returns parameters that are tuples. `code` has no comments.
 pub(crate) fn check(path: &str, code: &str) -> Vec<Finding> {
     let is_test_file = path.ends_with("tests.rs") || path.contains("/tests/");
     if !path.contains("/src/") || is_test_file {
@@ -27,7 +27,7 @@ pub(crate) fn check(path: &str, code: &str) -> Vec<Finding> {
     findings
 }
 
-/// What stands between the parentheses of a function, of which this is the text from its name on.
+/// Returns the text between the parentheses of a function. `function` is its text from its name on.
 fn parameters(function: &str) -> Option<&str> {
     let name = function.find(|letter| !is_word_letter(letter))?;
     let start = match function[name..].chars().next()? {
@@ -39,7 +39,7 @@ fn parameters(function: &str) -> Option<&str> {
     list.starts_with('(').then(|| closing(list).map(|end| &list[1..end]))?
 }
 
-/// Where the bracket is closed that `text` begins with.
+/// Returns the position of the bracket that closes the one at the start of `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     let mut before = ' ';
@@ -60,7 +60,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// The parts between commas that stand in no bracket.
+/// Returns the parts between commas outside all brackets.
 fn top_level(list: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut depth, mut before) = (0, 0_usize, ' ');
@@ -81,7 +81,7 @@ fn top_level(list: &str) -> Vec<&str> {
     parts
 }
 
-/// Whether the type of a parameter is a tuple of several, or a reference to one.
+/// Reports whether the type of a parameter is a tuple of several, or a reference to one.
 fn is_tuple(parameter: &str) -> bool {
     let mut depth = 0_usize;
     let colon = parameter.char_indices().find(|(at, letter)| {

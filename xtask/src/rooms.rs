@@ -1,12 +1,12 @@
-//! The room table: which package may use which. It keeps processes out of the store and files out of the engine.
+//! The room table: which package may use which. It keeps processes out of the store, and files out of the engine.
 //!
-//! `ARCHITECTURE.md` gives the reasons; this is the copy that is enforced. Development dependencies count as well: a
-//! test that needs the other room is a test of the room above both.
+//! `ARCHITECTURE.md` gives the reasons; this copy is enforced. Development dependencies count as well: a test that needs
+//! another room belongs to the room above both.
 
 use crate::finding::Finding;
 use serde::Deserialize;
 
-/// The part of `cargo metadata --no-deps` that the rule looks at.
+/// The part of `cargo metadata --no-deps` that the rule reads.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     /// The packages of the workspace.
@@ -18,7 +18,7 @@ pub(crate) struct Metadata {
 pub(crate) struct Package {
     /// Its name.
     pub(crate) name: String,
-    /// Where its manifest lies.
+    /// The path of its manifest.
     pub(crate) manifest_path: String,
     dependencies: Vec<Dependency>,
 }
@@ -26,23 +26,23 @@ pub(crate) struct Package {
 #[derive(Debug, Deserialize)]
 struct Dependency {
     name: String,
-    /// `null` for an ordinary dependency, `dev` or `build`.
+    /// `None` for an ordinary dependency, otherwise `dev` or `build`.
     kind: Option<String>,
-    /// Where it lies, for a package of this repository.
+    /// Its path, for a package of this repository.
     path: Option<String>,
 }
 
 struct Room {
     package: &'static str,
-    /// Other rooms that it may use.
+    /// The other rooms that it may use.
     rooms: &'static [&'static str],
-    /// Crates from outside that it may use.
+    /// The external crates that it may use.
     outside: Outside,
 }
 
 enum Outside {
     Any,
-    /// A pure room: only crates that compute and neither read nor write anything.
+    /// A pure room: only crates that compute and do no I/O.
     Only(&'static [&'static str]),
 }
 
@@ -110,7 +110,8 @@ const ROOMS: &[Room] = &[
     Room { package: "xtask", rooms: &[], outside: Outside::Any },
 ];
 
-/// Every dependency that the table does not allow. `top` is the repository, with which manifest paths begin.
+/// Returns every dependency that the table does not allow. `top` is the path of the repository, with which manifest
+/// paths begin.
 pub(crate) fn check(metadata: &Metadata, top: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in &metadata.packages {

@@ -1,36 +1,36 @@
-//! Rules for source files: purity, `unsafe`, size, opening words, leftovers, paths of one machine.
+//! Rules for source files: purity, `unsafe`, size, header comments, leftovers, machine-specific paths.
 
 use crate::code;
 use crate::finding::Finding;
 use crate::parameters;
 
-/// Past this many lines a file holds more than one thought.
+/// A file with more lines than this holds more than one thought.
 const LINES_MAX: usize = 500;
-/// The same of files with tests alone, which are read one test at a time.
+/// The same limit for files that contain only tests, which are read one test at a time.
 const TEST_LINES_MAX: usize = 800;
 
-/// The only folder that may hold `unsafe`: the fence around the kernel.
+/// The only folder that may contain `unsafe`, since it wraps the kernel.
 const FENCE: &str = "crates/linux/";
 
-/// The only other files: vector instructions, each with a naive twin. A file comes in here one by one.
+/// The only other files: vector instructions, each with a naive twin. Each file is added individually.
 const VECTORS: [&str; 1] = ["crates/core/src/delta/simd.rs"];
 
-/// The border to programs in C, across which everything is an address.
+/// The interface to programs in C, across which everything is an address.
 const BORDER: &str = "bindings/mpi/src/";
 
-/// Rooms that compute and touch nothing.
+/// Crates that only compute, without side effects.
 const PURE: [&str; 3] = ["crates/core/src/", "crates/format/src/", "crates/group/src/"];
 
-/// Modules of the standard library through which a crate touches the world.
+/// Modules of the standard library through which a crate has side effects.
 const IMPURE: [&str; 6] = ["fs", "net", "time", "thread", "env", "process"];
 
-/// Words of unfinished work. Spelled in halves, so that the rule does not find itself.
+/// Words for unfinished work. They are split in halves, so that the rule does not find itself.
 const LEFTOVERS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
-/// Beginnings of paths that exist on one machine only. In halves for the same reason.
+/// Prefixes of paths that exist on one machine only, split for the same reason.
 const HOMES: [&str; 3] = [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/")];
 
-/// Every rule that the file breaks.
+/// Returns every violation in the file.
 pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = machine_paths(path, text);
     if is_program_text(path) {
@@ -121,20 +121,20 @@ fn impurity(path: &str, code: &str) -> Vec<Finding> {
     findings
 }
 
-/// The modules that touch the world among those that follow `std::`: one, or a list in braces.
+/// Returns the modules with side effects among those that follow `std::`, which are one name or a list in braces.
 fn impure_modules(after: &str) -> Vec<&'static str> {
     let list = if after.starts_with('{') { top_level_names(after) } else { vec![after] };
     let touches = |name: &str| {
         let head_length = name.find(|letter| !code::is_word_letter(letter)).unwrap_or(name.len());
         let (head, rest) = name.split_at(head_length);
-        // A duration is a number; the clocks are what a pure room may not have.
+        // A duration is a number. Only the clocks are forbidden in a pure crate.
         let harmless = head == "time" && rest.starts_with("::Duration");
         IMPURE.into_iter().find(|module| *module == head && !harmless)
     };
     list.into_iter().filter_map(touches).collect()
 }
 
-/// The entries of `{a, b::{c, d}, e}`, without looking into nested lists.
+/// Returns the entries of `{a, b::{c, d}, e}`, without descending into nested lists.
 fn top_level_names(list: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut depth = 0usize;

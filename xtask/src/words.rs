@@ -1,9 +1,9 @@
-//! Words that only the authors of Standfast would understand, each with the field's word for it. The field's words are in
-//! `docs/glossary.md`.
+//! Words that only the authors of Standfast would understand, each with the usual term for it. `docs/glossary.md`
+//! defines the usual terms.
 
 use crate::finding::Finding;
 
-/// What is written, and what is to be written instead.
+/// Banned words, and what to write instead.
 const BANNED: &[(&str, &str)] = &[
     ("anew", "again, or in full"),
     ("borne", "tolerated"),
@@ -26,13 +26,13 @@ const BANNED: &[(&str, &str)] = &[
     ("widowed", "peer closed"),
 ];
 
-/// Where they may stand: programs that are checkpointed and not ours, and this list.
+/// Paths that may contain the words: programs that are checkpointed and not ours, and this list.
 const EXEMPT: [&str; 3] = ["tests/victims/", "crates/engine/tests/", "xtask/src/words.rs"];
 
-/// In names of files, which do not change.
+/// Names of files, which do not change.
 const ON_DISK: [&str; 3] = ["keepsake-", "\"keepsake\"", "`keepsake`"];
 
-/// The banned words of a file, whether in prose or as parts of names.
+/// Returns the banned words of a file, whether in prose or as parts of names.
 pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
     if EXEMPT.iter().any(|exempt| path.starts_with(exempt)) {
         return Vec::new();
@@ -54,7 +54,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// The words of a line in small letters with a blank around each; those that make up a name apart.
+/// Returns the words of a line in lower case, with a space around each. Names are split into their words.
 fn words(line: &str) -> String {
     let mut words = String::from(" ");
     let mut was_small = false;

@@ -1,11 +1,11 @@
-//! The soak: the scenarios of the tests for hours, with random seeds, each printed before it starts. Stops at the first
-//! failure and keeps the evidence; a later start goes on counting where this one stopped.
+//! The soak runs the scenarios of the tests for hours, with random seeds, and prints each seed before it starts. It
+//! stops at the first failure and keeps the evidence. A later start continues counting where this one stopped.
 //!
 //! ```text
 //! soak [--hours H] [--state FILE] [--seed S] [--victim NAME] [--group-kills N]
 //!     --seed: only the round of this seed
 //!     --victim: only kills of this victim
-//!     --group-kills: only kills of the parallel programs, and strikes at simulated nodes, until there have been so many of each
+//!     --group-kills: only kills of the parallel programs, and strikes at simulated nodes, until each has this many
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 
@@ -27,16 +27,17 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-/// The calls of a checkpoint or restart of the smallest victim: a bit more than there are, so that the last are struck.
+/// The number of calls in a checkpoint or restart of the smallest victim. Slightly too high, so that the last calls are
+/// struck, too.
 const CALLS_MAX: u64 = 1500;
 
-/// The same of coalescing.
+/// The same for coalescing.
 const COALESCING_CALLS_MAX: u64 = 400;
 
-/// The same of a flush.
+/// The same for a flush.
 const FLUSHING_CALLS_MAX: u64 = 400;
 
-/// Ways to take checkpoints that build upon each other.
+/// Options that take checkpoints in different ways.
 const OPTIONS: [&[&str]; 11] = [
     &[],
     &["--incremental", "on", "--max-files", "3", "--keep", "1"],
@@ -51,7 +52,7 @@ const OPTIONS: [&[&str]; 11] = [
     &["--compress", "lz4", "--incremental", "on", "--snapshot", "precopy"],
 ];
 
-/// Of parallel programs, under one seed.
+/// The number of kills of parallel programs under one seed.
 const KILLS_AT_A_TIME: u64 = 20;
 
 struct Settings {
@@ -62,12 +63,12 @@ struct Settings {
     group_kills: Option<u64>,
 }
 
-/// How far the soak has come, over all its starts.
+/// The progress of the soak over all its starts.
 #[derive(Default)]
 struct Progress {
     rounds: u64,
     seconds: f64,
-    /// Of parallel programs, by name.
+    /// Kills of parallel programs, by name.
     group_kills: BTreeMap<String, u64>,
 }
 
@@ -110,7 +111,7 @@ fn victim_named(name: &str) -> Result<Victim> {
     found.with_context(|| format!("there is no victim {name}; there are {}", known.join(", ")))
 }
 
-/// Whom the soak kills: those that compute, and the programs of the papers without directives and with them.
+/// Returns the victims that the soak kills: those that compute, and the papers' programs without and with directives.
 fn victims() -> Vec<Victim> {
     let papers = PAPERS.into_iter().flat_map(|paper| [Some(paper.victim), paper.directed]).flatten();
     COMPUTING.into_iter().chain(papers).collect()
@@ -139,8 +140,8 @@ fn soak(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Kills of parallel programs, with both MPIs in turn, kills of ranks that start up, and strikes at the ranks and nodes of one
-/// with the first: the other hangs in MPI_Finalize now and then where its nodes have networks of their own
+/// Kills parallel programs, with both MPIs in turn, and ranks during their start. Strikes the ranks and nodes of one
+/// program with the first MPI only. The other MPI sometimes hangs in MPI_Finalize if its nodes have their own networks
 /// (docs/group-protocol.md).
 fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()> {
     for (name, arguments) in STRUCK {
@@ -172,7 +173,7 @@ fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()>
     Ok(())
 }
 
-/// What is worth keeping from round to round.
+/// State that is kept from round to round.
 struct Soak {
     victim: Option<Victim>,
     natives: HashMap<Victim, RunResult>,
@@ -181,7 +182,7 @@ struct Soak {
 }
 
 impl Soak {
-    /// One scenario; which one, and all in it that is random, follows from the seed.
+    /// Runs one scenario. The seed determines which one, and everything random in it.
     fn round(&mut self, seed: u64) -> Result<()> {
         let mut random = Rng::with_seed(seed);
         match random.u32(..100) {
@@ -211,7 +212,7 @@ impl Soak {
         Ok(())
     }
 
-    /// A program that changes its memory in an order that follows from the seed.
+    /// Kills a program that changes its memory in an order that the seed determines.
     fn churn(&self, seed: u64, random: &mut Rng) -> Result<()> {
         let interval = Duration::from_millis(random.u64(10..60));
         let options = OPTIONS[random.usize(..OPTIONS.len())];
@@ -223,7 +224,7 @@ impl Soak {
         Ok(())
     }
 
-    /// A program that excludes and includes memory in an order that follows from the seed.
+    /// Kills a program that excludes and includes memory in an order that the seed determines.
     fn directed(&self, seed: u64, random: &mut Rng) -> Result<()> {
         let interval = Duration::from_millis(random.u64(10..60));
         let options = OPTIONS[random.usize(..OPTIONS.len())];
@@ -322,7 +323,7 @@ impl Progress {
         Ok(Self { rounds, seconds: state["seconds"].as_f64().unwrap_or(0.0), group_kills })
     }
 
-    /// Kills something, some times in a row, until it has been killed as often as is wanted.
+    /// Kills something, several times in a row, until it has been killed as often as wanted.
     fn kill(
         &mut self,
         name: &str,
@@ -344,7 +345,8 @@ impl Progress {
         }
     }
 
-    /// Replaced as a whole, so that an interrupted soak leaves the old state or the new one.
+    /// Writes the progress. The file is replaced as a whole, so that an interrupted soak leaves the old state or the new
+    /// one.
     fn store(&self, path: &Path) -> Result<()> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;

@@ -1,5 +1,5 @@
-//! The same with a level in memory: a level that is full at a call of a checkpoint, and flushes to the disk that are struck at
-//! their n-th call.
+//! Disasters with a level in memory: a level that becomes full at a call of a checkpoint, and flushes to disk that are
+//! struck at their n-th call.
 
 use super::{Scenario, Subject, continues, is_running};
 use crate::arena::Arena;
@@ -14,9 +14,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitStatus;
 use std::fs;
 
-/// The folder of the arena that stands for memory.
+/// The folder of the arena that stands in for memory.
 const MEMORY: &str = "memory";
-/// The name of the thread that flushes.
+/// The name of the thread that flushes checkpoints.
 const FLUSHING: &str = "flush";
 
 /// What strikes a flush.
@@ -26,9 +26,9 @@ pub enum FlushDisaster {
     SupervisorKilled,
     /// SIGKILL of the program.
     ProgramKilled,
-    /// From some call on the disk is full.
+    /// The disk is full from some call on.
     DiskFull,
-    /// Memory is emptied under it.
+    /// Memory is emptied during the flush.
     MemoryEmptied,
 }
 
@@ -41,13 +41,13 @@ pub const FLUSH_DISASTERS: [FlushDisaster; 4] = [
 ];
 
 impl Subject {
-    /// The same with checkpoints that go to memory first.
+    /// Returns the same subject with checkpoints that go to memory first.
     #[must_use]
     pub fn in_memory(&self) -> Self {
         Self { in_memory: true, ..self.clone() }
     }
 
-    /// The options for that.
+    /// Returns the options for checkpoints in memory.
     pub(super) fn memory(&self, arena: &Arena) -> Result<Vec<String>> {
         if !self.in_memory {
             return Ok(Vec::new());
@@ -58,7 +58,7 @@ impl Subject {
     }
 
     /// Fills memory up at the `at`-th call that takes space there, during a checkpoint that follows another one. The
-    /// checkpoint goes to the disk instead.
+    /// checkpoint goes to disk instead.
     ///
     /// # Errors
     /// When a promise is broken.
@@ -69,7 +69,7 @@ impl Subject {
         explain(&mut arena, outcome, at).with_context(|| format!("memory that is full at call {at}"))
     }
 
-    /// Strikes the flush of a checkpoint that follows one which is on the disk, at its `at`-th call.
+    /// Strikes the flush of a checkpoint at its `at`-th call. An earlier checkpoint is already on disk.
     ///
     /// # Errors
     /// When a promise is broken.
@@ -112,7 +112,7 @@ impl Scenario<'_> {
             FlushDisaster::MemoryEmptied => Blow::Empty(MEMORY),
         };
         self.tracer.arm(Strike::new(at, strike).by(FLUSHING));
-        // Where the supervisor is killed as soon as the flush begins, nobody may answer any more.
+        // If the supervisor is killed as soon as the flush begins, the request may get no answer.
         let _ = self.standfast.ask("checkpoint", &self.arena.images(), &[])?;
         until(PATIENCE, "the flush to be struck or to end", || {
             let is_struck = self.tracer.sighting().struck.is_some() || self.tracer.has_ended();
@@ -151,7 +151,7 @@ impl Scenario<'_> {
         Ok(all.iter().any(|it| it["generation"] == generation && it["is_on_disk"] == true))
     }
 
-    /// The supervisor and the program, as when a machine takes both.
+    /// Kills the supervisor and the program, as if the whole machine failed.
     fn all_killed(self) -> Result<()> {
         kill(self.tracer.supervisor(), Signal::SIGKILL)?;
         kill(self.program, Signal::SIGKILL)?;

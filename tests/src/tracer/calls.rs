@@ -1,4 +1,4 @@
-//! The system calls of a supervisor: their names, and which of them change its files.
+//! The system calls of a supervisor: their names, and which of them change files.
 
 use nix::libc;
 use nix::unistd::Pid;
@@ -11,7 +11,7 @@ pub(super) struct Call {
     known: Option<Known>,
 }
 
-/// A call that is told from others.
+/// A system call that the tracer recognizes.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     number: i64,
@@ -19,18 +19,18 @@ struct Known {
     object: Object,
 }
 
-/// What a call acts on, as far as files are concerned.
+/// The kind of file object that a call acts on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Object {
-    /// No file, or it only reads.
+    /// No file, or one that the call only reads.
     Else,
     /// The descriptor in its first argument.
     Descriptor,
-    /// A new file, if the flags in its third argument say so.
+    /// A new file, if the flags in its third argument request one.
     Opening,
-    /// A name: one is made or replaced.
+    /// A name that the call creates or replaces.
     Name,
-    /// A name: one is removed, which takes no space.
+    /// A name that the call removes, which takes no space.
     OldName,
 }
 
@@ -72,18 +72,19 @@ const KNOWN: [Known; 30] = [
 ];
 
 impl Call {
-    /// The call that a thread with these registers is about to make.
+    /// Returns the call that a thread with these registers is about to make.
     pub(super) fn of(registers: &libc::user_regs_struct) -> Self {
         let number = registers.orig_rax.cast_signed();
         Self { known: KNOWN.into_iter().find(|known| known.number == number) }
     }
 
-    /// Its name, for people.
+    /// Returns its name, for messages.
     pub(super) fn name(&self) -> &'static str {
         self.known.map_or("another call", |known| known.name)
     }
 
-    /// Whether it changes something in a folder. Names count always that stand in no open directory.
+    /// Reports whether the call changes something in a folder. Names that are not relative to an open directory always
+    /// count.
     pub(super) fn changes_files_in(&self, supervisor: Pid, registers: &libc::user_regs_struct, folder: &Path) -> bool {
         let Some(known) = self.known else { return false };
         let open = fs::read_link(format!("/proc/{supervisor}/fd/{}", registers.rdi as u32));
@@ -98,7 +99,7 @@ impl Call {
         }
     }
 
-    /// Whether a full disk could make it fail.
+    /// Reports whether a full disk could make the call fail.
     pub(super) fn takes_space(&self) -> bool {
         self.known.is_some_and(|known| matches!(known.object, Object::Descriptor | Object::Opening | Object::Name))
     }
