@@ -1,6 +1,6 @@
-//! Files that a program opens, writes and closes each time, or leaves to others of its programs: everything is killed at
-//! random moments, program and supervisor, and restarted at once. The result is that of an undisturbed run, or the user was
-//! told before the first kill.
+//! Files that a program opens, writes and closes each time, or leaves to other programs of the job. The tests kill
+//! everything at random moments, program and supervisor, and restart it at once. The result is that of an undisturbed
+//! run, or Standfast has warned the user before the first kill.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -20,25 +20,25 @@ use std::time::Duration;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 const KILLS: u32 = 5;
-/// By this checkpoint the user has been told, if there is anything to tell.
+/// By this checkpoint Standfast has warned the user, if there is anything to warn about.
 const TOLD_BY: u64 = 4;
 
-/// How a program came through.
+/// How a program survived.
 #[derive(Debug, PartialEq, Eq)]
 enum Passage {
-    /// Killed so often, with the undisturbed result.
+    /// The program was killed this many times, and gave the undisturbed result.
     Undisturbed(u32),
-    /// The user was told this before the first kill.
+    /// Standfast warned the user with this text before the first kill.
     Told(String),
 }
 
-/// Ends everything, program and supervisor; waits until the kernel has done with all of it.
+/// Kills everything, program and supervisor, and waits until the kernel has finished with all of it.
 pub(crate) fn kill_everything(arena: &Arena) -> Result<()> {
     let all = arena.processes();
     arena.clear();
     until(PATIENCE, "everything to end", || {
         let lives = |pid: &Pid| {
-            // The threads of a process do not all end at once, nor does its main thread last.
+            // The threads of a process do not all end at once, and the main thread may not be the last to end.
             let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
             threads.into_iter().any(|thread| {
                 let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
@@ -168,7 +168,7 @@ fn a_compilers_files_that_the_job_was_seen_to_write_survive() -> Result<()> {
 #[test]
 fn a_temporary_file_that_is_handed_to_a_program_is_named_at_the_first_checkpoint_that_sees_it() -> Result<()> {
     let (arena, other) = (Arena::new()?, Arena::new()?);
-    // Made by mktemp, open for writing in the program that is handed its name.
+    // `mktemp` makes the file; the program that receives its name has it open for writing.
     let script = format!(
         "{WAIT} file=$(mktemp {}/XXXXXX); echo made > made; \
          sh -c 'exec > $0; while [ ! -e end ]; do sleep 0.01; done' $file; echo done",
@@ -187,7 +187,7 @@ fn a_temporary_file_that_is_handed_to_a_program_is_named_at_the_first_checkpoint
     Ok(())
 }
 
-/// Whether a process of the arena has a file in `place` as its standard output.
+/// Reports whether a process of the arena has a file in `place` as its standard output.
 fn other_writers_of(arena: &Arena, place: &std::path::Path) -> bool {
     let output = |pid: &Pid| fs::read_link(format!("/proc/{pid}/fd/1"));
     arena.processes().iter().any(|pid| output(pid).is_ok_and(|path| path.starts_with(place)))
@@ -220,7 +220,7 @@ fn a_file_that_is_cut_back_shows_the_time_that_it_had() -> Result<()> {
     let modified = || arena.work().join("results.txt").metadata()?.modified().context("the time of a file");
     let was = modified()?;
     shell.standfast.checkpoint()?;
-    // More than a tick of the clock by which files are dated.
+    // Longer than a tick of the clock that dates files.
     sleep(Duration::from_millis(50));
     standfast_tests::result::open_gate(&arena)?;
     shell.await_text("results.txt", "two\n")?;
@@ -257,7 +257,7 @@ fn files_that_programs_hand_to_each_other_are_named_at_the_second_checkpoint() -
     Ok(())
 }
 
-/// A job whose main program, a shell, does `script` and then waits at the gate `name`.
+/// A job whose main program is a shell that runs `script`, which waits for files that the test makes.
 pub(crate) struct Shell<'a> {
     arena: &'a Arena,
     pub(crate) standfast: Standfast<'a>,
@@ -277,7 +277,7 @@ impl<'a> Shell<'a> {
         Ok((Self { arena, standfast }, running))
     }
 
-    /// Waits until a file holds so much.
+    /// Waits until the file `name` contains `wanted`.
     fn await_text(&self, name: &str, wanted: &str) -> Result<()> {
         until(PATIENCE, &format!("{wanted:?} in {name}"), || {
             let text = fs::read_to_string(self.arena.work().join(name)).unwrap_or_default();
@@ -303,7 +303,7 @@ fn a_file_that_existed_before_the_program_refuses_the_restart_until_it_is_said_w
     for (policy, wanted) in [("rollback", "old\none\ntwo\n"), ("keep", "old\none\ntwo\ntwo\n")] {
         let arena = Arena::new()?;
         fs::write(arena.work().join("results.txt"), "old\n")?;
-        // The kernel tells when a file was created by its tick.
+        // The kernel reports the creation time of a file to the precision of its tick.
         sleep(Duration::from_millis(50));
         let script =
             format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
@@ -347,7 +347,7 @@ fn what_somebody_else_leaves_in_the_working_directory_is_not_touched() -> Result
 
 #[test]
 fn names_that_are_made_at_run_time_are_named_or_put_right() -> Result<()> {
-    // Not a name of these stands in the memory of the shell, nor in the script.
+    // Neither the memory of the shell nor the script contains any of these names.
     let script = format!(
         "{WAIT} await gate; mkdir out.$((1 + 1)); for i in 1 2 3; do echo line >> log.$((i * 7)); \
          echo line >> out.$((1 + 1))/log.$((i * 7)); done; ln -s there link.$((1 + 1)); echo done > written; await end; \
@@ -363,7 +363,7 @@ fn names_that_are_made_at_run_time_are_named_or_put_right() -> Result<()> {
         running.wait(PATIENCE)?;
         let restarted = shell.standfast.restart(&arena.images(), "restart")?;
         if !options.is_empty() {
-            // The gate has been made since the checkpoint as well.
+            // The gate, too, has been made since the checkpoint.
             let are_gone = || {
                 ["gate", "written", "link.2"]
                     .iter()
@@ -388,7 +388,7 @@ fn names_that_are_made_at_run_time_are_named_or_put_right() -> Result<()> {
     Ok(())
 }
 
-/// Adds a row to a database in a program of its own.
+/// Adds a row to a database, in a program of its own.
 const ADD: &str = "add() { python3 -c \"import sqlite3; base = sqlite3.connect('runs.db'); \
     base.execute('create table if not exists runs (name text)'); base.execute('insert into runs values (?)', ['$1']); \
     base.commit()\"; echo $1 >> written; };";
@@ -426,7 +426,7 @@ fn a_database_that_programs_open_and_close_is_named_and_refuses_the_restart_or_i
         restart.args(["--files", policy]);
         let mut restarted = Running::start(&arena, "restart", Output::Log, &mut restart)?;
         until(PATIENCE, "the job to end", || {
-            // What has been made since the checkpoint may be set aside.
+            // The restart may set aside what has been made since the checkpoint.
             ["three", "end"].iter().try_for_each(|gate| fs::write(arena.work().join(gate), ""))?;
             Ok(restarted.has_ended()?.then_some(()))
         })?;
@@ -444,7 +444,7 @@ fn a_program_that_the_job_replaces_after_the_checkpoint_is_put_back_though_it_ru
                   while [ ! -e end ]; do sleep 0.01; done; echo done";
     let (shell, running) = Shell::run_with(&arena, script, &["--save-folder", "auto"])?;
     shell.await_text("begun", "begun")?;
-    // Once before, so that a copy of what runs has been kept.
+    // The first of the two checkpoints makes sure that a copy of the running binary has been kept.
     shell.standfast.checkpoint()?;
     shell.standfast.checkpoint()?;
     standfast_tests::result::open_gate(&arena)?;
@@ -468,7 +468,7 @@ fn a_file_from_before_the_program_is_put_back_if_it_was_saved_and_named_if_not()
     for name in ["early.txt", "late.txt"] {
         fs::write(arena.work().join(name), "old text\n")?;
     }
-    // The kernel tells when a file was created by its tick.
+    // The kernel reports the creation time of a file to the precision of its tick.
     sleep(Duration::from_millis(50));
     let script = format!(
         "{WAIT} echo one > early.txt; echo begun > begun; await gate; echo two >> early.txt; echo two > late.txt; \
@@ -507,7 +507,7 @@ fn what_is_written_after_the_end_that_was_seen_refuses_the_restart() -> Result<(
     shell.await_text("results.txt", "two\n")?;
     ensure!(shell.standfast.kill_job()?, "the program has ended");
     running.wait(PATIENCE)?;
-    // More than a tick of the clock by which files are dated.
+    // Longer than a tick of the clock that dates files.
     sleep(Duration::from_millis(100));
     shell.append("results.txt", "by hand\n")?;
     let refused = shell.standfast.restart(&arena.images(), "refused")?.wait(PATIENCE)?.refusal("the restart")?;

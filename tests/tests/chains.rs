@@ -1,5 +1,5 @@
-//! Checkpoints that build upon each other: the truth comes back whatever the program does to its memory, and nothing
-//! grows without bound.
+//! Checkpoints that build upon each other: a restart yields the correct memory whatever the program does to it, and
+//! nothing grows without bound.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -16,17 +16,17 @@ use standfast_tests::{seed, skip};
 use std::fs;
 use std::time::Duration;
 
-/// Checkpoints all the time, coalesced all the time.
+/// Takes checkpoints all the time, and coalesces them all the time.
 const BUSY: &[&str] = &["--incremental", "on", "--max-files", "3"];
 const INTERVAL: Duration = Duration::from_millis(10);
-/// How often a program is run that was through before it could be killed.
+/// How often a test runs a program that ends before it can be killed.
 const TRIES: u32 = 5;
 
 fn churn_survives(options: &'static [&'static str]) -> Result<()> {
     let seed = seed();
     let program = Victim::churned(seed)?;
     let native = RunResult::native(&program)?;
-    // On a disk that is busy with something else the program may be through before its first checkpoint is durable.
+    // If the disk is busy with something else, the program may end before its first checkpoint is durable.
     for _ in 0..TRIES {
         if survives_kills(&program, &native, Torment { interval: INTERVAL, kills_max: 12, seed, options })?.kills > 0 {
             return Ok(());
@@ -95,7 +95,7 @@ fn programs_of_all_kinds_survive_kills_with_a_checkpoint_every_few_milliseconds(
     victims.into_iter().try_for_each(|victim| survives(victim).context(victim.name))
 }
 
-/// A job of the smallest victim, at its gate.
+/// Starts a job of the smallest victim, and waits for its gate.
 fn at_gate<'a>(arena: &'a Arena, options: &[&str]) -> Result<(Standfast<'a>, Running)> {
     let standfast = Standfast::new(arena)?;
     let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
@@ -184,7 +184,7 @@ fn checkpoints_are_coalesced_by_hand_with_and_without_a_supervisor() -> Result<(
     RunResult::read(&arena.work())?.must_equal(&RunResult::native(&SMALL.with(&[])?)?)
 }
 
-/// What a supervisor takes: descriptors, and kilobytes of memory.
+/// Returns what a supervisor uses: descriptors, and kilobytes of memory.
 fn taken_by(supervisor: Pid) -> Result<(usize, u64)> {
     let descriptors = fs::read_dir(format!("/proc/{supervisor}/fd"))?.count();
     let status = fs::read_to_string(format!("/proc/{supervisor}/status"))?;
@@ -211,12 +211,12 @@ fn five_hundred_checkpoints_in_a_row_leave_files_bytes_descriptors_and_memory_bo
     }
     let after = taken_by(standfast.supervisor_pid()?)?;
     let ((descriptors, memory), bytes_then) = before.context("there were some")?;
-    // Twice eight of the chain at most, where coalescing does not keep up, one full image before it, the one being coalesced,
-    // the one with which the next chain begins; manifest, lease, lock, control; copies of the program, the C library and the
-    // loader; temporary ones.
+    // The bound counts at most twice eight files of the chain, if coalescing does not keep up; one full image before it;
+    // the one being coalesced; the one that begins the next chain; manifest, lease, lock and control; copies of the
+    // program, the C library and the loader; and temporary files.
     ensure!(files_max <= 2 * 8 + 3 + 4 + 3 + 4, "{files_max} files");
     ensure!(bytes_max <= bytes_then * 2, "{bytes_max} bytes instead of {bytes_then}");
-    // A coalescing under way has the whole chain open.
+    // A coalescing in progress has the whole chain open.
     ensure!(after.0 <= descriptors + 16, "{} descriptors instead of {descriptors}", after.0);
     ensure!(after.1 <= memory + memory / 4, "{} kB instead of {memory} kB", after.1);
     open_gate(&arena)?;

@@ -1,5 +1,5 @@
-//! `.ckptrc` in the current directory speaks for `run`: it is followed, outvoted by options, and refused where it is
-//! wrong or could be somebody else's.
+//! `.ckptrc` in the current directory configures `run`. Standfast follows it, lets options override it, and refuses it if
+//! it is wrong or could belong to somebody else.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -20,7 +20,7 @@ fn write_ckptrc(arena: &Arena, text: &str, mode: u32) -> Result<()> {
     fs::set_permissions(&path, Permissions::from_mode(mode)).context("chmod .ckptrc")
 }
 
-/// `run` with nothing said on the command line.
+/// Starts `run` without options on the command line.
 fn plain_run(standfast: &Standfast<'_>, arena: &Arena, program: &Program) -> Result<Running> {
     let mut command = standfast.command(&["run", "--"]);
     let output = Output::File(arena.work().join(OUTPUT));
@@ -95,7 +95,7 @@ fn standfast_toml_says_what_neither_the_command_line_does_and_wins_over_ckptrc()
     Ok(())
 }
 
-/// A `run` that must be refused for its `.ckptrc`, and leave nothing behind.
+/// Starts a `run` that Standfast must refuse because of its `.ckptrc`, without leaving anything behind.
 fn refused(text: &str, mode: u32) -> Result<String> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

@@ -1,4 +1,4 @@
-//! A restart after a reboot: the machine's monotonic clocks have started again, the program's go on.
+//! A restart after a reboot: the machine's monotonic clocks have started again, but those of the program continue.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Result, ensure};
@@ -58,9 +58,10 @@ fn killed_after_a_life_ahead(arena: &Arena, standfast: Standfast<'_>, program: &
     let output = Output::File(arena.work().join(OUTPUT));
     let running = Running::start(arena, "run", output, &mut first_life)?;
     standfast.await_gate()?;
-    // The second life begins under clocks ten days behind, the third under those that the second was given.
+    // The clocks of the second life begin ten days behind. The third life begins under the clocks that the second was
+    // given.
     standfast.checkpoint()?;
-    // Under shifted clocks processes have other start times, by which a status from outside cannot know them.
+    // Under shifted clocks processes have other start times, so a status from outside cannot identify them.
     for process in arena.processes_of(&program.path) {
         kill(process, Signal::SIGKILL)?;
     }

@@ -1,5 +1,5 @@
-//! Programs that direct their own checkpoints by libstandfast: what they say is honoured to the byte, nothing that counts is
-//! lost, and they hear what has come of it.
+//! Programs that direct their own checkpoints through libstandfast: Standfast follows their directions to the byte, loses
+//! nothing that counts, and reports the outcome to them.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -19,13 +19,13 @@ use std::time::Duration;
 
 /// Bytes that the director fills with noise.
 const LARGE: u64 = 16 << 20;
-/// Bytes that the rest of it may take in an image.
+/// Bytes that the rest of the director may take in an image.
 const SMALL: u64 = 2 << 20;
 
 fn directed_survives(options: &'static [&'static str]) -> Result<()> {
     let seed = seed();
     let interval = Duration::from_millis(30);
-    // It may be through before it is killed, where others leave the harness no time: then it has more to do.
+    // If others leave the harness no time, the program may end before it is killed; then it gets more to do.
     for steps in [1500, 6000, 24000] {
         let program = DIRECTED.with(&[&(seed >> 1).to_string(), &steps.to_string()])?;
         let native = RunResult::native(&program)?;
@@ -52,7 +52,7 @@ fn bytes_that_are_not_dead_come_back_from_what_checksums_tell() -> Result<()> {
     directed_survives(&["--track", "hash", "--snapshot", "copy"])
 }
 
-/// Where the compiler finds a shared library; `None` where there is none, which is told.
+/// Returns where the compiler finds a shared library. If there is none, reports that and returns `None`.
 fn shared_library(name: &str) -> Result<Option<String>> {
     let found = Command::new("cc").arg(format!("-print-file-name={name}")).output().context("starting cc")?;
     let path = String::from_utf8(found.stdout)?.trim().to_owned();
@@ -102,7 +102,7 @@ impl Stage {
         })
     }
 
-    /// Kills the program and restarts it from a generation; it must end well behind its gate.
+    /// Kills the program and restarts it from a generation; it must end well after its gate.
     fn goes_on_from(self, generation: &str, wanted: &[&str]) -> Result<()> {
         let Self { arena, running } = self;
         let standfast = Standfast::new(&arena)?;
@@ -162,7 +162,7 @@ fn what_is_dead_of_a_page_is_in_no_image() -> Result<()> {
     let stage = Stage::new("fields-dead", &["--incremental", "on", "--keep", "3"])?;
     stage.standfast()?.await_gate()?;
     let bytes = stage.image_bytes()?;
-    // The table of a million regions is in the first.
+    // The first image contains the table of a million regions.
     let small = LARGE / 4 * 6 / 5 + SMALL;
     let is_right = matches!(bytes[..], [one, two, three] if one < LARGE + small && two < small && three < small);
     ensure!(is_right, "images of {bytes:?} bytes");
@@ -193,7 +193,7 @@ fn free_memory_is_in_no_image_whoever_asks_for_it_where_the_run_wants_that() -> 
     stage.goes_on_from("1", &[])
 }
 
-/// A program with another allocator before it.
+/// Preloads another allocator into a program.
 fn preloaded(library: &str, program: Program) -> Program {
     let preload = format!("LD_PRELOAD={library}").into();
     let arguments = [preload, program.path.into()].into_iter().chain(program.arguments).collect();
@@ -229,8 +229,8 @@ fn free_memory_of_mimalloc_is_in_no_image() -> Result<()> {
 
 const STOPPED_IN_MALLOC: &str = include_str!("../victims/stopped_in_malloc.c");
 
-/// A checkpoint for which a program cannot give its free memory back, since a thread that has been stopped holds the
-/// allocator's locks: it is taken all the same, and neither the program nor what is restarted from it hangs.
+/// Takes a checkpoint for which a program cannot give its free memory back, since a stopped thread holds the allocator's
+/// locks. Standfast takes it all the same, and neither the program nor its restart hangs.
 fn locks_of_an_allocator_hold_up_no_checkpoint(
     arena: &Arena,
     compiler: &str,
@@ -263,7 +263,7 @@ fn locks_of_jemalloc_hold_up_no_checkpoint() -> Result<()> {
 
 #[test]
 fn a_thread_that_is_stopped_in_mimalloc_holds_up_no_checkpoint() -> Result<()> {
-    // It has no locks that threads wait for.
+    // mimalloc has no locks that threads wait for.
     let arena = Arena::new()?;
     locks_of_an_allocator_hold_up_no_checkpoint(&arena, "cc", Some("libmimalloc.so.2"), "protected 1, held 0")
 }
@@ -277,7 +277,7 @@ fn locks_of_musl_hold_up_no_checkpoint() -> Result<()> {
     locks_of_an_allocator_hold_up_no_checkpoint(&Arena::new()?, "musl-gcc", None, "protected 1, held 1")
 }
 
-/// Compiles a program with libstandfast in it.
+/// Compiles a program with libstandfast linked in.
 fn compiled(arena: &Arena, compiler: &str, name: &str, source: &str) -> Result<PathBuf> {
     let path = arena.work().join(name);
     fs::write(path.with_extension("c"), source)?;
@@ -346,7 +346,7 @@ fn a_write_to_read_only_memory_is_told_and_dead_memory_is_poisoned_where_exclusi
     let number = |text: &str| u64::from_str_radix(text.trim_end_matches(&[',', '.'][..]), 16);
     let (written, start, end) = (number(written)?, number(start)?, number(end)?);
     ensure!(start + 2 * 4096 == written + 100 && end == start + 3 * 4096, "{}", told[0]);
-    // Whoever did it, and whoever had excluded it, are in the program.
+    // Both the code that wrote and the code that excluded the memory are in the program.
     let frames = errors.lines().filter(|line| line.contains("director")).count();
     ensure!(errors.contains("excluded by") && frames >= 2, "{errors}");
     open_gate(&arena)?;
@@ -451,11 +451,11 @@ fn wrong_arguments_give_error_codes_and_errno_stays() -> Result<()> {
     let Stage { arena, running } = stage;
     running.wait(PATIENCE)?.well("the job")?;
     ensure!(fs::read_to_string(arena.work().join(OUTPUT))?.trim() == "protected 1");
-    // The same without Standfast.
+    // The same program without Standfast.
     RunResult::native(&program).map(drop)
 }
 
-/// Starts a program as a user would type it, with the command in `PATH`.
+/// Starts a program as a user would, with the command in `PATH`.
 fn typed(arena: &Arena, name: &str, program: &Program, words: &[&str], output: Output) -> Result<Running> {
     let standfast = Standfast::new(arena)?;
     let folder = arena.folder().join("bin");
@@ -575,7 +575,7 @@ fn the_headers_are_c11_c17_and_cpp17_and_the_module_is_fortran_2018() -> Result<
     must_work(&mut arena.command(work.join("fortran")))
 }
 
-/// What stands between the fences of a language in the page about the library.
+/// Returns the text between the fences of a language on the page about the library.
 fn listing(language: &str) -> Result<&'static str> {
     let page = include_str!("../../docs/library.md");
     let (_, behind) = page.split_once(&format!("```{language}\n")).with_context(|| format!("no {language} there"))?;
@@ -680,14 +680,14 @@ while not os.path.exists('gate'):
     time.sleep(0.001)
 ";
 
-/// A Python that has what the package needs.
+/// Returns a Python that has what the package needs.
 fn python() -> Result<Option<PathBuf>> {
     let ask = Command::new("python3").args(["-c", "import ctypes, sys; print(sys.executable)"]).output();
     let Some(told) = ask.ok().filter(|told| told.status.success()) else { return Ok(None) };
     Ok(Some(String::from_utf8(told.stdout)?.trim().into()))
 }
 
-/// Puts the package into a folder `package`.
+/// Puts the package into the folder `package`.
 fn python_package(work: &Path) -> Result<()> {
     let package = work.join("package/standfast");
     fs::create_dir_all(&package)?;

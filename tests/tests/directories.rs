@@ -1,4 +1,4 @@
-//! Directories that cannot be trusted, written or filled any further.
+//! Job directories that are no longer trustworthy, that are no longer writable, or that are full.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -20,7 +20,7 @@ fn allow(path: &Path, mode: u32) -> Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode)).with_context(|| format!("chmod {}", path.display()))
 }
 
-/// A restart of `directory` must name what is wrong, and then refuse or take an older generation.
+/// Restarts from `directory`. The restart must name what is wrong, and then refuse or take an older generation.
 fn named(job: &KilledJob, directory: &Path, culprit: &Path) -> Result<Ended> {
     let restarted = job.restart(directory, "refused")?;
     let name = culprit.file_name().context("the culprit has a name")?.to_string_lossy();
@@ -28,7 +28,7 @@ fn named(job: &KilledJob, directory: &Path, culprit: &Path) -> Result<Ended> {
     Ok(restarted)
 }
 
-/// The newest image is not to be trusted: it is named, and the generation before it gives the undisturbed result.
+/// The newest image is not trustworthy: the restart names it, and the generation before it gives the undisturbed result.
 fn older_one_takes_its_place(job: &KilledJob, newest: &Path) -> Result<()> {
     let restarted = named(job, &job.arena().images(), newest)?;
     restarted.well("a restart from the older generation")?;
@@ -89,8 +89,8 @@ fn an_image_of_another_user_is_passed_over_by_name() -> Result<()> {
     older_one_takes_its_place(&job, &newest)
 }
 
-/// Runs a script in a mount namespace of its own, with a small memory file system at the job's directory. `None` where
-/// this user may not do that.
+/// Runs a script in a mount namespace of its own, with a small memory file system at the job's directory. Returns `None`
+/// if this user may not do that.
 fn in_small_file_system(arena: &Arena, script: &str) -> Result<Option<Ended>> {
     let flags: &[&str] = if geteuid().is_root() { &["-m"] } else { &["-U", "-r", "-m"] };
     if !Command::new("unshare").args(flags).arg("true").output().is_ok_and(|done| done.status.success()) {
@@ -105,7 +105,7 @@ fn in_small_file_system(arena: &Arena, script: &str) -> Result<Option<Ended>> {
     Running::complete(arena, "script", command.stdin(Stdio::null())).map(Some)
 }
 
-/// Mounts, runs to the gate, takes one good checkpoint, spoils the place with `$1`, and goes on.
+/// Mounts the file system, runs to the gate, takes one good checkpoint, spoils the place with `$1`, and continues.
 fn script(spoil: &str) -> String {
     format!(
         r#"
@@ -147,7 +147,7 @@ fn a_full_file_system_fails_the_checkpoint_and_nothing_else() -> Result<()> {
 
 #[test]
 fn a_read_only_file_system_fails_the_checkpoint_and_nothing_else() -> Result<()> {
-    // As when a disk has errors: the file system turns read-only under open files' feet, hence the lazy way round.
+    // Imitates a disk with errors: the file system becomes read-only while files on it are open, hence the fallback.
     let spoil = r#"mount -o remount,ro "$DIR" 2> /dev/null || mount -o bind,remount,ro "$DIR""#;
     place_goes_bad(spoil, "a read-only file system fails the checkpoint and nothing else", &["read-only", "write"])
 }

@@ -1,4 +1,5 @@
-//! A checkpoint or a restart that is struck at any of its calls: a slice of all moments; the soak takes the rest.
+//! A checkpoint or a restart that is struck at any of its calls. These tests strike a slice of all moments; the soak
+//! strikes the rest.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Result, ensure};
@@ -8,16 +9,16 @@ use standfast_tests::disaster::{Before, Disaster, FlushDisaster, KilledJob, Subj
 use standfast_tests::seed;
 use standfast_tests::tracer::Sighting;
 
-/// How many calls one sweep strikes in this slice, evenly apart. `STANDFAST_SWEEP` says it otherwise.
+/// The number of calls that one sweep strikes in this slice, evenly apart, unless `STANDFAST_SWEEP` sets it.
 const STRIKES: u64 = 24;
-/// And one for each further way to take memory, and of a tree of processes.
+/// The same number for each further way to take memory, and for a tree of processes.
 const FURTHER_STRIKES: u64 = 8;
 
-/// No checkpoint of so small a program takes so many calls: a sweep that does not end would be a fault of its own.
+/// No checkpoint of so small a program makes this many calls. A sweep that does not end would be a fault of its own.
 const CALLS_MAX: u64 = 20_000;
 
-/// Strikes at growing `n` until there is no n-th call. Begins with a probe past the end, so that the stride is known;
-/// a random offset lets repeated test runs meet all calls in time.
+/// Strikes at growing `n` until there is no n-th call. Begins with a probe past the end to learn the stride. A random
+/// offset lets repeated test runs meet all calls in time.
 fn sweep(usual: u64, mut strike: impl FnMut(u64) -> Result<Sighting>) -> Result<()> {
     let wished = std::env::var("STANDFAST_SWEEP").ok().and_then(|strikes| strikes.parse().ok());
     let Sighting { calls, struck } = strike(CALLS_MAX)?;
@@ -31,7 +32,7 @@ fn sweep(usual: u64, mut strike: impl FnMut(u64) -> Result<Sighting>) -> Result<
         fewest = if seen.struck.is_none() { fewest.min(seen.calls) } else { fewest };
     }
     if struck_often == 0 {
-        // The probe had more calls than the others, as where it took longer to stop the program.
+        // The probe made more calls than the other runs, for example because it took longer to stop the program.
         struck_often += u64::from(strike(fewest.div_ceil(2))?.struck.is_some());
     }
     ensure!(struck_often > 0, "no call was struck among {calls}, or {fewest} at other times");
@@ -43,7 +44,7 @@ fn sweep_checkpoint(before: Before, disaster: Disaster) -> Result<()> {
     sweep(STRIKES, |at| subject.strike_checkpoint(before, disaster, at))
 }
 
-/// Checkpoints of another program, or taken in another way.
+/// Strikes checkpoints of another program, or checkpoints taken in another way.
 fn sweep_further(subject: &Subject, disaster: Disaster) -> Result<()> {
     sweep(FURTHER_STRIKES, |at| subject.strike_checkpoint(Before::OneGeneration, disaster, at))
 }
@@ -81,7 +82,7 @@ fn memory_that_is_full_from_any_call_of_a_checkpoint_on_has_it_go_to_the_disk() 
     sweep(FURTHER_STRIKES, |at| subject.strike_full_memory(at))
 }
 
-/// Strikes flushes, in turns while the program stands still and beside it.
+/// Strikes flushes, alternately those made while the program is frozen and those made while it runs.
 fn sweep_flush(disaster: FlushDisaster) -> Result<()> {
     let small = Subject::small()?.in_memory();
     let mut subjects = ["foreground", "background"]
@@ -123,7 +124,7 @@ fn a_chain_that_is_struck_at_any_call_of_coalescing_keeps_what_it_held() -> Resu
     Ok(())
 }
 
-/// Kills the supervisor in checkpoints that take memory in this way.
+/// Kills the supervisor during checkpoints that take memory in this way.
 fn sweep_by(snapshot: &str) -> Result<()> {
     let subject = Subject::small()?.protected_with(&["--snapshot", snapshot]);
     sweep_further(&subject, Disaster::SupervisorKilled)

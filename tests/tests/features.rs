@@ -1,9 +1,9 @@
 //! One test for each victim in `tests/victims/features`, found by reading the folder: `cargo test --test features NAME`.
-//! Slices of them are tried with another way to take memory as well, with a checkpoint every few milliseconds, and among
-//! hundreds of short-lived processes of the same job: with `-- --include-ignored`. With `STANDFAST_SNAPSHOT=fork`,
-//! `STANDFAST_EVERY=10` (milliseconds), or `STANDFAST_CROWD=1`, all are, in that way alone; and so with whatever
-//! `STANDFAST_OPTIONS="--compress auto"` says. `STANDFAST_SHARE=3` leaves out two thirds of those that run without privileges as
-//! well as with them.
+//! With `-- --include-ignored`, slices of the victims also run with another way to take memory, with a checkpoint every
+//! few milliseconds, and among hundreds of short-lived processes of the same job. With `STANDFAST_SNAPSHOT=fork`,
+//! `STANDFAST_EVERY=10` (milliseconds), or `STANDFAST_CROWD=1`, all victims run in that way only. The same holds for
+//! whatever options `STANDFAST_OPTIONS="--compress auto"` names. `STANDFAST_SHARE=3` leaves out two thirds of the victims
+//! that run without privileges as well as with them.
 #![allow(missing_docs, reason = "a test binary")]
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -12,15 +12,15 @@ use standfast_tests::skip::note;
 use standfast_tests::trials::{Verdict, judge};
 use std::process::ExitCode;
 
-/// A victim mostly waits for others, so that a processor can serve two.
+/// A victim mostly waits for others, so a processor can serve two.
 const TRIALS_PER_PROCESSOR: usize = 2;
 
-/// Ways to take memory that are not the usual one.
+/// Ways to take memory other than the usual one.
 const SNAPSHOTS: [&str; 2] = ["fork", "precopy"];
-/// One victim in so many is tried with one of them, beside those that are about memory; another one among others, and with
-/// checkpoints all the while.
+/// One victim in this many runs with one of these ways, in addition to the victims about memory. Another one runs among
+/// other processes, and with frequent checkpoints.
 const SLICE: usize = 40;
-/// Milliseconds between these.
+/// Milliseconds between the frequent checkpoints.
 const EVERY: u64 = 10;
 
 fn main() -> ExitCode {
@@ -64,7 +64,7 @@ fn asked(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }
 
-/// Those that can be, among others.
+/// Selects the victims that can run among other processes, and makes them do so.
 fn crowded(features: impl IntoIterator<Item = Named>) -> impl Iterator<Item = Named> {
     let crowded = features.into_iter().map(|(name, feature)| (name, feature.map(Feature::crowded)));
     let can_be = crowded.filter(|(_, feature)| feature.as_ref().map_or(true, |feature| feature.crowded));
@@ -73,7 +73,7 @@ fn crowded(features: impl IntoIterator<Item = Named>) -> impl Iterator<Item = Na
 
 type Named = (String, anyhow::Result<Feature>);
 
-/// The victims that are tried with another way to take memory, in turns.
+/// Returns the victims that run with another way to take memory, in turns.
 fn slice() -> anyhow::Result<impl Iterator<Item = Named>> {
     let is_about_memory = |name: &str| name.starts_with("memory-") || name.starts_with("shared-memory");
     let features = Feature::all()?.into_iter().enumerate();

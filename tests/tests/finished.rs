@@ -1,4 +1,4 @@
-//! When a program has ended: what its user is told, what is left of it, and what is done about that.
+//! The end of a program: what Standfast reports to its user, what it leaves, and what it does with that.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,13 +12,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// A shell that says where it is, waits at its gate, and ends as `end` says.
+/// A shell that prints its progress, waits at its gate, and ends as `end` says.
 fn shell(end: &str) -> Program {
     let script = format!("echo begun; : > waiting; until [ -e gate ]; do sleep 0.02; done; echo done; {end}");
     Program { path: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] }
 }
 
-/// A job that has been checkpointed once and has then ended by itself.
+/// Runs a job that is checkpointed once and then ends by itself.
 fn ended(arena: &Arena, options: &[&str], end: &str) -> Result<Ended> {
     let standfast = Standfast::new(arena)?;
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
@@ -29,7 +29,7 @@ fn ended(arena: &Arena, options: &[&str], end: &str) -> Result<Ended> {
     job.wait(PATIENCE)
 }
 
-/// A subcommand about the job, whatever comes of it.
+/// Runs a subcommand about the job, whatever its outcome.
 fn about(arena: &Arena, words: &[&str]) -> Result<Ended> {
     let mut command = Standfast::new(arena)?.command(words);
     Running::complete(arena, words[0], command.arg(arena.images()))
@@ -193,7 +193,7 @@ fn jobs_share_saved_binaries_and_a_copied_job_is_whole_without_them() -> Result<
         fs::remove_file(arena.work().join(signpost))?;
     }
     ended(&arena, &[], "exit 0")?.well("the second job")?;
-    // What took too long to read at the only checkpoint of a job has no copy yet.
+    // A binary that took too long to read at the only checkpoint of a job has no copy yet.
     let has_it = |binary: &&PathBuf| binary.file_name().is_some_and(|name| arena.images().join(name).is_file());
     let both: Vec<&PathBuf> = first.iter().filter(has_it).collect();
     ensure!(!both.is_empty(), "the second job has saved none of {first:?}");

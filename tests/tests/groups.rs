@@ -1,4 +1,4 @@
-//! What `standfast group run` offers MPI programs beside going on after a loss.
+//! What `standfast group run` offers MPI programs, apart from continuing after a loss.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::Result;
@@ -62,7 +62,7 @@ fn who_waits_in_a_checkpoint_leaves_the_processor_to_others() -> Result<()> {
 #[test]
 #[ignore = "12 s; those in C stay"]
 fn a_program_in_python_survives_kills() -> Result<()> {
-    // mpi4py is Debian's, and so is its Python.
+    // mpi4py comes from Debian, and so does its Python.
     if python_survives_kills("/usr/bin/python3", seed())?.is_none() {
         skip("Python", &Lacking::program("mpi4py or numpy"));
     }

@@ -1,4 +1,4 @@
-//! The harness is worth something only if it strikes where it says, and finds what differs.
+//! The harness is useful only if it strikes where it says, and finds every difference.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,14 +17,15 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// How a shell script ended that was struck, what the tracer saw, and what stands in its file.
+/// How a struck shell script ended, what the tracer saw, and what its file holds.
 struct Struck {
     status: WaitStatus,
     seen: Sighting,
     file: String,
 }
 
-/// Runs a script that writes to `../images/file`, in the place of a supervisor behind its front, with a strike.
+/// Runs a script that writes to `../images/file`, and strikes it. The script takes the place of a supervisor behind its
+/// foreground proxy.
 fn strike_script(script: &str, at: u64, blow: Blow) -> Result<Struck> {
     let arena = Arena::new()?;
     fs::create_dir(arena.images())?;
@@ -39,7 +40,7 @@ fn strike_script(script: &str, at: u64, blow: Blow) -> Result<Struck> {
     Ok(Struck { status, seen, file })
 }
 
-/// The shell creates the file with its first call, each line is one more.
+/// The shell creates the file with its first call; each line is one more call.
 const THREE_LINES: &str = "exec > ../images/file && echo one && echo two && echo three";
 
 #[test]
@@ -51,8 +52,8 @@ fn a_struck_write_fails_and_is_not_made() -> Result<()> {
     Ok(())
 }
 
-/// All calls of the shell count, and how many it makes before its first line is its own affair: wherever the blow falls,
-/// the file holds whole lines, and more of them the later it falls.
+/// All calls of the shell count. The number of calls before its first line is its own affair. Wherever the blow falls,
+/// the file holds whole lines; the later it falls, the more lines there are.
 #[test]
 fn a_supervisor_is_killed_before_the_call_it_was_about_to_make() -> Result<()> {
     let mut lines = Vec::new();
@@ -94,7 +95,7 @@ fn an_arena_ends_its_orphans() -> Result<()> {
     let mut command = arena.command("sh");
     command.args(["-c", "sleep 1000 & exit 0"]).stdin(Stdio::null());
     Running::start(&arena, "orphan", Output::Log, &mut command)?.wait(PATIENCE)?.well("the shell")?;
-    // One that is about to execute another program shows no environment for a moment.
+    // A process that is about to execute another program shows no environment for a moment.
     let found = || Ok(Some(arena.processes()).filter(|found| !found.is_empty()));
     let orphans = until(Duration::from_secs(10), "the orphan to be seen", found)?;
     ensure!(orphans.len() == 1, "found {orphans:?}");
@@ -121,7 +122,7 @@ fn a_result_that_differs_in_one_bit_is_found() -> Result<()> {
     Ok(())
 }
 
-/// What comes of a victim with this expectation and this body.
+/// Judges a victim with this expectation and this body.
 fn verdict(expect: &str, body: &str) -> Result<Verdict> {
     let source = format!(
         "/* Tries the harness.\n * expect: {expect}\n */\n#include \"check.h\"\nint main(void)\n{{ {body} }}\n"

@@ -1,4 +1,4 @@
-//! Process and thread ids of restarted jobs: the old ones in namespaces that do not nest, or new ones where those serve.
+//! Process and thread ids of restarted jobs: the old ones in namespaces that do not nest, or new ones if those serve.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,14 +14,14 @@ use std::fs;
 
 const LIVES: usize = 10;
 
-/// The process's id in each namespace, from here inwards.
+/// Returns the process's id in each namespace, from here inwards.
 fn ids(pid: Pid) -> Result<Vec<i32>> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:")).context("a status with NSpid")?;
     line.split_whitespace().map(|id| id.parse().context("an id")).collect()
 }
 
-/// A program that stands at its gate after a checkpoint, killed.
+/// Kills a program that waits at its gate after a checkpoint, and returns the ids that it had.
 fn killed_behind_checkpoint(standfast: Standfast<'_>, program: &Program) -> Result<Vec<i32>> {
     let running = standfast.run(Checkpoints::OnRequest, program)?;
     standfast.await_gate()?;
@@ -75,10 +75,10 @@ fn ten_restarts_one_behind_the_other_keep_the_old_ids_and_do_not_nest() -> Resul
     RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
 }
 
-/// The first restart of a job says which ids it has, and what follows from that.
+/// Checks that the first restart of a job reports which ids it has, and what follows from that.
 fn tells_what_the_job_sees(said: &str) -> Result<()> {
     let always = ["old process ids", "only its own processes", "pid file"];
-    // Only these get a user namespace as well.
+    // Only the restarts of plain users get a user namespace as well.
     let of_plain_users = ["belong to nobody", "set-uid programs do not work"];
     let is_root = nix::unistd::geteuid().is_root();
     let told = |words: &&str| said.contains(*words);

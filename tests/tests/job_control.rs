@@ -1,4 +1,4 @@
-//! A supervised job under an interactive shell, and what a main process leaves behind.
+//! A supervised job under an interactive shell, and processes that a main process leaves behind.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -46,8 +46,8 @@ impl Drop for Shell {
     }
 }
 
-/// Counts aloud until a key interrupts it; says what it has read before. What it says does not stand in the program, which
-/// the terminal shows as well.
+/// Counts aloud until a key interrupts it, and first prints the word that it has read. The terminal also shows the
+/// program, so the program does not contain the printed text literally.
 const COUNT: &str = r#"trap "printf %s-%s inter rupted; exit 3" INT; read word; printf "%s=%s\n" got "$word"; n=0; while sleep 0.02; do n=$((n+1)); printf "%s-%s\n" tick $n; done"#;
 
 #[test]
@@ -68,11 +68,11 @@ fn the_keys_of_a_shell_stop_wake_feed_and_interrupt_the_job() -> Result<()> {
         shell.await_text("$ ")?;
         shell.type_in(wake)?;
     }
-    // In the background now, and running: nobody tells it that it comes to the foreground again.
+    // The job is now running in the background; nothing tells it when it returns to the foreground.
     shell.await_text("tick-")?;
     let of_the_shell = shell.screen.foreground()?;
     shell.type_in("fg\n")?;
-    // It ticks all the while: that it does says nothing of where keys go.
+    // The job ticks all the time, so its ticks do not show where keys go.
     until(PATIENCE, "the job to have the terminal", || Ok((shell.screen.foreground()? != of_the_shell).then_some(())))?;
     shell.type_in("\x03")?;
     shell.await_text("inter-rupted")?;
@@ -82,7 +82,7 @@ fn the_keys_of_a_shell_stop_wake_feed_and_interrupt_the_job() -> Result<()> {
     until(PATIENCE, "the shell to end", || Ok(shell.child.try_wait()?)).map(drop)
 }
 
-/// Leaves a child behind that says so at its end, once `gate` is there.
+/// Leaves a child behind that reports its end, once `gate` is there.
 const LEAVE: &str = "(while ! test -e gate; do sleep 0.01; done; echo late >> said) & echo early >> said; exit 4";
 
 fn run_leaving(arena: &Arena, options: &[&str]) -> Result<Running> {

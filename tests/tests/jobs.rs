@@ -1,4 +1,4 @@
-//! Jobs of many processes, as people have them, killed at random moments many times over and restarted each time.
+//! Typical jobs of many processes: the tests kill them at random moments and restart them each time.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,7 +14,7 @@ use standfast_tests::victims::{
 };
 use std::{fs, thread};
 
-/// How often each is killed at most, unless `STANDFAST_KILLS` says it.
+/// The most times that a test kills each job, unless `STANDFAST_KILLS` sets it.
 const KILLS_MAX: u32 = 2;
 
 fn kills_max() -> u32 {
@@ -54,7 +54,7 @@ fn pools_of_python_survive_kills() -> Result<()> {
     survives(POOL, kills_max())
 }
 
-/// The directories in which their sockets lie go with the workers; five kills meet most of what there is to be met.
+/// The directories of the workers' sockets disappear with the workers; five kills meet most of the possible cases.
 #[test]
 fn loaders_of_batches_of_python_survive_kills() -> Result<()> {
     survives(LOADER, kills_max().max(5))
@@ -79,11 +79,11 @@ fn redis_and_its_clients_survive_kills() -> Result<()> {
 
 #[test]
 fn postgresql_and_its_clients_survive_kills() -> Result<()> {
-    // Most files of a database are closed at most times.
+    // A database keeps most of its files closed most of the time.
     survives_with(POSTGRES, kills_max(), &["--save-folder", "data"]).map(drop)
 }
 
-/// How often both are saved at the same time.
+/// The number of times that both jobs are saved at the same time.
 const CHECKPOINTS: u32 = 8;
 
 #[test]

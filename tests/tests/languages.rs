@@ -1,4 +1,4 @@
-//! Programs in all languages, killed at random moments many times over and restarted each time.
+//! Programs in all languages: the tests kill them at random moments and restart them each time.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::Result;
@@ -11,8 +11,8 @@ use standfast_tests::victims::{
 };
 use std::io::Write as _;
 
-/// How often each is killed at most, unless `STANDFAST_KILLS` says it. With `VICTIM_TIMES` they do so many times the usual
-/// work, to be there for many kills.
+/// The most times that a test kills each program, unless `STANDFAST_KILLS` sets it. With `VICTIM_TIMES` the programs do
+/// that many times the usual work, so that they last for many kills.
 const KILLS_MAX: u32 = 3;
 
 fn survives(victim: Victim) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Checkpoints that go to memory first: a job goes on from the newest that is left, whatever is lost, and memory is given back.
+//! Checkpoints that go to memory first: a job continues from the newest one left, whatever is lost, and then releases the
+//! memory.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,12 +16,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the tests have their memory: in the arena, so that nothing of it is left anywhere.
+/// Returns the place of the memory level: in the arena, so that the test leaves nothing of it anywhere.
 fn place(arena: &Arena) -> PathBuf {
     arena.folder().join("memory")
 }
 
-/// A job of the smallest victim, at its gate, that has a level in memory.
+/// Starts a job of the smallest victim that has a level in memory, and waits for its gate.
 fn at_gate<'a>(arena: &'a Arena, options: &[&str]) -> Result<(Standfast<'a>, Running)> {
     let standfast = Standfast::new(arena)?;
     fs::create_dir(place(arena))?;
@@ -32,7 +33,7 @@ fn at_gate<'a>(arena: &'a Arena, options: &[&str]) -> Result<(Standfast<'a>, Run
     Ok((standfast, running))
 }
 
-/// Generations by number, each with whether it is in memory and on the disk.
+/// Returns the generations by number, each with whether it is in memory and whether it is on the disk.
 fn generations(standfast: Standfast<'_>, arena: &Arena) -> Result<Vec<(u64, bool, bool)>> {
     let status = standfast.status(&arena.images())?;
     let one =
@@ -55,7 +56,7 @@ fn kill_both(standfast: Standfast<'_>, running: Running) -> Result<()> {
     kill(standfast.supervisor_pid()?, Signal::SIGKILL)?;
     kill(program, Signal::SIGKILL)?;
     running.wait(PATIENCE)?;
-    // On a busy machine it takes its time to die, and nobody may restart it meanwhile.
+    // On a busy machine the program takes time to die, and the test must not restart it until then.
     until(PATIENCE, "the program to be dead", || {
         let stat = fs::read_to_string(format!("/proc/{program}/stat")).unwrap_or_default();
         let state = stat.rsplit(") ").next().and_then(|fields| fields.chars().next());
@@ -134,7 +135,7 @@ fn memory_that_is_emptied_under_a_running_job_costs_nothing_but_what_was_there()
     for level in fs::read_dir(place(&arena))?.flatten() {
         fs::remove_dir_all(level.path())?;
     }
-    // To the disk, since memory is gone; then memory is made again.
+    // The first checkpoint goes to the disk, since memory is gone; then memory is made again.
     (0..2).try_for_each(|_| standfast.checkpoint())?;
     let found = generations(standfast, &arena)?;
     let newest = found.last().context("there are some")?.0;
@@ -177,7 +178,7 @@ fn memory_that_is_changed_in_every_way_comes_back_from_memory_and_from_the_disk(
     let seed = seed();
     let program = Victim::churned(seed)?;
     let native = RunResult::native(&program)?;
-    // Where the program runs, so that its result shows whether memory was given back.
+    // The memory level lies where the program runs, so that the result shows whether memory was released.
     let options =
         &["--memory", ".", "--flush-every", "3", "--max-files", "4", "--incremental", "on", "--delta", "previous"];
     let torment = Torment { interval: Duration::from_millis(10), kills_max: 8, seed, options };
@@ -203,7 +204,7 @@ fn checkpoints_are_flushed_while_the_program_stands_still_where_that_is_wanted()
     })?;
     let said = standfast.ask("status", &arena.images(), &[])?.well("status")?.output;
     ensure!(said.contains("while the program is paused, as requested"), "it says: {said}");
-    // It runs on, and stands where it was.
+    // The program is still running, and still at its gate.
     kill_both(standfast, running)?;
     fs::remove_dir_all(place(&arena))?;
     fs::create_dir(place(&arena))?;
@@ -216,7 +217,7 @@ fn the_disk_is_behind_memory_for_no_longer_than_was_said() -> Result<()> {
     let (standfast, running) = at_gate(&arena, &["--flush-every", "100", "--durable-every", "1s"])?;
     standfast.checkpoint()?;
     await_on_disk(standfast, &arena, 1)?;
-    // Neither is its turn, so that only time brings one of them to the disk: the newest.
+    // Neither checkpoint is due for a flush, so only the time limit brings one to the disk: the newest.
     (0..2).try_for_each(|_| standfast.checkpoint())?;
     await_on_disk(standfast, &arena, 3)?;
     kill_both(standfast, running)?;

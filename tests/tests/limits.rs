@@ -1,5 +1,5 @@
-//! Every line of the list of refusals in `docs/limits.md` has a victim or a test that proves it: refused by name before anything
-//! is written, and the program runs on. Where none can be had, the reason stands here.
+//! Every line in the list of refusals in `docs/limits.md` has a victim or a test that proves it: Standfast refuses the
+//! thing by name before it writes anything, and the program continues. If no proof is possible, the reason is given here.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -7,18 +7,18 @@ use standfast_tests::features::{Expectation, Feature};
 use std::fs;
 use std::path::Path;
 
-/// What proves a line.
+/// The proof of a line.
 enum Proof {
-    /// Victims of `tests/victims/features`.
+    /// Victims in `tests/victims/features`.
     Victims(&'static [&'static str]),
-    /// A test, by file and name. The file is one of `tests/tests`, or a source with tests in it.
+    /// A test, by file and name. The file is one of `tests/tests`, or a source file with tests in it.
     Test(&'static str, &'static str),
-    /// Nothing, and why.
+    /// No proof, and the reason.
     None(&'static str),
 }
 use Proof::{Test, Victims};
 
-/// The first cell of a line, words of it that are proved, and the proof.
+/// The beginning of a line's first cell, words of the line that the proof covers, and the proof.
 const PROOFS: &[(&str, &str, Proof)] = &[
     (
         "processes that share",
@@ -187,7 +187,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ),
 ];
 
-/// The lines of the list: what is refused, and the remark.
+/// Returns the lines of the list: what is refused, and the remark.
 fn lines() -> Result<Vec<(String, String)>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/limits.md");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -236,13 +236,13 @@ fn whatever_proves_a_line_is_there_and_the_line_says_so() -> Result<()> {
     Ok(())
 }
 
-/// Whether a source has a test of this name, which is run.
+/// Reports whether a source file has a test of this name that is run.
 fn is_run(source: &str, name: &str) -> bool {
     source.split_once(&format!("fn {name}(")).is_some_and(|(before, _)| before.trim_end().ends_with("#[test]"))
 }
 
-/// Whether a line is the one that begins so: the longest beginning of all counts, as one thing may be called like the
-/// beginning of another.
+/// Reports whether a line is the one that begins with `start`. Only the longest matching beginning counts, since one
+/// thing may be named like the beginning of another.
 fn is_of(start: &str, thing: &str) -> bool {
     let longest =
         PROOFS.iter().map(|(start, ..)| *start).filter(|start| thing.starts_with(start)).max_by_key(|it| it.len());

@@ -1,6 +1,7 @@
-//! One life right after the other: whoever is about to end is waited for and never taken for a living one.
+//! One life directly after another: Standfast waits for a process that is about to end, and never takes it for a living
+//! one.
 //!
-//! `STANDFAST_ROUNDS` says how often each is tried (`make soak`).
+//! `STANDFAST_ROUNDS` sets the number of rounds of each test (`make soak`).
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -17,12 +18,12 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// How often a life follows the other.
+/// Returns how often one life follows another.
 fn rounds() -> usize {
     std::env::var("STANDFAST_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4)
 }
 
-/// A program with much memory, threads and so many children, of which there is a checkpoint.
+/// Starts a program with much memory, threads and this many children, and takes a checkpoint of it.
 fn checkpointed<'a>(arena: &'a Arena, children: &str) -> Result<(Standfast<'a>, Running)> {
     let program = HEAVY.with(&["200", "4", children])?;
     let standfast = Standfast::new(arena)?;
@@ -32,7 +33,7 @@ fn checkpointed<'a>(arena: &'a Arena, children: &str) -> Result<(Standfast<'a>, 
     Ok((standfast, running))
 }
 
-/// Restarts it, which must not be refused.
+/// Restarts the job. Standfast must not refuse that.
 fn restarted(arena: &Arena, standfast: Standfast<'_>, round: usize) -> Result<Running> {
     let mut command = standfast.command(&["restart", "-v"]);
     command.arg(arena.images());
@@ -47,7 +48,7 @@ fn restarted(arena: &Arena, standfast: Standfast<'_>, round: usize) -> Result<Ru
     Ok(running)
 }
 
-/// Whoever has ended is taken note of, so that no zombies pile up.
+/// Waits for a process that has ended, so that no zombies accumulate.
 fn has_ended(running: Running) -> Result<()> {
     running.wait(PATIENCE).map(drop)
 }
@@ -103,7 +104,7 @@ fn a_job_that_checkpoint_stop_has_stopped_can_be_restarted_at_once() -> Result<(
     Ok(())
 }
 
-/// The shell leaves a child that ends when it notices that the shell has.
+/// Leaves a child, which ends when it notices that the shell has ended.
 const LEAVES_A_CHILD: &str = "mkfifo line; cat line & exec 9> line; rm line; exit 0";
 
 #[test]
@@ -134,7 +135,7 @@ impl HeldAtExit {
         Ok(Self { threads })
     }
 
-    /// Waits until it stands before its end.
+    /// Waits until the process is stopped just before its end.
     fn await_exit(&self) -> Result<()> {
         let flags = WaitPidFlag::__WALL | WaitPidFlag::from_bits_retain(libc::__WNOTHREAD);
         for thread in &self.threads {
@@ -152,7 +153,7 @@ impl HeldAtExit {
     }
 }
 
-/// Kills everything, keeps one process from ending, and restarts.
+/// Kills everything, keeps one process from ending, and restarts the job.
 fn is_named_and_waited_for(choose: impl Fn(Standfast<'_>) -> Result<Pid>) -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, running) = checkpointed(&arena, "1")?;
@@ -190,7 +191,7 @@ fn a_child_that_takes_long_to_end_is_named_and_waited_for() -> Result<()> {
     })
 }
 
-/// The lease of a job that was killed with everything, as if it had been taken in another boot.
+/// Returns the lease of a job that was killed with everything, edited as if the job had taken it in another boot.
 fn in_another_boot(arena: &Arena) -> Result<PathBuf> {
     let (_, running) = checkpointed(arena, "0")?;
     arena.processes().into_iter().for_each(|pid| _ = kill(pid, Signal::SIGKILL));
@@ -220,7 +221,7 @@ fn a_lease_of_another_boot_whose_heartbeat_goes_on_is_left_alone() -> Result<()>
     let lease = in_another_boot(&arena)?;
     let standfast = Standfast::new(&arena)?;
     let mut again = standfast.restart(&arena.images(), "again")?;
-    // Another machine of this name shows that it lives.
+    // Another machine of this name shows that it is alive.
     until(PATIENCE, "the restart to be refused", || {
         File::options().write(true).open(&lease)?.set_modified(SystemTime::now())?;
         Ok(again.has_ended()?.then_some(()))

@@ -1,5 +1,5 @@
-//! Files that were changed through a mapping that lasted no longer than that: their times may tell nothing of it, and yet
-//! a restart finds what they held, or says that it does not.
+//! Files that a program changed through a mapping that lasted no longer than the change. The times of such a file may not
+//! show the change. A restart must still find what the file held, or report that it does not.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,10 +13,10 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// Where files lie in memory.
+/// A folder whose files lie in memory.
 const MEMORY: &str = "/dev/shm";
 
-/// What all programs here begin with: gates, a file of many pages, and writes of which its times tell nothing.
+/// The beginning of all programs here: gates, a file of many pages, and writes that the times of the file do not show.
 const PRELUDE: &str = r#"
 import ctypes, os, sys, time
 path = sys.argv[1]
@@ -62,16 +62,16 @@ def content():
         return file.read(8)
 "#;
 
-/// A program at its gates.
+/// A program with gates.
 struct Play {
     arena: Arena,
     running: Option<Running>,
-    /// Where its file lies.
+    /// The folder that contains its file.
     folder: tempfile::TempDir,
 }
 
 impl Play {
-    /// Begins `script` with a file in a folder of its own below `place`, of which `options` know the path.
+    /// Begins `script` with a file in a folder of its own below `place`, and passes the path of that folder to `options`.
     fn begin(script: &str, place: &Path, options: impl FnOnce(&Path) -> Vec<String>) -> Result<Self> {
         let (arena, folder) = (Arena::new()?, tempfile::Builder::new().prefix("standfast-").tempdir_in(place)?);
         let text = format!("{PRELUDE}{script}");
@@ -127,7 +127,8 @@ fn saved(folder: &Path) -> Vec<String> {
     vec!["--save-folder".to_owned(), folder.display().to_string()]
 }
 
-/// Two checkpoints of a folder, between which its file was written without a sign; the restart is from the second.
+/// Takes two checkpoints of a folder, and restarts from the second. In between, the program writes the file without any
+/// visible sign.
 fn the_second_checkpoint_holds_it(play: Play) -> Result<()> {
     let mut play = play;
     play.await_gate(1)?;
@@ -164,7 +165,8 @@ say(content())
 
 #[test]
 fn a_saved_folder_holds_what_was_written_through_a_mapping_that_was_protected_meanwhile() -> Result<()> {
-    // A second write to a page that is dirty and mapped tells the file system nothing, unless the checkpoint has made it durable.
+    // The file system does not learn of a second write to a page that is dirty and mapped, unless the checkpoint has made
+    // the page durable.
     let script = r#"
 begin(3)
 memory = Mapped()
@@ -207,7 +209,7 @@ say(os.pread(opened, 8, 0))
     play.kill()?;
     let refused = play.restart()?.refusal("a restart")?;
     ensure!(refused.contains("has been changed since"), "{refused}");
-    // It is the content that counts.
+    // Only the content counts.
     let mut bytes = fs::read(play.file())?;
     bytes[..8].copy_from_slice(b"begun   ");
     fs::write(play.file(), bytes)?;
@@ -219,7 +221,7 @@ say(os.pread(opened, 8, 0))
 
 #[test]
 fn what_a_file_held_at_the_checkpoint_is_recorded_though_a_mapping_had_changed_it_without_a_sign() -> Result<()> {
-    // A part of it is mapped, so that its content is not in the image.
+    // The program maps a part of the file, so the content of the file is not in the image.
     let script = r#"
 begin(512)
 opened = os.open(path, os.O_RDONLY)
@@ -240,7 +242,7 @@ say(os.pread(opened, 8, 0))
     play.await_gate(2)?;
     play.standfast()?.checkpoint()?;
     play.kill()?;
-    // Whoever copies a file back gives it other times.
+    // Copying a file back gives it other times.
     File::options().write(true).open(play.file())?.set_modified(std::time::UNIX_EPOCH)?;
     play.open_gate(2)?;
     play.restart()?.well("the restarted job").with_context(|| play.arena.evidence())?;

@@ -1,4 +1,4 @@
-//! MPI programs that lose ranks and nodes, and go on from the memory of the others.
+//! MPI programs that lose ranks and nodes, and continue from the memory of the others.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result};
@@ -59,8 +59,9 @@ fn what_a_job_held_in_memory_is_saved_rebuilt_and_gone_on_from() -> Result<()> {
     with_every_program(|mpi, program| watched::goes_on_from_what_was_saved(mpi, program, seed()))
 }
 
-/// What nodes with networks of their own are tested with: MPICH hangs in MPI_Finalize there now and then, or leaves processes of its
-/// own behind (docs/group.md). `false` where there can be no such nodes.
+/// Runs `promise` with the MPIs that are tested on nodes with networks of their own. MPICH is not among them: it
+/// sometimes hangs in MPI_Finalize there, or leaves processes of its own behind (docs/group.md). `promise` returns
+/// `false` if there can be no such nodes.
 fn with_mpis_on_nodes(promise: impl Fn(Mpi, &Path) -> Result<bool>) -> Result<()> {
     for mpi in MPIS.iter().copied().filter(|mpi| mpi.name.starts_with("Open MPI")) {
         match mpi.program()? {

@@ -1,6 +1,6 @@
-//! What users may not do to each other's jobs: nothing is read, asked for or taken over, and nobody passes himself off as a
-//! supervisor. With a job directory that its owner has opened to all as well, since rights alone would hide the rest. For
-//! root only, who can be two users.
+//! What users cannot do to each other's jobs: read anything, ask for anything, take anything over, or pass themselves off
+//! as a supervisor. Some tests use a job directory that its owner has opened to all, since permissions alone would hide
+//! the rest. Only root can run these tests, since only root can be two users.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 const OWNER: u32 = 65534;
 const STRANGER: u32 = 65533;
 
-/// Says one line to the socket and shows the answer.
+/// Says one line to the socket, and shows the answer.
 const ASK: &str = r#"import socket, sys
 it = socket.socket(socket.AF_UNIX)
 it.connect(sys.argv[1])
@@ -33,7 +33,7 @@ except (BrokenPipeError, ConnectionResetError):
     pass
 "#;
 
-/// Listens there until it is killed, and says when it does.
+/// Listens at the socket until it is killed, and answers whoever connects.
 const LISTEN: &str = r#"import os, socket, sys, time
 it = socket.socket(socket.AF_UNIX)
 it.bind(sys.argv[1])
@@ -46,12 +46,12 @@ while True:
         pass
 "#;
 
-/// The same command of another user.
+/// Returns the same command, run by another user.
 fn by(arena: &Arena, user: u32, command: &Command) -> Command {
     let mut done = arena.command("setpriv");
     done.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups", "--inh-caps=-all"]);
     done.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
-    // What others can reach.
+    // Only folders that other users can reach.
     done.env("PATH", "/usr/local/bin:/usr/bin:/bin");
     done
 }
@@ -62,13 +62,13 @@ fn asked_by(arena: &Arena, user: u32, words: &[&str]) -> Result<Ended> {
     Running::complete(arena, &format!("{}-{user}", words[0]), &mut by(arena, user, &command))
 }
 
-/// Makes it somebody's, with these rights.
+/// Gives a file to a user, with these permissions.
 fn give(path: &Path, user: u32, mode: u32) -> Result<()> {
     chown(path, Some(Uid::from_raw(user)), Some(Gid::from_raw(user)))?;
     Ok(fs::set_permissions(path, Permissions::from_mode(mode))?)
 }
 
-/// A job of the owner's, at its gate.
+/// A job of the owner that waits at its gate.
 struct Scene {
     arena: Arena,
     job: Running,
@@ -76,7 +76,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `None` for those who are not root.
+    /// Returns `None` unless root runs the test.
     fn set(promise: &str) -> Result<Option<Self>> {
         if !geteuid().is_root() {
             skip(promise, &Lacking::user("only root can be two users"));
@@ -89,7 +89,7 @@ impl Scene {
         Self::set_with(arena, &SMALL.with(&[])?.path).map(Some)
     }
 
-    /// The same with this copy of the program.
+    /// Does the same with this copy of the program.
     fn set_with(arena: Arena, program: &Path) -> Result<Self> {
         let mut run = Standfast::new(&arena)?.command(&["run", "-i", "off", "-d"]);
         run.arg(arena.images()).arg("--").arg(program);
@@ -99,7 +99,7 @@ impl Scene {
         Ok(Self { arena, job, native: RunResult::native(&SMALL.with(&[])?)? })
     }
 
-    /// Has the owner let everybody in.
+    /// Opens the job directory to everybody, as its owner.
     fn open(&self) -> Result<()> {
         fs::set_permissions(self.arena.images(), Permissions::from_mode(0o777))?;
         for entry in fs::read_dir(self.arena.images())? {
@@ -108,14 +108,14 @@ impl Scene {
         Ok(())
     }
 
-    /// How many its owner is told of.
+    /// Returns how many generations the status shows to the owner.
     fn generations(&self) -> Result<usize> {
         let said = asked_by(&self.arena, OWNER, &["status", "--json"])?.well("status")?;
         let status: serde_json::Value = serde_json::from_str(&said.output)?;
         Ok(status["generations"].as_array().context("generations in the status")?.len())
     }
 
-    /// The job has noticed nothing.
+    /// Checks that the job has noticed nothing.
     fn ends_well(self) -> Result<()> {
         open_gate(&self.arena)?;
         self.job.wait(PATIENCE)?.well("the job")?;
@@ -148,7 +148,7 @@ fn nobody_else_can_look_at_a_job_ask_anything_of_it_or_restart_it() -> Result<()
     scene.ends_well()
 }
 
-/// A link in a folder in which everybody may make names, as in `/tmp`.
+/// Makes a link that belongs to `owner`, in a folder in which everybody may create names, such as `/tmp`.
 fn linked(link: &Path, target: &Path, owner: u32) -> Result<()> {
     symlink(target, link)?;
     lchown(link, Some(owner), Some(owner))?;
@@ -184,7 +184,8 @@ fn a_link_that_a_stranger_has_planted_leads_nobody() -> Result<()> {
         ];
         for words in ways {
             let said = asked(words, &directory)?.refusal("a stranger's link")?;
-            // Who listens there is not asked either; then nobody is said to listen.
+            // `checkpoint` and `attach` do not ask a listener behind the link either; they then report that nobody
+            // listens.
             let is_named = said.contains("is a symbolic link of user 65533");
             ensure!(is_named || words[0] == "checkpoint" || words[0] == "attach", "{words:?}: {said}");
         }
@@ -198,7 +199,7 @@ fn a_link_that_a_stranger_has_planted_leads_nobody() -> Result<()> {
 #[test]
 fn a_supervisor_does_not_answer_another_user() -> Result<()> {
     let Some(scene) = Scene::set("a supervisor does not answer another user")? else { return Ok(()) };
-    // Whoever is let in this far can connect.
+    // These permissions let anybody connect.
     fs::set_permissions(scene.arena.images(), Permissions::from_mode(0o711))?;
     fs::set_permissions(scene.arena.images().join("control"), Permissions::from_mode(0o666))?;
     let mut ask = scene.arena.command("python3");
@@ -222,7 +223,7 @@ fn nobody_else_passes_for_a_supervisor() -> Result<()> {
     listen.args(["-c", LISTEN]).arg(&socket);
     let impostor = Running::start(&scene.arena, "listen", Output::Log, &mut by(&scene.arena, STRANGER, &listen))?;
     until(PATIENCE, "the impostor to listen", || Ok(socket.exists().then_some(())))?;
-    // What its directory's rights are is judged later than who listens there.
+    // Standfast checks the permissions of the directory later than it checks who listens there.
     until(PATIENCE, "the impostor to be met", || {
         let said = asked_by(&scene.arena, OWNER, &["checkpoint"])?.refusal("a checkpoint by an impostor")?;
         Ok(said.contains("another user").then_some(()))
@@ -313,10 +314,10 @@ fn a_working_directory_that_cannot_be_entered_is_refused() -> Result<()> {
     scene.ends_well()
 }
 
-/// A file: its name, its content and when it was changed.
+/// A file: its name, its content and the time of its last change.
 type Entry = (std::ffi::OsString, Vec<u8>, i64, i64);
 
-/// All that a directory holds.
+/// Returns everything that a directory holds.
 fn contents(folder: &Path) -> Result<Vec<Entry>> {
     use std::os::unix::fs::MetadataExt as _;
     let look = |entry: std::io::Result<fs::DirEntry>| {
@@ -336,7 +337,7 @@ fn root_looks_at_a_users_job_and_neither_writes_nor_follows_anything_there() -> 
     asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint for the owner")?;
     let images = scene.arena.images();
     let as_root = |words: &[&str]| asked_by(&scene.arena, 0, words);
-    // The heartbeat changes the lease; nothing else does anything at this moment.
+    // The heartbeat changes the lease; nothing else changes anything at this moment.
     let still =
         || Ok::<_, anyhow::Error>(contents(&images)?.into_iter().filter(|it| it.0 != "lease").collect::<Vec<_>>());
     let before = still()?;
@@ -349,7 +350,7 @@ fn root_looks_at_a_users_job_and_neither_writes_nor_follows_anything_there() -> 
         as_root(words)?.refusal("a wish of root's").with_context(|| format!("{words:?}"))?;
     }
     ensure!(still()? == before, "something has changed");
-    // Files of root's, by whatever way they came there, are not read for it.
+    // Root's own files are not read for root, by whatever way they came there.
     let (manifest, aside) = (images.join("manifest"), images.join("aside"));
     fs::rename(&manifest, &aside)?;
     let secret = scene.arena.folder().join("secret");
@@ -389,7 +390,7 @@ fn a_saved_folder_with_a_file_of_another_user_refuses_the_checkpoint() -> Result
     Standfast::new(&arena)?.await_gate()?;
     let refused = asked_by(&arena, OWNER, &["checkpoint"])?.refusal("a checkpoint of it")?;
     ensure!(refused.contains("data/theirs") && refused.contains("another user"), "{refused}");
-    // As soon as it is the owner's, or gone, it goes on.
+    // As soon as the file belongs to the owner, or is gone, checkpoints continue.
     give(&data.join("theirs"), OWNER, 0o666)?;
     asked_by(&arena, OWNER, &["checkpoint"])?.well("a checkpoint of the owner's files")?;
     open_gate(&arena)?;

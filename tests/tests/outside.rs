@@ -1,5 +1,6 @@
-//! What leads out of the job: connections, named pipes and terminals whose other end somebody else has are refused by name, before
-//! anything is written, and the program goes on with them; datagrams to the outside keep no state and are carried over.
+//! Connections, named pipes and terminals that lead out of the job, to a process outside. Standfast refuses them by name
+//! before it writes anything, and the program continues with them. Datagrams to the outside have no state, so a
+//! checkpoint carries them over.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,14 +18,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
-/// Runs `hold THING WHERE`, lets `meet` meet it, and asks for a checkpoint; returns what was said. The program then goes on
-/// to its end with what it holds.
+/// Runs `hold THING WHERE`, lets `meet` meet it, and asks for a checkpoint. Returns what standfast reported. The program
+/// then continues to its end with what it holds.
 fn said<T>(thing: &str, place: &str, arena: &Arena, meet: impl FnOnce() -> Result<T>) -> Result<String> {
     let running = Standfast::new(arena)?.run(Checkpoints::OnRequest, &HOLDER.with(&[thing, place])?)?;
     said_of(running, arena, meet)
 }
 
-/// The same, of a run of some program with a gate.
+/// Does the same with a run of some program with a gate.
 fn said_of<T>(running: Running, arena: &Arena, meet: impl FnOnce() -> Result<T>) -> Result<String> {
     let standfast = Standfast::new(arena)?;
     standfast.await_gate()?;
@@ -73,8 +74,9 @@ fn a_unix_connection_to_somebody_else_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Runs `hold THING WHERE` with connections to be reset; `meet` meets it, the program is saved, killed and restarted, and
-/// finds the connection reset. What `meet` returns is told whether the connection was left alone by the checkpoint.
+/// Runs `hold THING WHERE` with connections to be reset, and lets `meet` meet it. Saves, kills and restarts the program,
+/// which finds the connection reset. A write to what `meet` returns shows whether the checkpoint left the connection
+/// alone.
 fn comes_back_reset<T: Read + Write>(thing: &str, place: &str, meet: impl FnOnce() -> Result<T>) -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -82,7 +84,7 @@ fn comes_back_reset<T: Read + Write>(thing: &str, place: &str, meet: impl FnOnce
     let running = standfast.run_with(&options, Checkpoints::OnRequest, &HOLDER.with(&[thing, place])?)?;
     standfast.await_gate()?;
     let mut met = meet()?;
-    // It waits unread, and is lost with the connection.
+    // The program does not read this; it is lost with the connection.
     met.write_all(b"hello")?;
     standfast.checkpoint()?;
     met.write_all(b"once more").context("the connection of the running program was harmed")?;
@@ -162,7 +164,7 @@ fn an_epoll_instance_that_watches_what_only_somebody_else_has_is_refused() -> Re
     let arena = Arena::new()?;
     let path = arena.work().join("service");
     let server = UnixListener::bind(&path)?;
-    // What it watches waits in a message to us.
+    // The watched descriptor waits in a message to the test.
     let told = said("watch", &path.to_string_lossy(), &arena, || Ok(server.accept()?))?;
     ensure!(told.contains("still watches") && told.contains("no descriptor leads there"), "{told}");
     Ok(())
@@ -199,7 +201,7 @@ fn datagrams_to_somebody_else_stand_in_nobodys_way() -> Result<()> {
     Ok(())
 }
 
-/// A System V object that a program outside has made, removed when dropped.
+/// A System V object that a program outside the job has made; it is removed when dropped.
 struct Foreign {
     option: &'static str,
     id: String,
@@ -216,7 +218,7 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // It may be gone; then there is nothing to remove.
+        // The object may be gone; then there is nothing to remove.
         let _ = Command::new("ipcrm").args([self.option, &self.id]).output();
     }
 }

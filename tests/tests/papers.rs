@@ -1,4 +1,4 @@
-//! The programs of the papers: their results are true, and a kill and a restart do not change them.
+//! The programs of the papers: their results are correct, and a kill and a restart do not change them.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -8,7 +8,7 @@ use standfast_tests::survival::survives;
 use standfast_tests::victims::Program;
 use standfast_tests::{Lacking, skip};
 
-/// How often each is killed at most; the soak does so with all of them.
+/// The most times that a test kills each program; the soak does so with all of them.
 const KILLS_MAX: u32 = 2;
 
 #[test]

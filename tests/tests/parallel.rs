@@ -1,4 +1,4 @@
-//! The parallel programs in `examples/mpi`: their results are true, and do not depend on the number of ranks.
+//! The parallel programs in `examples/mpi`: their results are correct, and do not depend on the number of ranks.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -8,11 +8,11 @@ use standfast_tests::result::RunResult;
 use standfast_tests::victims::Program;
 use standfast_tests::{Lacking, seed, skip};
 
-/// Each with the serial program that must come to the same checksum.
+/// Programs, each with the serial program that must give the same checksum.
 const TWINS: [(&str, Paper, &[&str]); 3] =
     [("pcell", CELL, &["64", "20"]), ("pmat", MAT, &["60"]), ("pstswm", STSWM, &["10", "3", "2"])];
 
-/// Those without a twin, and whether a rank alone must come to the same checksum.
+/// Programs without a twin, and whether a single rank must give the same checksum.
 const OTHERS: [(&str, bool, &[&str]); 3] =
     [("nbody", true, &["500", "4"]), ("pcg", true, &["5"]), ("psolve", false, &["64", "1"])];
 
@@ -26,10 +26,10 @@ fn parallel_programs_find_the_truth_with_mpich() -> Result<()> {
     find_the_truth(Mpi::Mpich)
 }
 
-/// Of each program.
+/// Kills of each program.
 const KILLS: usize = 10;
 
-/// By parity and by Reed-Solomon, as chance will have it.
+/// Kills the programs under parity or Reed-Solomon, as chance decides.
 fn survive_kills(names: &[&str]) -> Result<()> {
     let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
@@ -53,8 +53,9 @@ fn parallel_programs_in_fortran_that_lose_ranks_come_to_the_undisturbed_result()
     survive_kills(&["pcg", "pstswm", "psolve"])
 }
 
-/// What checkpoints take in a program, and in what all programs share: lines that name the interface, and in Fortran, whose loops
-/// do it by themselves otherwise, those that keep count of where the program stands.
+/// Counts the lines for checkpoints in a program and in the file that all programs share. These are the lines that name
+/// the interface. In Fortran, they are also the lines that track the program's progress, since its loops would otherwise
+/// do that themselves.
 #[test]
 fn checkpoints_take_at_most_ten_lines_of_a_program() {
     let lines = |text: &str, words: &[&str]| {
@@ -92,7 +93,7 @@ fn find_the_truth(mpi: Mpi) -> Result<()> {
     for (name, is_same_alone, arguments) in OTHERS {
         let found = undisturbed(mpi, 4, &folder.join(name), arguments)?;
         checksum(&found)?;
-        // The ranks of MPICH burn their processor while they wait: here they are too many for the machine.
+        // The ranks of MPICH use their processor while they wait; here there are too many of them for the machine.
         if mpi == Mpi::Mpich {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A supervised program looks from outside as if Standfast were not there: status, signals, streams, terminal.
+//! From outside, a supervised program looks as if Standfast were not there: its status, signals, streams and terminal.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -151,7 +151,7 @@ fn a_restart_that_is_to_redirect_the_output_continues_in_the_new_file() -> Resul
     Ok(())
 }
 
-/// As batch systems do, which say in a job's output why they have ended it.
+/// Imitates batch systems, which write into a job's output why they ended it.
 #[test]
 fn an_output_to_which_others_have_added_continues_where_that_of_the_restart_is_collected() -> Result<()> {
     let program = SMALL.with(&[])?;

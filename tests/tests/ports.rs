@@ -1,4 +1,5 @@
-//! Ports of a killed job: connections linger there for a minute, which a restart does not wait for, and reports where it must.
+//! Ports of a killed job: connections linger there for a minute. A restart does not wait for them, and reports each wait
+//! that it cannot avoid.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 const WAITS: &str = "waiting for port 127.0.0.1:";
 
-/// Kills a server when a connection of it lingers that was made after its checkpoint.
+/// Kills a server while one of its connections lingers that was made after its checkpoint.
 fn killed_beside_what_lingers(arena: &Arena, option: &str) -> Result<()> {
     let standfast = Standfast::new(arena)?;
     let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["server", option])?)?;
@@ -23,7 +24,7 @@ fn killed_beside_what_lingers(arena: &Arena, option: &str) -> Result<()> {
     kill_beside_what_lingers(arena, running)
 }
 
-/// The same, and restarts it.
+/// Does the same, and restarts the server.
 fn restarted_beside_what_lingers(arena: &Arena, option: &str) -> Result<Running> {
     killed_beside_what_lingers(arena, option)?;
     Standfast::new(arena)?.restart(&arena.images(), "restart")
@@ -37,7 +38,7 @@ fn kill_beside_what_lingers(arena: &Arena, running: Running) -> Result<()> {
     Ok(fs::remove_file(lingering)?)
 }
 
-/// The restarted server ends well, and nothing was waited for.
+/// Checks that the restarted server ends well, and that the restart waited for nothing.
 fn ends_without_a_wait(arena: &Arena, restarted: Running) -> Result<()> {
     fs::write(arena.work().join("end"), "")?;
     let ended = restarted.wait(PATIENCE)?.well("the restarted server").with_context(|| arena.evidence())?;
@@ -52,7 +53,7 @@ fn a_restart_does_not_wait_for_connections_that_linger_at_a_port() -> Result<()>
     ends_without_a_wait(&arena, restarted)
 }
 
-/// The second life is killed before it has a checkpoint of its own.
+/// The test kills the second life before it has a checkpoint of its own.
 #[test]
 fn a_second_life_leaves_no_connection_to_wait_for_either() -> Result<()> {
     let arena = Arena::new()?;
@@ -62,7 +63,7 @@ fn a_second_life_leaves_no_connection_to_wait_for_either() -> Result<()> {
     ends_without_a_wait(&arena, again)
 }
 
-/// The program has undone what the checkpoint has set, as if the connection had ended before the first one.
+/// The program has undone what the checkpoint set, as if the connection had ended before the first checkpoint.
 #[test]
 fn a_local_connection_that_lingers_without_permission_is_ended() -> Result<()> {
     let arena = Arena::new()?;
@@ -70,7 +71,7 @@ fn a_local_connection_that_lingers_without_permission_is_ended() -> Result<()> {
     ends_without_a_wait(&arena, restarted)
 }
 
-/// Listens at another address of the same port until it is ended.
+/// Listens at another address of the same port until it is killed.
 const LISTENS: &str = r"
 import socket, sys, time
 listener = socket.create_server(('127.0.0.2', int(sys.argv[1])))
@@ -78,7 +79,8 @@ print('bound', file=sys.stderr, flush=True)
 time.sleep(3600)
 ";
 
-/// Where the attempt to end a connection fails it is made again: nobody waits until the kernel forgets it, after 60 s.
+/// If the attempt to end a connection fails, the restart tries again. It does not wait until the kernel forgets the
+/// connection, after 60 s.
 #[test]
 fn a_connection_that_could_not_be_ended_at_once_is_ended_later() -> Result<()> {
     let arena = Arena::new()?;
@@ -92,7 +94,7 @@ fn a_connection_that_could_not_be_ended_at_once_is_ended_later() -> Result<()> {
     restarted.wait(Duration::from_secs(20))?.well("the restarted server").map(drop)
 }
 
-/// Has a port for itself until it is ended, and does not listen there: that would be refused at once.
+/// Holds a port until it is killed, and does not listen there, since the restart would refuse that at once.
 const HOLDS: &str = r"
 import socket, sys, time
 held = socket.socket()
@@ -101,7 +103,7 @@ print('bound', file=sys.stderr, flush=True)
 time.sleep(3600)
 ";
 
-/// Runs a script with the port of the server, until it has bound its own.
+/// Runs a script with the port of the server, and returns when the script has bound its own.
 fn beside_port(arena: &Arena, script: &str) -> Result<Running> {
     let port = fs::read_to_string(arena.work().join("port"))?;
     let mut command = arena.command("python3");
@@ -110,7 +112,8 @@ fn beside_port(arena: &Arena, script: &str) -> Result<Running> {
     Ok(another)
 }
 
-/// Restarts a server whose port another program has by now. Returns when the wait for it has been reported.
+/// Restarts a server whose port another program now holds. Returns when the restart has reported that it waits for the
+/// port.
 fn restarted_beside_another(arena: &Arena) -> Result<(Running, Running)> {
     let standfast = Standfast::new(arena)?;
     let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["server", "shared"])?)?;

@@ -1,4 +1,4 @@
-//! That a program cannot be checkpointed is told soon after its start, not at its first checkpoint an hour later.
+//! Standfast reports soon after its start that it cannot checkpoint a program, not an hour later at the first checkpoint.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -8,8 +8,8 @@ use standfast_tests::result::open_gate;
 use standfast_tests::running::{PATIENCE, until};
 use standfast_tests::victims::HOLDER;
 
-/// Runs `hold THING` with checkpoints far away and returns what standfast has said by the time the status knows of a
-/// failure; the program then goes on to its end.
+/// Runs `hold THING` with checkpoints far away. Returns what standfast has reported by the time its status shows a
+/// failure. The program then continues to its end.
 fn said_early(thing: &str) -> Result<String> {
     const HOUR: u64 = 3_600_000;
     let arena = Arena::new()?;

@@ -1,5 +1,5 @@
-//! Names and arguments that somebody else has chosen reach a terminal as text, never as something that it obeys; in JSON they are
-//! exactly what they are.
+//! Names and arguments that somebody else has chosen reach a terminal as text, never as something that it obeys. In JSON
+//! they appear exactly as they are.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,9 +12,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Sets the title, clears the screen, turns the direction of writing, begins a line of its own.
+/// Sets the title, clears the screen, reverses the writing direction, and begins a line of its own.
 const HOSTILE: &str = "\x1b]0;owned\x07\u{9b}2J\u{202e}\n\r\x7f";
-/// The same in the name of a process, which has 15 bytes.
+/// The same for the name of a process, which has 15 bytes.
 const NAME: &str = "\x1b[2J\u{9b}1m\u{202e}\r";
 
 fn is_clean(text: &str) -> bool {
@@ -22,14 +22,14 @@ fn is_clean(text: &str) -> bool {
     !text.contains(is_obeyed)
 }
 
-/// A job with such names wherever names can be chosen.
+/// A job that has such names wherever it can choose them.
 struct Scene {
     arena: Arena,
     images: PathBuf,
 }
 
 impl Scene {
-    /// Asks with these words, of which `DIR` stands for a path.
+    /// Runs a command with these words; `DIR` stands for a path.
     fn asked(&self, words: &[&str], path: &Path) -> Result<Ended> {
         let mut command = Standfast::new(&self.arena)?.command(&[]);
         command.args(words.iter().map(|word| if *word == "DIR" { path.as_os_str() } else { OsStr::new(word) }));
@@ -68,7 +68,7 @@ fn no_name_or_argument_is_obeyed_by_a_terminal() -> Result<()> {
     let scene = Scene { arena, images };
     let pid = until(PATIENCE, "the program to run", || scene.is_running())?.to_string();
 
-    // What is asked, and what must be recognised of the names in the answer.
+    // The command, and the part of the names that its answer must show.
     let shown = |words: &[&str], wanted: &str| {
         let ended = scene.about(words)?;
         let said = ended.output + &ended.errors;

@@ -1,6 +1,6 @@
-//! All promises that are tested from outside, but those of single features, as one program: it is linked once, and the last
-//! tests of one file run beside the first of the next. `cargo test -p standfast-tests --test promises chains::` runs those of one
-//! file.
+//! All promises that the tests check from outside, except those of single features, in one program. It is linked once,
+//! and the last tests of one file run beside the first tests of the next. `cargo test -p standfast-tests --test promises
+//! chains::` runs the tests of one file.
 #![allow(missing_docs, reason = "a test binary")]
 
 mod appending;

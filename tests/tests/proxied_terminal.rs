@@ -1,5 +1,5 @@
-//! Programs on a terminal that is held for them: shells with job control, editors; detached, attached elsewhere, killed and
-//! restarted.
+//! Programs on a terminal that Standfast holds for them: shells with job control, and editors. The tests detach them,
+//! attach them elsewhere, kill them and restart them.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,9 +17,9 @@ use std::process::Command;
 
 const DETACH: &str = "\x1c\x1c";
 const SHELL: [&str; 3] = ["bash", "--norc", "--noprofile"];
-/// In the foreground it says so whenever it is woken, or the window has another size. What it says does not stand in what is
-/// typed, which is shown as well. Without a trap for it a shell takes no notice of Ctrl-C where the command that it waits for ends
-/// by itself at that moment.
+/// Runs in the foreground, and prints a word whenever it is woken or the window changes its size. The terminal also shows
+/// the typed text, so that text does not contain these words. Without a trap for Ctrl-C, a shell ignores it if the
+/// command that it waits for ends by itself at that moment.
 const JOB: &str = "bash -c 'trap \"exit 130\" INT; trap \"echo wo\"\"ken\" CONT; trap \"echo si\"\"zed\" WINCH; echo be\"\"gun; while :; do sleep 0.02; done'\n";
 
 fn run(standfast: &Standfast<'_>, arena: &Arena, options: &[&str], program: &[&str]) -> Command {
@@ -99,7 +99,7 @@ fn an_editor_comes_back_in_the_middle_of_its_work() -> Result<()> {
     Ok(())
 }
 
-/// Reads a line when there is a gate.
+/// Reads a line once there is a gate.
 const GATED: &str =
     "echo rea\"\"dy; while ! test -e gate; do sleep 0.02; done; read word; echo got=$word; read word; echo got=$word";
 
@@ -109,7 +109,7 @@ fn what_was_typed_ahead_is_read_after_a_restart() -> Result<()> {
     let standfast = Standfast::new(&arena)?;
     let mut desk = Desk::start(&arena, 24, 80, &proxied(&standfast, &arena, &["bash", "-c", GATED]))?;
     desk.screen.await_text("ready")?;
-    // The terminal shows what is typed when it has it.
+    // The terminal shows the typed text once it has received it.
     desk.say("ahead\nhalf", "half")?;
     standfast.checkpoint()?;
     ensure!(standfast.kill_job()?, "nothing to kill");
@@ -198,7 +198,7 @@ fn a_detached_program_runs_in_the_background_on_a_terminal_of_its_own() -> Resul
     arena.wait_until_empty(PATIENCE)
 }
 
-/// A shell that notes the settings of its terminal before and after it has run something else on it.
+/// Returns a shell that notes the settings of its terminal before and after it runs a command on it.
 fn noting_settings(command: &Command) -> Result<Command> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words = words.map(|word| Ok(format!("'{}'", word.to_str().context("words in UTF-8")?)));
@@ -232,7 +232,7 @@ fn a_shell_that_is_typed_into_gets_a_terminal_of_its_own_whose_window_follows_an
     ensure!(said("size")? == "34 102\n", "its window is of another size");
     let mut desk = Desk::start(&arena, 24, 80, &noting_settings(&attach(&standfast, &arena))?)?;
     desk.say("stty size\n", "24 80")?;
-    // The program alone: the shell in which the settings are noted is to go on.
+    // Kill the program alone, since the shell that notes the settings must continue.
     kill(standfast.await_program()?, Signal::SIGKILL)?;
     desk.wait()?;
     arena.wait_until_empty(PATIENCE)?;
@@ -244,7 +244,7 @@ fn a_shell_that_is_typed_into_gets_a_terminal_of_its_own_whose_window_follows_an
     arena.wait_until_empty(PATIENCE)
 }
 
-/// How often the shell that counts is killed.
+/// How often the test kills the shell that counts.
 const KILLS: u32 = 3;
 
 #[test]
@@ -264,7 +264,7 @@ fn a_shell_that_is_killed_at_random_moments_goes_on_from_its_checkpoint() -> Res
             desk.say("n=$((n+1)); echo is=$n\n", &format!("is={count}\r"))?;
         }
         standfast.checkpoint()?;
-        // What comes now is undone: whole commands, and one that is not waited for.
+        // The restart undoes the following commands: whole ones, and one that the test does not wait for.
         (1..random.u32(1..3))
             .try_for_each(|more| desk.say("n=$((n+1)); echo is=$n\n", &format!("is={}\r", count + more)))?;
         desk.screen.type_in(b"n=$((n+1)); echo is=$n\n")?;

@@ -1,4 +1,4 @@
-//! Results that are written under a temporary name and take the place of the last one when they are complete.
+//! Results that a program writes under a temporary name and that replace the previous one when they are complete.
 #![allow(missing_docs, reason = "a test binary")]
 
 use super::appending::{Shell, kill_everything};
@@ -7,7 +7,7 @@ use standfast_tests::arena::Arena;
 use standfast_tests::running::{Output, PATIENCE, Running, until};
 use std::fs;
 
-/// Writes two results of 3 MiB, and stops in the middle of each, and at last.
+/// Writes two results of 3 MiB, and stops in the middle of each and at the end.
 const RESULTS: &str = r#"exec python3 -c "
 import os, time
 def stop(place):
@@ -53,7 +53,7 @@ fn a_result_that_the_next_one_replaces_is_named_and_refuses_the_restart_or_is_pu
         ensure!(!told.contains("result.part"), "{told}");
         let mut restarted = restart("restart")?;
         until(PATIENCE, "the job to end", || {
-            // What has been made since the checkpoint is set aside.
+            // The restart sets aside the files made since the checkpoint.
             ["first", "second", "last"].iter().try_for_each(|place| pass(place))?;
             Ok(restarted.has_ended()?.then_some(()))
         })?;
@@ -63,7 +63,7 @@ fn a_result_that_the_next_one_replaces_is_named_and_refuses_the_restart_or_is_pu
     Ok(())
 }
 
-/// Makes a file with a second name, stops, and takes both names from it.
+/// Returns a script that makes a file with a second name, stops, and removes both names.
 fn with_two_names(second: &str, at_last: &str) -> String {
     format!(
         r#"exec python3 -c "

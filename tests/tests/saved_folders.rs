@@ -1,4 +1,4 @@
-//! Folders that go with a job: a restart changes and removes what is in them, and nothing else.
+//! Folders that go with a job: a restart changes and removes only what is in them.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -23,7 +23,7 @@ fn a_restart_follows_no_link_that_has_come_into_the_path_of_a_folder() -> Result
     standfast.checkpoint()?;
     ensure!(standfast.kill_job()?, "the program had ended");
     running.wait(PATIENCE)?;
-    // Another folder has taken its place, by a link above it.
+    // A link above the folder puts another folder in its place.
     fs::rename(work.join("above"), work.join("moved"))?;
     fs::create_dir_all(work.join("precious/data"))?;
     fs::write(work.join("precious/data/theirs"), "theirs")?;

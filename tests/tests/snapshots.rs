@@ -1,5 +1,5 @@
-//! Checkpoints whose memory is read while the program runs: what comes of a clone that is killed, and how much memory of its
-//! own the supervisor takes for each way.
+//! Checkpoints that read memory while the program runs: the effect of a killed clone, and how much memory of its own the
+//! supervisor needs with each way to take memory.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,7 +13,8 @@ use std::fs;
 use std::thread;
 
 const MEGABYTES: u64 = 128;
-/// What the supervisor takes beside what it holds of the program, in KiB: buffers in flight, code, tables of pages.
+/// Memory that the supervisor needs in addition to what it holds of the program, in KiB: buffers in flight, code, tables
+/// of pages.
 const OWN_KIB: u64 = 48 << 10;
 
 fn start(standfast: Standfast<'_>, snapshot: &str) -> Result<Running> {
@@ -43,7 +44,7 @@ fn a_clone_that_is_killed_costs_its_checkpoint_and_the_program_nothing() -> Resu
         let asked = thread::scope(|scope| {
             let asking = scope.spawn(|| standfast.ask("checkpoint", &arena.images(), &[]));
             while !asking.is_finished() {
-                // One that has gone by now was through.
+                // A clone that has ended by now has been read completely.
                 clones(&arena).into_iter().for_each(|clone| _ = kill(clone, Signal::SIGKILL));
             }
             asking.join().expect("no panic")
@@ -61,14 +62,15 @@ fn a_clone_that_is_killed_costs_its_checkpoint_and_the_program_nothing() -> Resu
     end(standfast, running)
 }
 
-/// A figure of a file of `/proc/PID`, in KiB.
+/// Reads a figure from a file of `/proc/PID`, in KiB.
 fn figure(pid: Pid, file: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
-/// What a process holds by itself, in KiB: of a clone the pages that the program has written to since, and page tables.
+/// Returns the memory that only this process holds, in KiB: for a clone, the pages that the program has written since,
+/// and page tables.
 fn own_kib(pid: Pid) -> Option<u64> {
     let pages = figure(pid, "smaps_rollup", "Private_Clean:")? + figure(pid, "smaps_rollup", "Private_Dirty:")?;
     Some(pages + figure(pid, "status", "VmPTE:")?)
@@ -95,7 +97,7 @@ fn what_processes_of_a_job_share_since_a_fork_they_share_behind_a_checkpoint() -
     Ok(())
 }
 
-/// D5, FORK: twice of what is written, which is a tenth here, as soon as the clone has been made.
+/// D5, FORK: twice what the program writes, which is a tenth here, as soon as the clone has been made.
 #[test]
 fn a_clone_takes_no_more_memory_than_twice_what_the_program_writes_meanwhile() -> Result<()> {
     const WRITTEN_KIB: u64 = (MEGABYTES << 10) / 10;
@@ -120,7 +122,7 @@ fn a_clone_takes_no_more_memory_than_twice_what_the_program_writes_meanwhile() -
             anyhow::Ok(most)
         })?;
         until(PATIENCE, "the program to write", || Ok((!go.exists()).then_some(())))?;
-        // Before it writes a clone has hardly any.
+        // Before the program writes, a clone has hardly any memory of its own.
         Ok(most.filter(|most| *most > FIXED_KIB))
     })?;
     let bound = 2 * WRITTEN_KIB + FIXED_KIB;
@@ -128,7 +130,7 @@ fn a_clone_takes_no_more_memory_than_twice_what_the_program_writes_meanwhile() -
     end(standfast, running)
 }
 
-/// D5, INC: what has changed, and a fixed buffer, however much memory the program has.
+/// D5, INC: the changed memory and a fixed buffer, however much memory the program has.
 #[test]
 fn a_copy_takes_no_more_memory_than_what_has_changed_and_a_fixed_buffer() -> Result<()> {
     const MEGABYTES: u64 = 512;
@@ -139,18 +141,18 @@ fn a_copy_takes_no_more_memory_than_what_has_changed_and_a_fixed_buffer() -> Res
     let program = DIRTIER.with(&[&MEGABYTES.to_string(), "small", "asked", "50"])?;
     let running = standfast.run_with(&options, Checkpoints::OnRequest, &program)?;
     standfast.await_gate()?;
-    // The first one saves everything.
+    // The first checkpoint saves everything.
     standfast.checkpoint()?;
     let supervisor = standfast.supervisor_pid()?;
     let go = arena.work().join("go");
     for turn in 0..3 {
         fs::write(&go, "")?;
         until(PATIENCE, "the program to write", || Ok((!go.exists()).then_some(())))?;
-        // The high-water mark begins again (proc(5)).
+        // This resets the high-water mark (proc(5)).
         fs::write(format!("/proc/{supervisor}/clear_refs"), "5")?;
         standfast.checkpoint()?;
         let (most, bound) = (high_water_kib(supervisor)?, CHANGED_KIB + OWN_KIB);
-        // The buffers of the one that saved everything go behind the next.
+        // The buffers of the checkpoint that saved everything are freed after the next one.
         ensure!(turn == 0 || most <= bound, "{most} KiB, and {bound} are promised");
     }
     end(standfast, running)
@@ -160,7 +162,7 @@ fn high_water_kib(pid: Pid) -> Result<u64> {
     figure(pid, "status", "VmHWM:").context("the kernel tells")
 }
 
-/// The most memory that the supervisor has had, in KiB, when two full checkpoints have been taken.
+/// Returns the most memory that the supervisor has had after two full checkpoints, in KiB.
 fn most_kib(snapshot: &str) -> Result<u64> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

@@ -1,4 +1,4 @@
-//! A thread that does not stop does not make the others stand still.
+//! A thread that cannot be stopped leaves the other threads running.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -9,7 +9,7 @@ use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::victims::VFORKED;
 use std::fs;
 
-/// Whether somebody has stopped a process, or is about to.
+/// Reports whether some process has stopped this one, or is about to.
 fn is_traced(process: Pid) -> Result<bool> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:")).context("status names a tracer")?;
@@ -37,11 +37,11 @@ fn a_parent_of_vfork_is_waited_for_while_the_other_threads_run() -> Result<()> {
     running.wait(PATIENCE)?.well("the program").map(drop)
 }
 
-/// Attempts, since a busy machine may delay one. Without the wait for those that wake, each one fails.
+/// Attempts, since a busy machine may delay one. Without the wait for threads that wake, each attempt fails.
 const ATTEMPTS: usize = 5;
 
-/// As the threads of a database that syncs to a slow disk without a pause: each wait is longer than the others may be stopped
-/// for it.
+/// Imitates the threads of a database that syncs to a slow disk without a pause. Each wait is longer than the time for
+/// which the other threads may be stopped for it.
 #[test]
 fn a_thread_that_is_asleep_in_the_kernel_time_after_time_is_caught_between() -> Result<()> {
     let arena = Arena::new()?;

@@ -1,4 +1,4 @@
-//! Launches whose launcher stays although they come no further.
+//! Launches that make no progress although their launcher does not end.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::Result;

@@ -1,11 +1,11 @@
-//! Programs that make terminals of their own, killed at random moments many times over and restarted each time.
+//! Programs that open terminals of their own: the tests kill them at random moments and restart them each time.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::Result;
 use standfast_tests::survival::survives;
 use standfast_tests::victims::{SCRIPT, TERMINALS, TMUX};
 
-/// How often each is killed at most.
+/// The most times that a test kills each program.
 const KILLS_MAX: u32 = 5;
 
 #[test]

@@ -1,5 +1,5 @@
-//! What becomes of a program's huge pages under checkpoints: protecting does not split them, a write does, and when the
-//! program has left them alone for a while they are huge again.
+//! What happens to a program's huge pages under checkpoints: write protection does not split them, but a write does. When
+//! the program has left them alone for a while, they are huge again.
 
 mod support;
 
@@ -17,15 +17,15 @@ use support::compile;
 /// KiB in eight huge pages.
 const ALL: u64 = 8 * 2048;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Checkpoints after which what has been learnt has shown.
+/// Checkpoints by which the effect of what was learnt is visible.
 const SCANS_MAX: usize = 20;
-/// All are committed under one number, since nobody keeps them.
+/// All checkpoints are committed under one number, since nothing stores them.
 const GENERATION: u64 = 1;
 
 /// Pages of the one process by address.
 type Memory = BTreeMap<u64, Vec<u8>>;
 
-/// An image that builds upon the one before.
+/// An image that builds upon the previous one.
 #[derive(Default)]
 struct Image {
     parent: Memory,
@@ -58,8 +58,8 @@ impl ImageSink for Image {
     }
 }
 
-/// Takes a checkpoint upon `memory`, and makes it what the checkpoint holds. How many huge pages are split, and how many
-/// first writes were noticed.
+/// Takes a checkpoint upon `memory`, and replaces `memory` with what the checkpoint holds. Returns how many huge pages
+/// are split, and how many first writes were noticed.
 fn checkpoint(freezer: &Freezer, memory: &mut Memory) -> (u64, u64) {
     std::thread::scope(|scope| {
         let work = || {
@@ -77,25 +77,26 @@ fn checkpoint(freezer: &Freezer, memory: &mut Memory) -> (u64, u64) {
     })
 }
 
-/// A program that ends with this.
+/// A program that ends when this value is dropped.
 struct Program(Job);
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Had it ended already, it would be as dead as it is to be.
+        // If the program has already ended, nothing is left to do.
         let _ = self.0.signal(abi::SIGKILL);
         let _ = self.0.reap();
     }
 }
 
-/// KiB of the program on huge pages.
+/// Returns how many KiB of the program are on huge pages.
 fn huge(pid: i32) -> u64 {
     let smaps = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("it lives");
     let line = smaps.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).expect("the kernel has huge pages");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Whether it has done all that it does unasked: it blocks SIGUSR1 from before it has huge pages until it waits for it.
+/// Reports whether the program has done everything that it does unasked. It blocks SIGUSR1 from before it has huge pages
+/// until it waits for it.
 fn waits(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("it has a mask");
@@ -140,8 +141,8 @@ fn huge_pages_that_were_split_and_are_left_alone_are_huge_again() {
     let scans = (0..SCANS_MAX).take_while(|_| huge(pid) < ALL).map(|_| checkpoint(&freezer, &mut memory).0);
     assert_eq!(scans.last(), Some(0), "{} KiB are huge again", huge(pid));
     let held = File::open(format!("/proc/{pid}/mem")).expect("it lives");
-    // What the program writes to, of which nothing else stands in the same pages: each word says where it stands. Two words
-    // that differ by eight, like two addresses of short strings, are elsewhere as well.
+    // The units are what the program writes to; nothing else is in their pages, and each word there holds its own place.
+    // Two words that differ by eight also occur elsewhere, for example as two addresses of short strings.
     let is_unit = |bytes: &[u8]| {
         let place = u64::from_le_bytes(first(bytes));
         place < ALL << 10 && bytes[8..16] == (place + 8).to_le_bytes()

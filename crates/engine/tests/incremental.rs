@@ -1,4 +1,4 @@
-//! Incremental checkpoints against full ones taken at the same stop: page by page the same.
+//! Compares incremental checkpoints, page by page, with full ones taken at the same stop.
 
 mod support;
 
@@ -18,19 +18,19 @@ use std::time::Duration;
 use support::{compile, own_pages};
 
 const CHECKPOINTS: usize = 100;
-/// Of a program with much more memory.
+/// Checkpoints of a program with much more memory.
 const CHECKPOINTS_OF_MUCH: usize = 30;
-/// Of each way to read memory when the program runs on.
+/// Checkpoints for each way to read memory while the program runs.
 const CHECKPOINTS_READ_LATER: usize = 30;
-/// More than most of them have.
+/// More bytes than most programs have to read ahead.
 const AHEAD_BYTES_MAX: u64 = 8 << 20;
-/// All are committed under one number, since nobody keeps them.
+/// All checkpoints are committed under one number, since nothing stores them.
 const GENERATION: u64 = 1;
 
-/// Pages by owner and address. Those that are inherited are the same ones.
+/// Pages by owner and address. An inherited page is the same one as in the parent.
 type Memory = BTreeMap<(u32, u64), Arc<[u8]>>;
 
-/// Takes an image that may build upon an earlier memory, and holds what a restart would find.
+/// A sink for an image that may build upon an earlier memory. It holds what a restart would find.
 #[derive(Default)]
 struct Flat {
     parent: Memory,
@@ -74,15 +74,16 @@ impl ImageSink for Flat {
     }
 }
 
-/// One checkpoint upon `parent`, and all of the memory at the same stop. An error is a refusal. Another capture says
-/// which pages there are, and so do the page tables, asked for each page; what those of processes hold is read directly.
+/// Takes one checkpoint upon `parent`, and captures all of the memory at the same stop. The other capture shows which
+/// pages exist, and so do the page tables, which are read for each page. The pages of processes are read directly. An
+/// error is a refusal.
 fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Result<Both, EngineError> {
     let How { tracking, reading, reads_ahead } = how;
     std::thread::scope(|scope| {
         let work = || {
             let mut frozen = match freezer.freeze(Duration::from_secs(5)) {
                 Ok(frozen) => frozen,
-                // A child that is just ending, a thread that does not stop in time: no checkpoint, and no harm done.
+                // A child that is just ending, or a thread that does not stop in time: no checkpoint, and no harm done.
                 Err(
                     refusal @ (EngineError::Refused(_)
                     | EngineError::Forbidden { .. }
@@ -90,7 +91,7 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
                 ) => return Err(refusal),
                 Err(error) => panic!("{error}"),
             };
-            // One that was to save everything and was refused has left nothing to build upon.
+            // A refused checkpoint that was to save everything has left nothing to build upon.
             let parent = parent.filter(|_| freezer.last_committed() == Some(GENERATION));
             let builds_upon_last = parent.is_some();
             let mut flat = Flat { parent: parent.unwrap_or_default(), ..Flat::default() };
@@ -120,7 +121,7 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
                 Err(error) => panic!("what could be captured once can be again: {error}"),
             };
             read_directly(&captured.state, &mut full.memory);
-            // A process of the job that was killed meanwhile takes nothing with it.
+            // A process of the job that was killed meanwhile does no harm here.
             let _ = frozen.thaw();
             captured.read_on(&mut flat).expect("nobody kills a clone");
             if commit {
@@ -135,9 +136,9 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
     })
 }
 
-/// Puts right what processes hold by reading it from their memory, and adds pages that their page tables show beyond.
+/// Corrects the pages of processes by reading them from their memory, and adds pages that only their page tables show.
 fn read_directly(state: &JobState, truth: &mut Memory) {
-    // Zombies have none.
+    // Zombies have no memory.
     let open = |process: &ProcessState| File::open(format!("/proc/{}/mem", process.pid)).ok();
     let memories: Vec<_> = state.processes.iter().map(open).collect();
     let read = |(owner, address): (u32, u64), bytes: &mut [u8]| {
@@ -159,19 +160,19 @@ fn read_directly(state: &JobState, truth: &mut Memory) {
     }
 }
 
-/// An incremental checkpoint and what there was.
+/// An incremental checkpoint, and the true memory.
 struct Both {
     flat: Flat,
     truth: Memory,
-    /// The number of the first owner that is no process.
+    /// The number of the first owner that is not a process.
     first_object: u32,
     noted: Vec<Noted>,
     strangers: Vec<u32>,
-    /// What either capture has found, for whoever looks into a failure.
+    /// What either capture has found, for the diagnosis of a failure.
     seen: [String; 2],
 }
 
-/// Which processes and objects there are, by their numbers as owners.
+/// Lists the processes and objects by their numbers as owners.
 fn outline(state: &JobState) -> String {
     let process = |it: &ProcessState| (it.pid, it.process_tree.wait_status);
     let object = |(place, it): (usize, &MemoryObject)| (state.number_of_object(place), it.length, it.kind.clone());
@@ -180,15 +181,15 @@ fn outline(state: &JobState) -> String {
     format!("processes {processes:?}, objects {objects:?}")
 }
 
-/// Segments of System V that may be another program's, which comes and goes while ours stands still: none of the programs
-/// here has one that is not marked for removal.
+/// Returns the System V segments that may belong to another program, and may come and go while ours is frozen. None of
+/// the programs here has a segment that is not marked for removal.
 fn strangers(state: &JobState) -> Vec<u32> {
     let is_strange = |object: &MemoryObject| matches!(object.kind, ObjectKind::Segment { removed: false, .. });
     let objects = state.objects.iter().enumerate();
     objects.filter(|(_, object)| is_strange(object)).map(|(place, _)| state.number_of_object(place)).collect()
 }
 
-/// How checkpoints are taken.
+/// The way in which checkpoints are taken.
 #[derive(Debug, Clone, Copy)]
 struct How {
     tracking: Tracking,
@@ -208,8 +209,8 @@ fn ahead(tracking: Tracking) -> How {
     How { reads_ahead: true, ..stopped(tracking) }
 }
 
-/// Owner, address and length of what the kernel writes for a thread that goes from one processor to another: a capture may
-/// make it do so, and a clone has an area of its own.
+/// Owner, address and length of an area that the kernel writes when a thread moves from one processor to another. A
+/// capture may cause such a move, and a clone has an area of its own.
 type Noted = (u32, u64, u32);
 
 fn noted(state: &JobState) -> Vec<Noted> {
@@ -220,7 +221,7 @@ fn noted(state: &JobState) -> Vec<Noted> {
     (0..).zip(&state.processes).flat_map(of_process).collect()
 }
 
-/// Whether two pages hold the same, but for what the kernel notes in them.
+/// Reports whether two pages hold the same, except for what the kernel notes in them.
 fn same(key: &(u32, u64), one: &[u8], other: &[u8], noted: &[Noted]) -> bool {
     assert_eq!(one.len(), other.len());
     let is_noted = |byte: u64| {
@@ -231,8 +232,8 @@ fn same(key: &(u32, u64), one: &[u8], other: &[u8], noted: &[Noted]) -> bool {
     one == other || (key.1..).zip(one.iter().zip(other)).all(|(at, (one, other))| one == other || is_noted(at))
 }
 
-/// Whether a page need not be in an image. A page of an object that was read and never written is one of zeros, and the
-/// kernel drops it when it reclaims memory, also between two looks at the same stop; a restart puts zeros there.
+/// Reports whether an image may omit a page. A page of an object that was read and never written is one of zeros. The
+/// kernel drops it when it reclaims memory, even between two captures at the same stop; a restart puts zeros there.
 fn may_be_missing(owner: u32, page: &[u8], first_object: u32) -> bool {
     owner >= first_object && page.iter().all(|byte| *byte == 0)
 }
@@ -262,13 +263,14 @@ fn tracked_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its
     checkpoints_hold_the_truth("churn.c", stopped(Tracking::Pagemap), CHECKPOINTS);
 }
 
-/// What is learnt of stretches that are always written, and of huge pages, is not for the programs' sake alone.
+/// What is learnt of stretches that are always written, and of huge pages, affects the checkpoints and not only the
+/// programs.
 #[test]
 fn checkpoints_hold_what_full_ones_hold_whatever_was_learnt_of_the_program() {
     checkpoints_hold_the_truth("../../../tests/victims/stretches.c", stopped(Tracking::Auto), CHECKPOINTS_OF_MUCH);
 }
 
-/// What cannot be tracked is compared, the rest tracked.
+/// Pages that cannot be tracked are compared; the others are tracked.
 #[test]
 fn checkpoints_hold_what_full_ones_hold_whichever_way_is_taken_for_each_page() {
     checkpoints_hold_the_truth("churn.c", stopped(Tracking::Auto), CHECKPOINTS / 3);
@@ -286,7 +288,7 @@ fn clones_hold_what_the_program_held_at_the_stop_whatever_it_does_while_they_are
     }
 }
 
-/// Pages in the image of the last stop may be read from a clone whose program has gone on to write them.
+/// Pages in the image of the last stop may be read from a clone after the program has continued to write them.
 #[test]
 fn clones_of_much_memory_hold_what_the_program_held_at_the_stop() {
     let source = "../../../tests/victims/stretches.c";
@@ -299,7 +301,7 @@ fn what_is_read_ahead_counts_only_if_the_program_has_not_written_it_since() {
     checkpoints_hold_the_truth("../../../tests/victims/stretches.c", ahead(Tracking::Auto), CHECKPOINTS_OF_MUCH);
 }
 
-/// One seed, or as many as `STANDFAST_SEEDS` says (`make soak`).
+/// Tries one seed, or as many as `STANDFAST_SEEDS` says (`make soak`).
 fn checkpoints_hold_the_truth(source: &str, how: How, checkpoints: usize) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     for _ in 0..number("STANDFAST_SEEDS").unwrap_or(1) {
@@ -308,12 +310,12 @@ fn checkpoints_hold_the_truth(source: &str, how: How, checkpoints: usize) {
     }
 }
 
-/// A program that ends with this, also where a checkpoint did not hold what it should.
+/// A program that ends when this value is dropped, even if a checkpoint did not hold what it should.
 struct Program(Job);
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Had it ended already, it would be as dead as it is to be.
+        // If the program has already ended, nothing is left to do.
         let _ = self.0.signal(9);
         let _ = self.0.reap();
     }
@@ -341,7 +343,7 @@ fn hold_the_truth(source: &str, how: How, checkpoints: usize, seed: u64) {
     let mut refusals = Vec::new();
     for place in 0..checkpoints {
         std::thread::sleep(Duration::from_micros(random.u64(..4000)));
-        // Now and then a checkpoint fails behind the look, and now and then one builds upon nothing.
+        // Now and then a checkpoint fails after the capture, and now and then one builds upon nothing.
         let (commit, afresh) = (random.u32(..8) > 0, random.u32(..16) == 0);
         let upon = if afresh { None } else { parent.clone() };
         let both = match both(&freezer, how, upon, commit) {

@@ -1,6 +1,6 @@
-//! What a program does to its mappings between a look at them and the stop, and between two checkpoints.
+//! Changes that a program makes to its mappings between a scan and the stop, and between two checkpoints.
 
-// The tests of the command from outside depend on no other crate, and no other crate on them.
+// The tests of the command from outside depend on no other crate, and no other crate depends on them.
 #[path = "../../../tests/src/skip.rs"]
 #[allow(dead_code, unreachable_pub, reason = "they have more reasons to skip something")]
 mod skip;
@@ -21,14 +21,14 @@ use support::compile;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// All are committed under one number, since nobody keeps them.
+/// All checkpoints are committed under one number, since nothing stores them.
 const GENERATION: u64 = 1;
 const HUGE_PAGE: u64 = 2 << 20;
 
 /// Pages of the one process by address.
 type Memory = BTreeMap<u64, Vec<u8>>;
 
-/// An image that builds upon the one before.
+/// An image that builds upon the previous one.
 #[derive(Default)]
 struct Image {
     parent: Memory,
@@ -62,13 +62,13 @@ impl ImageSink for Image {
     }
 }
 
-/// A program that obeys, and ends with this.
+/// A program that follows orders, and ends when this value is dropped.
 struct Program {
     job: Job,
     directory: TempDir,
     _program: TempDir,
     orders: usize,
-    /// Where it maps something.
+    /// The address at which it maps memory.
     place: u64,
 }
 
@@ -102,7 +102,7 @@ impl Program {
         }
     }
 
-    /// Has it do something; whether the kernel can do that.
+    /// Has the program do something. Reports whether the kernel can do that.
     fn obeys(&mut self, order: &str) -> bool {
         self.orders += 1;
         let (written, path) = (self.directory.path().join("order"), format!("order-{}", self.orders));
@@ -111,14 +111,14 @@ impl Program {
         self.answer() == "done"
     }
 
-    /// Who freezes it, having looked at it once.
+    /// Returns a freezer that has scanned the program once.
     fn freezer(&self) -> Freezer {
         let freezer = self.job.freezer();
         freezer.prefetch();
         freezer
     }
 
-    /// What an image holds at its place.
+    /// Returns what an image holds at the program's place.
     fn filling(&self, memory: &Memory, offset: u64) -> u8 {
         memory.get(&(self.place + offset)).map_or(0, |page| page[17])
     }
@@ -126,21 +126,21 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Had it ended already, it would be as dead as it is to be.
+        // If the program has already ended, nothing is left to do.
         let _ = self.job.signal(abi::SIGKILL);
         let _ = self.job.reap();
     }
 }
 
-/// What a checkpoint has of a place.
+/// What a checkpoint holds of a place.
 struct HeldImage {
     attributes: MappingAttributes,
     backing: Option<Backing>,
     may_write: Option<bool>,
 }
 
-/// Takes a checkpoint upon `memory`, and makes it what the checkpoint holds. `meanwhile` comes between the thaw and the
-/// confirmation, which alone commits it.
+/// Takes a checkpoint upon `memory`, and replaces `memory` with what the checkpoint holds. Calls `meanwhile` between the
+/// thaw and the confirmation, which alone commits the checkpoint.
 fn checkpoint(
     freezer: &Freezer,
     (memory, place): (&mut Memory, u64),
@@ -212,7 +212,7 @@ fn memory_that_is_not_what_a_scan_has_seen_is_not_committed_and_right_the_next_t
         ("ordinary", "kept"),
     ] {
         assert!(program.obeys(before));
-        // What confirms the first is what the second has seen.
+        // The scan that confirms the first checkpoint is the one that the second relies on.
         checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ());
         assert!(checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ()).1, "{before} is {before}");
         assert!(program.obeys(stopped));

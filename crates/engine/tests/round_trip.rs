@@ -1,4 +1,4 @@
-//! The engine without a store: a program's image is held in memory, the program is killed, and the image continued.
+//! The engine without a store: a test holds a program's image in memory, kills the program, and continues the image.
 
 mod support;
 
@@ -18,11 +18,11 @@ use support::compile;
 use tempfile::TempDir;
 
 const SIGKILL: i32 = 9;
-/// What stops at once may still have to wait for a processor.
+/// A program that stops at once may still have to wait for a processor.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Rounds that take a minute: only of a test that fails is the end seen.
+/// Rounds that take a minute: only a test that fails sees their end.
 const FOR_LONG: &str = "200000";
-/// Rounds that take a second: enough to be caught in the middle of them.
+/// Rounds that take a second: long enough for a checkpoint in the middle of them.
 const A_WHILE: &str = "6000";
 
 /// An image held in memory.
@@ -69,7 +69,8 @@ fn thread_count(pid: i32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").count()
 }
 
-/// Its standard streams lead nowhere: those of a test may be a file that others write into as well.
+/// Returns a launch whose standard streams lead nowhere, since those of a test may be a file that others write into as
+/// well.
 fn counting(program: &Path, rounds: &str, result: &Path) -> Launch {
     let command = "exec \"$0\" \"$1\" \"$2\" </dev/null >/dev/null 2>&1";
     let arguments = vec!["-c".into(), command.into(), program.into(), rounds.into(), result.into()];
@@ -105,7 +106,7 @@ fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
     assert_eq!(job.reap().unwrap().and_then(|status| status.signal()), Some(SIGKILL));
 }
 
-/// Takes all of an image at once, and kills the program at that moment.
+/// A sink that takes all of an image at once, and kills the program at that moment.
 struct Deadly<'a>(&'a Job);
 
 impl ImageSink for Deadly<'_> {
@@ -141,7 +142,7 @@ fn what_was_read_from_a_program_that_was_killed_meanwhile_is_not_believed() {
     assert_eq!(job.reap().unwrap().and_then(|status| status.signal()), Some(SIGKILL));
 }
 
-/// Freezes and captures a job, and lets it run on; the pages of its image.
+/// Freezes and captures a job, and lets it continue. Returns the number of pages of its image.
 fn captured_pages(job: &mut Job, stack: StackPart) -> usize {
     let freezer = job.freezer();
     let pages = std::thread::scope(|scope| {
@@ -186,7 +187,7 @@ fn only_the_live_part_of_the_stack_is_saved_unless_all_is_wanted() {
     assert!(live < stack_pages, "{live} pages");
 }
 
-/// Takes the image of a job and ends it.
+/// Captures the image of a job, and ends the job.
 fn captured(job: &mut Job) -> HeldImage {
     let mut held = HeldImage::default();
     let freezer = job.freezer();
@@ -203,7 +204,7 @@ fn captured(job: &mut Job) -> HeldImage {
     held
 }
 
-/// Goes on from an image to the end.
+/// Continues an image to its end.
 fn continued(held: &HeldImage) -> Result<ExitStatus, EngineError> {
     let mut keep_tail = |tail: &Tail<'_>| panic!("nothing is to be cut off, but {tail:?}");
     let mut before_thaw = |_| Ok(());
@@ -239,7 +240,7 @@ fn a_killed_program_goes_on_from_memory() {
     assert_eq!(std::fs::read(&result).unwrap(), native);
 }
 
-/// The image of a program that looks at clocks, where it goes on, and what goes with them.
+/// Returns the image of a program that reads clocks, the file with its result, and its directory.
 fn ticking() -> (HeldImage, PathBuf, TempDir) {
     let (directory, program) = compile("ticking.c");
     let (result, ready) = (program.with_extension("out"), program.with_extension("ready"));
@@ -262,7 +263,7 @@ fn ticking() -> (HeldImage, PathBuf, TempDir) {
     (captured(&mut job), result, directory)
 }
 
-/// What an image taken under another kernel would hold: other code, of which nothing may be executed any more.
+/// Changes an image into one taken under another kernel, with other code, none of which may be executed any more.
 fn under_another_kernel(held: &mut HeldImage) {
     let machine = &mut held.state.machine;
     machine.vdso = Checksum::of(b"another");
@@ -277,7 +278,7 @@ fn under_another_kernel(held: &mut HeldImage) {
 
 #[test]
 fn under_another_kernel_the_program_goes_on_with_the_functions_of_that_one() {
-    // A program that does nothing but look at clocks may be stopped in the middle of that, which refuses the restart.
+    // A program that only reads clocks may be stopped in the middle of a read, which refuses the restart.
     const TRIES: usize = 20;
     let attempt = || {
         let (mut held, result, _directory) = ticking();
@@ -323,7 +324,7 @@ fn a_processor_that_lacks_what_the_program_may_use_is_refused_by_name() {
 
 #[test]
 fn a_processor_with_more_registers_serves_as_well() {
-    /// x87, SSE and AVX; where the header says so.
+    /// The features x87, SSE and AVX, at the place where the header names them.
     const FEWER: u64 = 7;
     const AREA_BYTES: usize = 832;
     const HEADER: std::ops::Range<usize> = 512..520;

@@ -1,6 +1,6 @@
-//! Images and manifests of every released format open for ever: the files in `golden` were written once and stay as
-//! they are. As long as a version is current, today's writer makes the same bytes. Before a release the files can be
-//! written again: `cargo test -p standfast-format --test golden -- --ignored`.
+//! Images and manifests of every released format must open for ever: the files in `golden` were written once and do not
+//! change. While a version is current, today's writer makes the same bytes. Before a release the files can be written
+//! again: `cargo test -p standfast-format --test golden -- --ignored`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic, in its own functions too")]
 
@@ -247,7 +247,7 @@ fn folders() -> Vec<SavedFolder> {
     vec![SavedFolder { path: b"/srv"[..].into(), entries, is_part: None }]
 }
 
-/// A state in which everything occurs.
+/// Returns a state in which everything occurs.
 #[allow(clippy::too_many_lines, reason = "a field of each kind")]
 fn state() -> JobState {
     let process = ProcessState {
@@ -359,7 +359,7 @@ fn state() -> JobState {
 }
 
 fn run(first_page: u64, pages: u64, contents: Contents) -> Run {
-    // What lies below the program is an offset in its second object.
+    // A page number below the program is an offset in its second object.
     let owner = if first_page < 0x400 { 2 } else { 0 };
     Run { owner, range: PageRange::new(Address::new(first_page * PAGE_BYTES as u64), pages), contents }
 }
@@ -368,7 +368,7 @@ fn inherited() -> Inherited {
     Inherited { owner: 0, range: run(0x403, 1 << 33, Contents::Stored).range, was: 1 }
 }
 
-/// The pages of the image's two blocks, and what those of the second held in the parent.
+/// Returns the pages of the image's two blocks, and what those of the second block held in the parent.
 fn pages() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let data: Vec<u8> = (0..4 * PAGE_BYTES).map(|at| (at / 16) as u8).collect();
     let (first, second) = data.split_at(2 * PAGE_BYTES);

@@ -1,4 +1,4 @@
-//! Whatever the records hold comes back from their CBOR form.
+//! All content of the records survives the conversion to CBOR and back.
 
 use proptest::prelude::*;
 use standfast_core::Checksum;

@@ -1,6 +1,6 @@
-//! The fuzz targets of `fuzz/fuzz_targets` as ordinary functions, each with some thousand short inputs and with those of the
-//! golden images: they stand in a workspace of their own, for another compiler, and nothing else here would notice that one of
-//! them does not compile any more. This is no fuzzing: nothing guides the inputs.
+//! The fuzz targets of `fuzz/fuzz_targets` as ordinary functions, each run with some thousand short inputs and with those
+//! of the golden images. The targets are in a workspace of their own, for another compiler, so nothing else here would
+//! notice that one of them no longer compiles. This is not fuzzing: nothing guides the inputs.
 #![allow(missing_docs, reason = "a test binary")]
 #![allow(unused_attributes, reason = "a target is a program of its own elsewhere, and says so")]
 
@@ -26,10 +26,10 @@ mod image_parts;
 #[path = "../../../fuzz/fuzz_targets/manifest.rs"]
 mod manifest;
 
-// By this name the targets ask for the macro, which has to stand behind them for that.
+// The targets ask for the macro by this name. For that, it must stand after them.
 extern crate self as libfuzzer_sys;
 
-/// In place of the macro that makes a program of a target.
+/// Replaces the macro that makes a program of a target.
 #[macro_export]
 macro_rules! fuzz_target {
     (|$input:ident: &[u8]| $body:block) => {
@@ -39,7 +39,7 @@ macro_rules! fuzz_target {
 
 type Target = fn(&[u8]);
 
-/// All of them.
+/// All targets.
 const TARGETS: [(&str, Target); 9] = [
     ("codec", codec::run),
     ("delta", delta::run),
@@ -69,7 +69,7 @@ fn every_target_is_tried_and_is_a_program() {
     assert_eq!(there.iter().filter(is_program).count(), TARGETS.len());
 }
 
-/// What random bytes do not come near to.
+/// Covers inputs that random bytes do not come near.
 #[test]
 fn every_target_takes_the_golden_images_and_the_beginnings_of_them() {
     let golden = folder().join("../crates/format/tests/golden");

@@ -1,4 +1,4 @@
-//! Messages from outside: every kind comes back as it was sent, and whatever is wrong with one is named.
+//! Messages from outside: every kind arrives as it was sent, and an error names whatever is wrong with a message.
 
 use standfast_core::erasure::Scheme;
 use standfast_core::{Checksum, Syndrome};
@@ -85,19 +85,19 @@ fn refused(bytes: &[u8]) -> MessageError {
     decode(&plan_of(1, 3), bytes.to_vec()).expect_err("it is wrong")
 }
 
-/// Where a field stands that is so far behind the beginning of the foot.
+/// Returns the place of a field that is this far after the beginning of the foot.
 fn at(bytes: &[u8], field: usize) -> usize {
     bytes.len() - 80 + field
 }
 
-/// The message, of those without pages, with a checksum that fits.
+/// Gives a message without pages a checksum that fits.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let (before, checksum) = bytes.split_last_chunk_mut::<16>().expect("every message ends with one");
     *checksum = Checksum::of(before).to_bytes();
     bytes
 }
 
-/// Whether all pages that came with a message leave what it says.
+/// Reports whether all pages that came with a message yield the syndromes that it states.
 fn is_whole(message: &Message) -> bool {
     let Message::Data(Data::Part(part)) = message else { return true };
     part.bytes.as_chunks().0.iter().map(Syndrome::of).eq(part.syndromes.iter().copied())

@@ -1,5 +1,6 @@
-//! Recoveries from shard stores that are arranged by hand: nodes struck at one certain moment, nodes that come back, pages that
-//! a disk has damaged. One process after the other, storage at once; the simulator has the disorder.
+//! Recoveries from shard stores that a test arranges by hand: nodes struck at one certain moment, nodes that come back,
+//! pages that a disk has damaged. One process acts after the other, and storage acts at once; the simulator covers the
+//! disorder.
 
 use proptest::prelude::*;
 use standfast_core::delta::Page;
@@ -20,15 +21,15 @@ use std::sync::Arc;
 const JOB: JobId = JobId::from_bytes([4; 16]);
 const COSTS: Costs = Costs { latency_nanoseconds: 1_000, page_nanoseconds: 1_000 };
 
-/// A member whose pages follow from its logical rank and the number of the checkpoint that it has come to.
+/// A member whose pages follow from its logical rank and the number of the checkpoint that it has reached.
 #[derive(Clone, Default)]
 struct Program {
     map: SlotMap,
     logical_rank: u32,
     number: u64,
-    /// Says that nothing has changed.
+    /// Whether the program reports that nothing has changed.
     still: bool,
-    /// Of a program that writes to a page as soon as it has been read: which have been.
+    /// The pages that have been read, if the program writes to a page as soon as it has been read.
     restless: Option<RefCell<BTreeSet<u32>>>,
 }
 
@@ -64,45 +65,45 @@ struct Player {
     program: Program,
 }
 
-/// How far storage goes, once there is an epoch.
+/// How far storage gets once there is an epoch.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Until {
-    /// It is sealed.
+    /// The epoch is sealed.
     Sealed,
-    /// It is sealed and acknowledged.
+    /// The epoch is sealed and acknowledged.
     Acknowledged,
-    /// All of it.
+    /// Everything is done.
     Stable,
 }
 
-/// Processes at a table: each input is handled to its end before the next.
+/// Processes at a table: each input is handled completely before the next.
 struct Table {
     plan: Arc<Plan>,
     players: BTreeMap<Rank, Player>,
     inputs: VecDeque<(Rank, Input)>,
-    /// Before what everybody is struck.
+    /// How far storage gets before all processes are struck.
     until: Until,
-    /// Bytes.
+    /// Bytes sent.
     sent: usize,
-    /// What everybody was last told.
+    /// The last resumption that each process received.
     told: BTreeMap<Rank, Resumption>,
     refused: Option<String>,
-    /// A message that is damaged by its sender before its checksum is made: which, and what is changed in its body.
+    /// A message that its sender damages before it makes the checksum: which one, and the changes to its body.
     damaged: Option<(usize, Vec<(u16, u8)>)>,
 }
 
 impl Table {
-    /// One process on each shard store; the process with the number of a logical rank prefers it.
+    /// Puts one process on each shard store. The process with the number of a logical rank prefers that rank.
     fn new(plan: &Arc<Plan>, shard_stores: Vec<MemoryShardStore>, until: Until) -> Self {
         Self::encoding_every(1, plan, shard_stores, until)
     }
 
-    /// The same, with local epochs between those that are encoded.
+    /// Does the same, with local epochs between the encoded ones.
     fn encoding_every(encode_every: u64, plan: &Arc<Plan>, shard_stores: Vec<MemoryShardStore>, until: Until) -> Self {
         Self::with((encode_every, None), plan, shard_stores, until)
     }
 
-    /// The same, with checks that are made in full or never are.
+    /// Does the same, with checks that are always or never made in full.
     fn with(
         (encode_every, full): (u64, Option<bool>),
         plan: &Arc<Plan>,
@@ -199,7 +200,7 @@ impl Table {
         self.players[&Rank(rank)].shard_store.clone()
     }
 
-    /// Every member's logical rank is taken, and what is there is what it was at this checkpoint.
+    /// Asserts that every member's logical rank is taken, and that its memory is what it was at this checkpoint.
     fn assert_all_back_at(&self, number: u64) {
         assert_eq!(self.refused, None);
         let mut logical_ranks = Vec::new();
@@ -223,7 +224,7 @@ impl Table {
     }
 }
 
-/// Changes bytes of a message before its foot; its checksum fits.
+/// Changes bytes of a message before its foot, and makes its checksum fit.
 fn change(bytes: &mut [u8], changes: &[(u16, u8)]) {
     let body = bytes.len() - 80;
     changes.iter().for_each(|(at, byte)| bytes[usize::from(*at) % body] = *byte);
@@ -235,7 +236,7 @@ fn rotating(scheme: Scheme, members: u32) -> Arc<Plan> {
     rotating_by(RecoveryMode::Relaunch, scheme, members)
 }
 
-/// The few slots of these programs lie in every stripe group.
+/// Returns a plan in which the few slots of these programs lie in every stripe group.
 fn rotating_by(recovery_mode: RecoveryMode, scheme: Scheme, members: u32) -> Arc<Plan> {
     let plan = Plan::rotating(JOB, recovery_mode, scheme, members).expect("the tests ask for codes that there are");
     Arc::new(plan.in_runs_of(1))
@@ -253,8 +254,8 @@ fn begun_with(full: Option<bool>, plan: &Arc<Plan>) -> Table {
     table
 }
 
-/// A process is struck while it encodes; the next time it takes another logical rank of the very epoch of which it has half a
-/// shard.
+/// A process is struck while it encodes. The next time it takes another logical rank of the very epoch of which it has
+/// half a shard.
 #[test]
 fn what_was_half_encoded_is_never_sealed_with_something_else() {
     let plan = rotating(Scheme::ReedSolomon { checks: 2 }, 4);
@@ -265,7 +266,7 @@ fn what_was_half_encoded_is_never_sealed_with_something_else() {
     table.checkpoint();
     let new = table.players[&Rank(0)].process.protocol().kept().expect("all have sealed it");
     half.open(ShardId { epoch: new, logical_rank: LogicalRank(2) }, Some(old));
-    // The logical ranks of processes 2 and 3 change, and everybody is struck again before the recovery is stable.
+    // The logical ranks of processes 2 and 3 change, and all processes are struck again before the recovery is stable.
     let shard_stores = vec![table.shard_store(0), table.shard_store(1), MemoryShardStore::default(), half];
     let second = Table::new(&plan, shard_stores, Until::Acknowledged);
     let shards: Vec<_> = second.shard_store(3).shards().filter(|shard| shard.epoch == new).collect();
@@ -275,8 +276,9 @@ fn what_was_half_encoded_is_never_sealed_with_something_else() {
     Table::new(&plan, shard_stores, Until::Stable).assert_all_back_at(2);
 }
 
-/// A node that comes back with a shard that somebody else has, too, takes an empty logical rank. If it alone is left to have
-/// both shards, it sits on one of the logical ranks, and whoever sits on the other gets the shard as it is.
+/// A node that comes back with a shard that another node also has takes an empty logical rank. If it is the only node
+/// left with both shards, it takes one of the logical ranks, and the process that takes the other gets the shard as it
+/// is.
 #[test]
 fn a_shard_that_is_lent_by_who_sits_elsewhere_goes_over_whole() {
     let plans = [
@@ -302,8 +304,9 @@ fn a_shard_that_is_lent_by_who_sits_elsewhere_goes_over_whole() {
     }
 }
 
-/// Before the first epoch counted a process was struck that had sealed nothing, and had taken another logical rank and sealed
-/// its shard when the next was struck. It still knows that nothing was promised, so that the job begins again.
+/// One process was struck before the first epoch counted, and had sealed nothing. It then took another logical rank, and
+/// had sealed its shard when the next process was struck. It still knows that nothing was promised, so the job begins
+/// again.
 #[test]
 fn a_recovery_that_breaks_off_does_not_forget_that_nothing_was_promised() {
     let group = |logical_ranks: [u32; 3]| Group {
@@ -327,7 +330,7 @@ fn a_recovery_that_breaks_off_does_not_forget_that_nothing_was_promised() {
     assert!(third.told.len() == 6 && third.told.values().all(|told| matches!(told, Resumption::Start(_))));
 }
 
-/// Damage shows while the pages are read for the recovery: the shard counts as lost, as far as the code bears it.
+/// Damage shows while the recovery reads the pages: the shard then counts as lost, if the code tolerates that.
 #[test]
 fn what_proves_damaged_in_a_recovery_counts_as_lost() {
     for recovery_mode in [RecoveryMode::Relaunch, RecoveryMode::InPlace] {
@@ -353,8 +356,8 @@ fn what_proves_damaged_in_a_recovery_counts_as_lost() {
     }
 }
 
-/// Where the last shard proves damaged there is none left, and the job does not begin again, unless it is known that nothing
-/// was promised.
+/// If the last shard proves damaged, none is left. The job then does not begin again, unless it is known that nothing was
+/// promised.
 #[test]
 fn a_job_of_which_all_is_damaged_begins_full_only_where_nothing_was_promised() {
     let plan = rotating(Scheme::Parity, 2);
@@ -374,7 +377,7 @@ fn a_job_of_which_all_is_damaged_begins_full_only_where_nothing_was_promised() {
     assert!(unpromised.told.values().all(|told| matches!(told, Resumption::Start(_))));
 }
 
-/// The damage shows when the page is read, and the epoch that would be made from it is given up.
+/// The damage shows when the page is read, and the epoch that would be made from it is abandoned.
 #[test]
 fn nothing_is_encoded_from_a_damaged_page() {
     for recovery_mode in [RecoveryMode::Relaunch, RecoveryMode::InPlace] {
@@ -398,8 +401,8 @@ fn nothing_is_encoded_from_a_damaged_page() {
     }
 }
 
-/// Checks that are made in full are not made from the pages before: damage to these is over with them. A page that has not
-/// changed is still one of them.
+/// Checks that are made in full do not come from the previous pages, so damage to those pages ends there. A page that has
+/// not changed is still one of them.
 #[test]
 fn checks_that_are_made_full_come_from_no_damaged_page() {
     let plan = rotating(Scheme::ReedSolomon { checks: 2 }, 4);
@@ -430,7 +433,7 @@ fn checks_that_are_made_full_come_from_no_damaged_page() {
     assert_eq!(given_up.count(), own);
 }
 
-/// What is encoded is what was laid down, also where the program writes to its pages meanwhile.
+/// The encoding uses what was stored, even if the program writes to its pages meanwhile.
 #[test]
 fn a_page_that_is_written_during_its_checkpoint_counts_as_it_was_when_it_was_first_read() {
     for (full, lost) in [false, true].into_iter().flat_map(|full| (0..4).map(move |lost| (full, lost))) {
@@ -444,8 +447,8 @@ fn a_page_that_is_written_during_its_checkpoint_counts_as_it_was_when_it_was_fir
     }
 }
 
-/// A crash that leaves all memory whole goes back to the local epoch; with one node lost, to the encoded one before it. Both
-/// go on from there, and their next encoded epoch is right.
+/// After a crash that leaves all memory whole, the job goes back to the local epoch. After the loss of one node, it goes
+/// back to the encoded epoch before it. It continues from either, and its next encoded epoch is right.
 #[test]
 fn a_local_epoch_is_gone_back_to_after_a_crash_and_the_encoded_one_after_a_loss() {
     let plan = rotating(Scheme::Parity, 3);
@@ -471,7 +474,7 @@ fn a_local_epoch_is_gone_back_to_after_a_crash_and_the_encoded_one_after_a_loss(
     }
 }
 
-/// Some have sealed the second local epoch and some have not: the first of them is whole.
+/// Some processes have sealed the second local epoch and some have not; the first one is whole.
 #[test]
 fn a_crash_during_a_local_seal_goes_back_to_the_one_before() {
     let plan = rotating(Scheme::Parity, 3);
@@ -518,7 +521,7 @@ fn a_survey_answers_for_its_own_membership_alone() {
     assert_eq!(protocol.handle(Event::Surveyed(2, Survey::default())).len(), 1);
 }
 
-/// A recovery began again while storage was still at the shards of the first attempt.
+/// A recovery begins again while storage still works on the shards of the first attempt.
 #[test]
 fn what_storage_could_not_do_counts_for_the_attempt_that_waits_for_it() {
     let beginning = Beginning { rank: Rank(0), prefers: None, started: false, costs: COSTS, encode_every: 1 };
@@ -547,7 +550,7 @@ fn what_storage_could_not_do_counts_for_the_attempt_that_waits_for_it() {
     assert_eq!(protocol.handle(full()), [Action::Leave("no space left".into())]);
 }
 
-/// Another history of the job uses the same number, and somebody of it is still there.
+/// Another history of the job uses the same number, and one of its processes is still there.
 #[test]
 fn what_belongs_to_another_epoch_of_the_same_number_is_named() {
     let plan = rotating(Scheme::Parity, 3);
@@ -567,8 +570,8 @@ fn what_belongs_to_another_epoch_of_the_same_number_is_named() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Every message from one on arrives with other bytes than its sender meant, past the checksum. It may be refused, the
-    /// epoch given up, or nothing more come of it.
+    /// From one message on, every message arrives with other bytes than its sender meant, and passes the checksum. It may
+    /// be refused, the epoch may be abandoned, or nothing may come of it.
     #[test]
     fn no_message_makes_a_process_panic(
         first in 0_usize..120,
@@ -587,7 +590,7 @@ proptest! {
     }
 }
 
-/// Bytes that all processes send for one checkpoint of members with so many pages, none of which changes.
+/// Returns the bytes that all processes send for one checkpoint of members with this many pages, none of which changes.
 fn bytes_of_an_idle_checkpoint(pages: u32) -> usize {
     let plan = rotating(Scheme::Parity, 4);
     let mut table = Table::new(&plan, vec![MemoryShardStore::default(); 4], Until::Stable);
@@ -605,6 +608,6 @@ fn bytes_of_an_idle_checkpoint(pages: u32) -> usize {
 #[test]
 fn a_page_that_did_not_change_costs_a_bit_at_most() {
     let (few, many) = (bytes_of_an_idle_checkpoint(64), bytes_of_an_idle_checkpoint(64 + 3200));
-    // Four members tell three others each.
+    // Each of four members sends to three others.
     assert!(many - few <= 4 * 3 * 3200 / 8, "{few} bytes for 64 pages, {many} for 3264");
 }

@@ -1,5 +1,5 @@
-//! All tests of a member from outside, as one program: it is linked once, and the last tests of one file run beside the first
-//! of the next. `cargo test -p standfast-member --test all relaunch::` runs those of one file.
+//! All tests of a member from outside, in one program. It is linked once, and the last tests of one file run beside the
+//! first tests of the next. `cargo test -p standfast-member --test all relaunch::` runs the tests of one file.
 #![allow(missing_docs, reason = "a test binary")]
 
 mod cluster;

@@ -1,4 +1,4 @@
-//! The directory as a further level: what comes back when the nodes have lost more than the code bears, what is saved
+//! The directory as a further level: what comes back when the nodes have lost more than the code tolerates, what is saved
 //! without the program, and what is refused.
 
 use crate::cluster::{Cluster, End, JOB, fresh_memory};
@@ -24,7 +24,7 @@ fn path(cluster: &Cluster) -> &Path {
     &cluster.directory.as_ref().expect("it has one").0
 }
 
-/// Lets one rank die at its message of this number.
+/// Kills one rank at its message with this number.
 fn struck(cluster: &Cluster, victim: u32, at: u64) {
     let ends = cluster.launch(100_000, Some((victim, at)));
     assert!(ends.iter().all(|end| *end == End::Killed), "{ends:?}");
@@ -36,7 +36,7 @@ fn is_done(cluster: &Cluster, last: u64, seed: u64) {
     assert!(!path(cluster).exists(), "seed {seed}: the job is done and its directory is there");
 }
 
-/// Every node loses its memory again and again; sometimes in the middle of a copy.
+/// Every node loses its memory again and again, sometimes in the middle of a copy.
 #[test]
 fn a_job_that_loses_all_nodes_goes_on_from_the_directory() {
     for seed in 0..6 {
@@ -55,13 +55,14 @@ fn a_job_that_loses_all_nodes_goes_on_from_the_directory() {
             (0..cluster.nodes.len()).for_each(|node| cluster.lose(node));
             cluster.promise(0);
         }
-        // A copy that was broken off before it held anything goes with the others.
+        // A copy that broke off before it held anything is removed with the others.
         fs::create_dir_all(path(&cluster).join("epoch-1-1-0000000000000000").join("seat-0")).unwrap();
         is_done(&cluster, reached + 5, seed);
     }
 }
 
-/// What is in memory is saved when all have ended, but for one node, whose shards are rebuilt without the program.
+/// After all processes have ended, the nodes that are left save their memory. The shards of the lost nodes are rebuilt
+/// without the program.
 #[test]
 fn what_is_saved_from_memory_is_rebuilt_and_gone_on_from() {
     for (seed, scheme, lost) in [(1, Scheme::Parity, 1), (2, Scheme::ReedSolomon { checks: 2 }, 2)] {
@@ -82,13 +83,13 @@ fn what_is_saved_from_memory_is_rebuilt_and_gone_on_from() {
         assert!(whole.missing().is_empty());
         assert!(whole.verify().iter().all(|(_, damage)| damage.is_none()), "{:?}", whole.verify());
         (0..4).for_each(|node| cluster.lose(node));
-        // It has gone back to what was promised, and not further.
+        // The job has gone back to what was promised, and no further.
         is_done(&cluster, cluster.promised() + 5, seed);
     }
 }
 
-/// The newest epoch is a local one: what all nodes hold of it is saved and gone on from. With one node lost it is the encoded
-/// one before, which is saved with it.
+/// The newest epoch is a local one: what all nodes hold of it is saved, and the job continues from it. With one node
+/// lost, it continues from the encoded one before, which is saved with it.
 #[test]
 fn a_local_epoch_is_saved_and_gone_on_from_while_it_is_whole() {
     for (seed, lost) in [(1, 0), (2, 1)] {
@@ -111,7 +112,7 @@ fn a_local_epoch_is_saved_and_gone_on_from_while_it_is_whole() {
     }
 }
 
-/// The newest epoch of which the directory has each logical rank's copy, and those that are newer.
+/// Returns the newest epoch of which the directory has each logical rank's copy, and all newer epochs.
 fn at_hand(cluster: &Cluster) -> (Vec<HeldEpoch>, HeldEpoch) {
     let mut newer = LevelDirectory::new(path(cluster)).epochs().expect("it can be read");
     let at = newer.iter().position(|held| held.missing().is_empty()).expect("all had sealed one");
@@ -119,14 +120,14 @@ fn at_hand(cluster: &Cluster) -> (Vec<HeldEpoch>, HeldEpoch) {
     (newer, whole)
 }
 
-/// A page of a copy changes: it is named, and the code brings it back.
+/// A page of a copy changes: the damage is reported by name, and the code repairs it.
 #[test]
 fn damage_in_the_directory_is_named_and_healed() {
     let (mut cluster, _place) = cluster(3, Scheme::Parity, 3, 0);
     struck(&cluster, 0, 300);
     cluster.nodes.iter().for_each(|node| drop(salvage(node.path(), JOB, path(&cluster)).unwrap()));
-    // Whoever was struck while an epoch was sealed may lack the newest: the damage is done to one that all have, and that is what
-    // is gone back to.
+    // A rank that was struck while an epoch was sealed may lack the newest one. So the test damages an epoch that all
+    // have, and the job goes back to that one.
     let (newer, whole) = at_hand(&cluster);
     newer
         .iter()
@@ -143,7 +144,7 @@ fn damage_in_the_directory_is_named_and_healed() {
     is_done(&cluster, cluster.promised() + 5, 3);
 }
 
-/// A node that was away comes back with what it had then, when all has gone on elsewhere.
+/// A node that was away comes back with its old memory, after the job has continued elsewhere.
 #[test]
 fn an_old_node_that_comes_back_is_not_believed() {
     for seed in 0..4 {
@@ -154,7 +155,7 @@ fn an_old_node_that_comes_back_is_not_believed() {
         let reached = cluster.promised();
         let whole = LevelDirectory::new(path(&cluster)).epochs().unwrap();
         if whole.iter().any(|held| held.missing().is_empty()) {
-            // All is lost, and two nodes come back with an epoch that is older than the directory's.
+            // Everything is lost, and two nodes come back with an epoch that is older than the directory's.
             let mut old = old.into_iter();
             (0..2).for_each(|node| cluster.nodes[node] = old.next().unwrap());
             (2..4).for_each(|node| cluster.lose(node));
@@ -167,7 +168,7 @@ fn an_old_node_that_comes_back_is_not_believed() {
     }
 }
 
-/// By this process itself: a child would have its locks for a moment.
+/// Copies in this process, since a child would hold its locks for a moment.
 fn copy_of(node: &TempDir) -> TempDir {
     fn copy(from: &Path, to: &Path) -> io::Result<()> {
         for entry in fs::read_dir(from)? {
@@ -210,7 +211,7 @@ fn another_jobs_directory_is_refused_and_left_alone() {
     assert_eq!(LevelDirectory::new(path(&cluster)).epochs().unwrap().len(), before);
 }
 
-/// What another version has saved is not lost: who took it for that would begin again.
+/// What another version has saved is not lost. A job that took it for lost would begin again.
 #[test]
 fn a_directory_of_another_version_is_refused_and_left_alone() {
     let (mut cluster, _place) = cluster(7, Scheme::Parity, 3, 0);
@@ -223,7 +224,7 @@ fn a_directory_of_another_version_is_refused_and_left_alone() {
         .collect();
     for state in &states {
         let mut bytes = fs::read(state).unwrap();
-        // Behind the checksum: an array, and its first element, the version.
+        // After the checksum comes an array, with the version as its first element.
         bytes[17] = 9;
         let checksum = standfast_core::Checksum::of(&bytes[16..]).to_bytes();
         bytes[..16].copy_from_slice(&checksum);
@@ -237,7 +238,7 @@ fn a_directory_of_another_version_is_refused_and_left_alone() {
     assert!(!states.is_empty() && states.iter().all(|state| fs::read(state).unwrap()[17] == 9));
 }
 
-/// Memory and directory together hold too little: refused by name, and nothing is removed.
+/// Memory and directory together hold too little: the job is refused by name, and nothing is removed.
 #[test]
 fn too_little_in_memory_and_directory_is_refused() {
     let (mut cluster, _place) = cluster(6, Scheme::Parity, 4, 0);

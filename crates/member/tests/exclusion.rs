@@ -1,4 +1,5 @@
-//! Parts of regions that are left out: not in the epoch, not touched by a restore, and back when they are taken in again.
+//! Excluded parts of regions: they are not in the epoch, a restore does not touch them, and they are back when they are
+//! included again.
 
 use crate::cluster::Cluster;
 use crate::threads::{Line, Network};
@@ -10,7 +11,7 @@ const PAGE: usize = 4096;
 const PAGES: usize = 8;
 const REGION: u64 = 5;
 
-/// What the region holds: a byte for each page.
+/// Returns what the region holds: a byte for each page.
 fn content(memory: &RegisteredMemory) -> Vec<u8> {
     let mut bytes = vec![0; PAGES * PAGE];
     memory.read(0, &mut bytes);
@@ -23,7 +24,7 @@ fn filled(byte: u8) -> RegisteredMemory {
     memory
 }
 
-/// One launch of two processes that end without having finished.
+/// Launches two processes once; they end without having finished.
 fn launch(cluster: &Cluster, work: impl Fn(Member<Line>) + Sync) {
     std::thread::scope(|scope| {
         for line in Network::new(2, 1, None).lines() {
@@ -45,7 +46,7 @@ fn what_is_excluded_is_in_no_epoch_and_no_restore_touches_it() {
             let memory = filled(1);
             member.protect(REGION, memory).unwrap();
             committed(&mut member);
-            // Pages 2, 3 and 4 lie wholly within.
+            // Pages 2, 3 and 4 lie wholly within the excluded part.
             member.exclude(REGION, 2 * PAGE - 10, 3 * PAGE + 20).unwrap();
             memory.write(0, &[2; PAGES * PAGE]);
             committed(&mut member);
@@ -56,7 +57,7 @@ fn what_is_excluded_is_in_no_epoch_and_no_restore_touches_it() {
             member.protect(REGION, memory).unwrap();
             member.exclude(REGION, 3 * PAGE, PAGE).unwrap();
             member.restore().unwrap();
-            // Pages 2 and 4 are zeros: that they were left out is proved by it.
+            // Pages 2 and 4 are zeros, which proves that they were left out.
             assert_eq!(content(&memory), [2, 2, 0, 9, 0, 2, 2, 2]);
             committed(&mut member);
             member.include(REGION, 0, PAGES * PAGE).unwrap();
@@ -80,7 +81,7 @@ fn a_part_that_is_not_there_cannot_be_excluded() {
         let beyond = member.exclude(REGION, PAGE, PAGES * PAGE).unwrap_err();
         assert!(beyond.to_string().contains("it has 32768 bytes, not 36864"), "{beyond}");
         assert!(member.exclude(REGION + 1, 0, PAGE).unwrap_err().to_string().contains("not registered"));
-        // To the end of a region is to the end of its last page.
+        // Excluding to the end of a region means to the end of its last page.
         member.protect(REGION + 1, RegisteredMemory::leaked(PAGE + 1)).unwrap();
         member.exclude(REGION + 1, PAGE, 1).unwrap();
         committed(&mut member);

@@ -1,4 +1,4 @@
-//! What a member takes of a node's memory: as many pages as the protocol reckons, and as much of the file system.
+//! The memory that a member takes on a node: as many pages as the protocol calculates, and as much of the file system.
 
 use crate::cluster::{Cluster, JOB};
 use crate::threads::{Line, Network};
@@ -10,19 +10,20 @@ use standfast_member::{CheckpointEnd, Member};
 use std::fs;
 
 const RANKS: u32 = 4;
-/// Enough for several steps in which files grow.
+/// Enough pages for several steps in which files grow.
 const PAGES: usize = 2500;
 
 fn written(memory: &RegisteredMemory, pages: usize, byte: u8) {
     (0..pages).for_each(|page| memory.write(page * PAGE_BYTES, &[byte, (page >> 8) as u8, page as u8]));
 }
 
-/// Of no two processes the same, so that no check is zeros.
+/// Returns a byte that no two processes share, so that no check is zeros.
 fn byte(rank: u32, epoch: u8) -> u8 {
     (rank as u8 + 1) << 4 | epoch
 }
 
-/// Six epochs in which so many pages change: the pages that each process keeps at the end, of its own and of checks.
+/// Runs six epochs in which this many pages change. Returns how many pages each process keeps at the end, of its own and
+/// of checks.
 fn kept(cluster: &Cluster, changed: usize) -> Vec<(usize, usize)> {
     std::thread::scope(|scope| {
         let work = |line: Line| {
@@ -46,7 +47,7 @@ fn kept(cluster: &Cluster, changed: usize) -> Vec<(usize, usize)> {
 
 #[test]
 fn a_member_takes_no_more_memory_than_is_reckoned() {
-    // Of six epochs the last is encoded, or the second local one upon the fourth.
+    // The last of six epochs is encoded, or is the second local one upon the fourth.
     for (encode_every, changed) in [(1, PAGES), (1, 300), (3, 300)] {
         let mut cluster = Cluster::new(2, Scheme::Parity, RANKS, RANKS as usize);
         cluster.encode_every = encode_every;

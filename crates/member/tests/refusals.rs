@@ -1,5 +1,5 @@
-//! What must not be gone on with: it is refused by all processes with the reason, before anything is overwritten, and nothing
-//! is lost.
+//! States from which a job must not continue: all processes refuse with the reason, before anything is overwritten, and
+//! nothing is lost.
 
 use crate::cluster::{Cluster, End};
 use crate::threads::{Line, Network};
@@ -17,7 +17,7 @@ const BYTES: usize = 5 * 4096 + 100;
 
 type Joining = Result<Member<Line>, MemberError>;
 
-/// One launch, whose processes end without having finished.
+/// Launches the processes once; they end without having finished.
 fn launch_as<V: Send>(settings: impl Fn(u32) -> Settings, work: impl Fn(u32, Joining) -> V + Sync) -> Vec<V> {
     std::thread::scope(|scope| {
         let start = |line: Line| {
@@ -45,7 +45,7 @@ fn holds(memory: &RegisteredMemory, byte: u8) -> bool {
     bytes.iter().all(|it| *it == byte)
 }
 
-/// Two regions in each process, of which an epoch is there.
+/// Returns a cluster with two regions in each process and one epoch of them.
 fn begun() -> Cluster {
     let cluster = Cluster::new(1, Scheme::Parity, RANKS, RANKS as usize);
     commit(&|rank| cluster.settings(rank));
@@ -61,7 +61,7 @@ fn commit(settings: &dyn Fn(u32) -> Settings) {
     });
 }
 
-/// All is there still.
+/// Checks that everything is still there.
 fn is_whole(settings: &dyn Fn(u32) -> Settings) {
     launch_as(settings, |rank, member| {
         let mut member = member.expect("they join");
@@ -80,7 +80,7 @@ fn a_region_that_one_process_lacks_is_named_and_nobodys_memory_is_touched() {
     let reasons = launch(&cluster, |rank, mut member| {
         let memories = [filled(7), filled(8)];
         member.protect(1, memories[0]).unwrap();
-        // Process 1 has it under another number.
+        // Process 1 registers it under another number.
         member.protect(if rank == 1 { 3 } else { 2 }, memories[1]).unwrap();
         let reason = member.restore().unwrap_err().to_string();
         assert!(holds(&memories[0], 7) && holds(&memories[1], 8));
@@ -107,7 +107,7 @@ fn a_size_that_does_not_fit_is_named_and_nobodys_memory_is_touched() {
     is_whole(&|rank| cluster.settings(rank));
 }
 
-/// A page of one process's shard is damaged after the recovery has looked at it, or its program cannot take up what it gets.
+/// A page of one process's shard is damaged after the recovery has looked at it, or a program cannot accept what it gets.
 #[test]
 fn a_restore_that_fails_in_one_process_fails_in_all_and_the_next_launch_goes_back() {
     let cluster = begun();
@@ -124,7 +124,7 @@ fn a_restore_that_fails_in_one_process_fails_in_all_and_the_next_launch_goes_bac
                 _ => Ok(()),
             };
             let reason = member.restore_and(take_up).unwrap_err().to_string();
-            // Whoever goes on all the same does not get a checkpoint of it.
+            // A process that continues all the same does not get a checkpoint of it.
             let outcome = member.checkpoint();
             assert!(
                 matches!(&outcome, Ok(CheckpointEnd::Abandoned(it)) if it.contains("not been restored")),
@@ -152,8 +152,8 @@ fn a_checkpoint_before_the_restore_is_given_up_by_all() {
     is_whole(&|rank| cluster.settings(rank));
 }
 
-/// Whatever file of a shard store is not what was written: the shard counts as lost, and comes back. Of two shard stores it
-/// is too much.
+/// A file of a shard store is not what was written: the shard counts as lost, and is rebuilt. Two such shard stores are
+/// too many.
 #[test]
 fn a_shard_store_that_somebody_tampered_with_is_rebuilt_or_refused() {
     for name in ["pages", "table-1", "state"] {
@@ -174,7 +174,8 @@ fn a_shard_store_that_somebody_tampered_with_is_rebuilt_or_refused() {
     }
 }
 
-/// What says which pages there are cannot be read anywhere: the job had begun all the same, and does not begin again unasked.
+/// The record of which pages exist cannot be read anywhere. The job had begun all the same, and does not begin again
+/// unasked.
 #[test]
 fn a_job_of_which_nothing_can_be_read_is_refused_and_left_alone() {
     for name in ["table-1", "state"] {
@@ -189,23 +190,23 @@ fn a_job_of_which_nothing_can_be_read_is_refused_and_left_alone() {
             );
         }
         assert!(files(&cluster) == before, "{name}: what is there is what it was");
-        // The same byte is put right.
+        // Flipping the same byte again repairs it.
         (0..RANKS as usize).for_each(|rank| spoil(&cluster, rank, name));
         is_whole(&|rank| cluster.settings(rank));
     }
 }
 
-/// Flips a byte of a file in the shard store of a rank, whatever its number is by now.
+/// Flips a byte of a file in the shard store of a rank, whatever the file's number is by now.
 fn spoil(cluster: &Cluster, rank: usize, name: &str) {
     let path = &shard_store_file(cluster, rank, name);
     let mut bytes = fs::read(path).expect("a readable shard store");
-    // Some frame of the pages is in use, and not all are.
+    // Some frame of the pages is in use, but not all are.
     let last = bytes.iter().rposition(|byte| *byte != 0).expect("it holds something");
     bytes[last] ^= 1;
     fs::write(path, bytes).expect("a readable shard store");
 }
 
-/// The same while it is in use.
+/// Flips bytes of every page while the shard store is in use.
 fn spoil_every_page(cluster: &Cluster, rank: usize) {
     let pages = shard_store_file(cluster, rank, "pages");
     let bytes = fs::read(&pages).expect("a readable shard store");
@@ -269,12 +270,12 @@ fn memory_that_one_process_cannot_use_is_named_by_all() {
     is_whole(&|rank| cluster.settings(rank));
 }
 
-/// What it must store after a recovery cannot be stored: nobody waits for it.
+/// One process cannot store what it must store after a recovery; no other process waits for it.
 #[test]
 fn a_process_that_cannot_go_on_in_a_recovery_is_named_by_all() {
     let cluster = begun();
     let state = files_of(cluster.nodes[cluster.homes[1]].path()).into_keys().find(|path| path.ends_with("state"));
-    // Where the next state is written before it takes the place of this one.
+    // The next state is written here before it replaces this one.
     let in_its_way = state.expect("a shard store has one").with_extension("open");
     fs::create_dir(&in_its_way).unwrap();
     let reasons = launch_as(|rank| cluster.settings(rank), |_, member| member.err().map(|error| error.to_string()));
@@ -292,7 +293,7 @@ fn a_shard_store_of_another_version_is_refused_and_left_alone() {
     let node = cluster.nodes[cluster.homes[2]].path();
     let path = files_of(node).into_keys().find(|path| path.ends_with("state")).expect("a shard store has one");
     let mut bytes = fs::read(&path).unwrap();
-    // Behind the checksum: an array, and its first element, the version.
+    // After the checksum comes an array, with the version as its first element.
     assert_eq!(bytes[17], 2);
     bytes[17] = 9;
     let checksum = standfast_core::Checksum::of(&bytes[16..]).to_bytes();

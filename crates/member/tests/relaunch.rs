@@ -1,5 +1,5 @@
-//! Whole jobs as threads: they compute, checkpoint, are killed at any moment, lose nodes with their memory, are launched
-//! again on other nodes, and must go on with exactly the bytes that an epoch had.
+//! Whole jobs as threads: they compute, checkpoint, are killed at any moment, lose nodes with their memory, and are
+//! launched again on other nodes. They must continue with exactly the bytes that an epoch had.
 
 use crate::cluster::{Cluster, End};
 use crate::threads::{Line, Network};
@@ -14,7 +14,7 @@ fn seeds() -> std::ops::Range<u64> {
     0..count
 }
 
-/// Kills, losses of as many nodes as the code bears, and ranks that change places, again and again.
+/// Kills a job again and again, loses as many nodes as the code tolerates, and lets ranks change places.
 fn torment(seed: u64, scheme: Scheme, losses: usize) {
     let mut random = Rng::with_seed(seed);
     let ranks = random.u32(losses as u32 + 2..7);

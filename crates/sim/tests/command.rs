@@ -1,4 +1,4 @@
-//! The simulator as a command: what `cargo xtask simulate` passes on.
+//! The simulator as a command, called as `cargo xtask simulate` calls it.
 
 use std::process::{Command, Output};
 

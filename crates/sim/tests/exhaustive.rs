@@ -1,4 +1,4 @@
-//! Commit and recovery, every order of events and every kill point, for up to six processes.
+//! Commit and recovery under every order of events and every kill point, for up to six processes.
 
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
@@ -25,7 +25,7 @@ fn model(plan: Plan) -> Model {
     }
 }
 
-/// The few slots of these programs lie in every stripe group.
+/// Returns a plan in which the few slots of these programs lie in every stripe group.
 fn rotating(recovery_mode: RecoveryMode, scheme: Scheme, members: u32) -> Plan {
     Plan::rotating(JOB, recovery_mode, scheme, members).expect("the tests ask for codes that there are").in_runs_of(1)
 }
@@ -59,8 +59,8 @@ fn a_second_kill_during_recovery_is_survived_by_two_checks() {
     }
 }
 
-/// With one check the second failure may come at any moment once the first is recovered, and during the recovery as well:
-/// then what is left may be too little, and must be refused, never mixed.
+/// With one check, the second failure may come at any moment after the first is recovered, or during the recovery. In the
+/// latter case too little may be left; that must be refused, and never mixed.
 #[test]
 fn a_second_kill_with_one_check_is_survived_or_refused() {
     for members in 2..=3 {
@@ -113,8 +113,9 @@ fn every_order_of_messages_is_survived() {
     }
 }
 
-/// The second and third epoch are local, the fourth is encoded: a crash at every point, and the loss of a node before or after
-/// it. What is lost is never more than the local epochs since the last encoded one, and a crash alone loses none.
+/// The second and third epochs are local, and the fourth is encoded. The model covers a crash at every point, and the
+/// loss of a node before or after it. A loss never costs more than the local epochs since the last encoded one, and a
+/// crash alone costs none.
 #[test]
 fn local_epochs_survive_a_crash_at_every_point_and_a_loss_leaves_the_encoded_one() {
     for (members, kills, epochs) in [(2, 1, 4), (3, 1, 3), (4, 0, 4)] {

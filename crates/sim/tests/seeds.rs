@@ -1,4 +1,4 @@
-//! The simulated cluster over hundreds of seeds, with a thousand processes, and with faults put in on purpose.
+//! The simulated cluster over hundreds of seeds, with a thousand processes, and with faults planted on purpose.
 
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
@@ -21,7 +21,7 @@ fn hundreds_of_seeds_recover_every_byte_or_refuse_by_name() {
         refused += u32::from(outcome.refused);
         abandoned += outcome.abandoned;
     }
-    // What the seeds are for must be among what they lead to.
+    // The seeds must lead to the cases that they are meant for.
     let met = format!("{recoveries}, {local}, {refused}, {abandoned}");
     assert!(recoveries > 100 && local > 5 && refused > 10 && abandoned > 10, "{met}");
 }
@@ -35,7 +35,7 @@ fn a_thousand_processes_recover() {
     assert!(outcome.committed >= 2 && outcome.recoveries > 0 && !outcome.refused, "{}", outcome.recoveries);
 }
 
-/// Programs of many windows: each process's sums are checked against their bound at every step.
+/// Programs of many windows: every step checks each process's sums against their bound.
 #[test]
 fn what_is_under_way_of_large_programs_stays_within_a_window() {
     let (mut recoveries, mut peak) = (0, 0);
@@ -55,7 +55,7 @@ fn the_same_seed_is_the_same_run() {
     assert_eq!(run(&scenario), run(&scenario));
 }
 
-/// Some seed must fail, and for a reason that fits.
+/// Checks that some seed fails, and for a reason that fits.
 fn is_found(plant: Plant, reasons: &[&str]) {
     let wishes = Wishes { kills: Some(3), ..Wishes::default() };
     let mut failures = (0..1000).filter_map(|seed| run(&Scenario::new(seed, wishes).with(plant)).err());
@@ -87,10 +87,10 @@ fn a_removed_page_that_is_not_subtracted_is_found() {
     is_found(Plant::RemovedNotSubtracted, &["the payload does not count it as changed"]);
 }
 
-/// Pages of each of the three regions of a program.
+/// Pages of each of a program's three regions.
 const PAGES: u32 = 40;
 
-/// A run without failures in which so many pages of each region change each time.
+/// Returns a run without failures in which this many pages of each region change each time.
 fn memory(plan: &Plan, changed: u32, encode_every: u64) -> Scenario {
     let habits = Habits { pages_max: PAGES, steady: Some(changed), forgets_removed: false };
     let costs = vec![Costs { latency_nanoseconds: 1_000, page_nanoseconds: 1_000 }];
@@ -120,7 +120,7 @@ fn memory_is_what_the_reckoning_says() {
     for (plan, changed) in plans.iter().flat_map(|plan| [PAGES, PAGES / 4].map(|changed| (plan, changed))) {
         let scenario = memory(plan, changed, 1);
         let outcome = run(&scenario).unwrap();
-        // Beside the regions there is one page with the program's number, which always changes.
+        // In addition to the regions there is one page with the program's number, which always changes.
         let (pages, changed) = (u64::from(3 * PAGES + 1), u64::from(3 * changed + 1));
         assert_eq!(outcome.program[&LogicalRank(0)] as u64, pages);
         for (logical_rank, (own, checks)) in &outcome.steady {
@@ -129,13 +129,13 @@ fn memory_is_what_the_reckoning_says() {
             let (steady, peak) =
                 ((own + checks) as u64, (outcome.peaks[logical_rank].0 + outcome.peaks[logical_rank].1) as u64);
             let what = format!("{logical_rank:?} of {plan:?}: {steady} and {peak}, {reckoning:?}");
-            // Stripes that are not full at the end of a stripe group make the only difference.
+            // Only stripes that are not full at the end of a stripe group make a difference.
             assert!(steady <= reckoning.steady && steady + 4 > reckoning.steady, "{what}");
             assert!(peak <= reckoning.peak, "{what}");
             if changed == pages {
                 assert!(peak + 8 > reckoning.peak, "{what}");
             }
-            // I: in place the live memory is the new shard; with relaunch what changed stands beside the old one.
+            // I: in place, the live memory is the new shard; with relaunch, changed pages are kept beside the old one.
             let beside = if plan.recovery_mode() == RecoveryMode::Relaunch { changed } else { 0 };
             let own = if plan.is_member(*logical_rank) { pages + beside } else { 0 };
             assert_eq!(outcome.peaks[logical_rank].0 as u64, own, "{what}");
@@ -143,13 +143,13 @@ fn memory_is_what_the_reckoning_says() {
     }
 }
 
-/// What a local epoch adds stands beside the encoded one; while the next is made, as much again.
+/// A local epoch adds its memory to that of the encoded one; while the next is made, it adds as much again.
 #[test]
 fn memory_with_local_epochs_is_what_the_reckoning_says() {
     let job = JobId::from_bytes([1; 16]);
     let plan = Plan::rotating(job, RecoveryMode::Relaunch, Scheme::Parity, 5).unwrap();
     let (pages, changed) = (u64::from(3 * PAGES + 1), u64::from(3 * PAGES / 4 + 1));
-    // Four epochs: the last is local, or encoded after two that are.
+    // Four epochs: the last is local, or encoded after two local ones.
     for (encode_every, ends_local) in [(9, true), (3, false)] {
         let outcome = run(&memory(&plan, PAGES / 4, encode_every)).unwrap();
         assert_eq!((outcome.committed, outcome.local), (4, if ends_local { 3 } else { 2 }));

@@ -1,4 +1,4 @@
-//! What the engine's tests share.
+//! Helpers that the engine's tests share.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A program of the tests, compiled, in a directory that goes when the test ends, however it ends.
+/// Compiles a test program, in a directory that is removed when the test ends, however it ends.
 pub(crate) fn compile(source: &str) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a temporary directory can be had");
     let program = directory.path().join("program");
@@ -16,18 +16,18 @@ pub(crate) fn compile(source: &str) -> (TempDir, PathBuf) {
     (directory, program)
 }
 
-/// What the kernel does not let others write, and the stack, of which only a part counts.
+/// Mappings that the kernel lets nobody else write, and the stack, of which only a part counts.
 const APART: [&str; 4] = ["[vvar]", "[vvar_vclock]", "[vdso]", "[stack]"];
-/// What an entry of `/proc/PID/pagemap` says of a page (Documentation/admin-guide/mm/pagemap.rst).
+/// Bits of an entry of `/proc/PID/pagemap` that describe a page (Documentation/admin-guide/mm/pagemap.rst).
 const PRESENT_OR_SWAPPED: u64 = 0b11 << 62;
 const OF_A_FILE: u64 = 1 << 61;
 
-/// The addresses of all pages that a process holds for itself: those of anonymous memory, and its own ones in place of
-/// those of files. The entries of the page tables are read one by one.
+/// Returns the addresses of all pages that a process holds for itself: those of anonymous memory, and its own copies of
+/// file pages. Reads the entries of the page tables one by one.
 #[allow(dead_code, reason = "not every test asks for them")]
 pub(crate) fn own_pages(pid: i32) -> Vec<u64> {
     const PAGE: u64 = 4096;
-    // A process may have just ended.
+    // The process may have just ended.
     let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else { return Vec::new() };
     let Ok(pagemap) = File::open(format!("/proc/{pid}/pagemap")) else { return Vec::new() };
     let mut pages = Vec::new();

@@ -1,5 +1,5 @@
-//! A job whose processes are threads, on nodes that come and go: it computes, checkpoints, is killed at any moment, and says
-//! where it goes back to something that it must not.
+//! A job whose processes are threads, on nodes that come and go. It computes, checkpoints and is killed at any moment,
+//! and reports if it goes back to something that it must not.
 
 use crate::threads::{Line, Network};
 use fastrand::Rng;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Of all clusters.
+/// The job of all clusters.
 pub(crate) const JOB: JobId = JobId::from_bytes([7; 16]);
 
 const STEP: u64 = 1;
@@ -30,7 +30,7 @@ struct Program {
 
 impl Program {
     fn new(seed: u64, rank: u32) -> Self {
-        // Neither begins at a page.
+        // Neither region begins at a page boundary.
         let field = RegisteredMemory::leaked(FIELD_BYTES_MAX + 100).part(24 + rank as usize, FIELD_BYTES_MAX);
         Self { seed, rank, step: RegisteredMemory::leaked(8), field }
     }
@@ -41,7 +41,7 @@ impl Program {
         u64::from_le_bytes(bytes)
     }
 
-    /// How long the field is at a step.
+    /// Returns the length of the field at a step.
     fn length(&self, step: u64) -> usize {
         Rng::with_seed(self.seed ^ (step / 3) ^ (u64::from(self.rank) << 40)).usize(1..FIELD_BYTES_MAX)
     }
@@ -50,7 +50,7 @@ impl Program {
         self.field.part(0, self.length(step))
     }
 
-    /// Some shards of the field change, some are zeroed.
+    /// Changes some parts of the field, and zeroes others.
     fn compute(&self) {
         let step = self.step() + 1;
         let mut random = Rng::with_seed(self.seed.wrapping_mul(31) ^ (step << 8) ^ u64::from(self.rank));
@@ -62,8 +62,8 @@ impl Program {
         self.step.write(0, &step.to_le_bytes());
     }
 
-    /// What the field is after so many steps, within its length then: earlier content beyond a shorter length is lost when
-    /// the program goes back, so that the program clears it when it grows.
+    /// Returns the checksum of the field after this many steps, within its length then. Earlier content beyond a shorter
+    /// length is lost when the program goes back, so the program clears it when it grows.
     fn truth(seed: u64, rank: u32, step: u64) -> Checksum {
         let program = Self::new(seed, rank);
         while program.step() < step {
@@ -94,22 +94,22 @@ pub(crate) struct Cluster {
     pub(crate) nodes: Vec<TempDir>,
     /// The node of each rank.
     pub(crate) homes: Vec<usize>,
-    /// The latest step that somebody was told is committed.
+    /// The latest step that any process has heard is committed.
     promised: AtomicU64,
-    /// The latest of those that are encoded.
+    /// The latest such step that is encoded.
     encoded: AtomicU64,
-    /// The step at which rank 0 last went on from an epoch.
+    /// The step at which rank 0 last continued from an epoch.
     back_at: AtomicU64,
-    /// Every how many epochs one is encoded.
+    /// The number of epochs for each one that is encoded.
     pub(crate) encode_every: u64,
-    /// A directory that all nodes see, and every how many epochs one is copied to it.
+    /// A directory that all nodes see, and the number of epochs for each one that is copied to it.
     pub(crate) directory: Option<(PathBuf, u64)>,
 }
 
 /// How a launch ended for one rank.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With this state.
+    /// The rank finished with this state.
     Finished(Checksum),
     Killed,
     Failed(String),
@@ -147,7 +147,7 @@ impl Cluster {
         Settings { scheme, group_members: 64, tracking, directory, directory_every, encode_every, ..base }
     }
 
-    /// Runs the job to step `last`; the victim dies at its message number `strokes`, the others soon after.
+    /// Runs the job to step `last`. The victim dies at its message number `strokes`, the others soon after.
     pub(crate) fn launch(&self, last: u64, strokes: Option<(u32, u64)>) -> Vec<End> {
         let network = Network::new(self.ranks, self.seed, strokes);
         let lines = network.lines();
@@ -227,12 +227,13 @@ impl Cluster {
         self.back_at.load(Ordering::SeqCst)
     }
 
-    /// More was lost than is tolerated: nothing is promised but what the directory holds, which may be as much as this.
+    /// Notes that more was lost than is tolerated. Only what the directory holds is promised, which may be as much as
+    /// `step`.
     pub(crate) fn promise(&mut self, step: u64) {
         (self.promised, self.encoded) = (AtomicU64::new(step), AtomicU64::new(step));
     }
 
-    /// The memory of a node is gone, and with it what is not encoded.
+    /// Replaces a node's memory: the old one is gone, and with it what is not encoded.
     pub(crate) fn lose(&mut self, node: usize) {
         self.nodes[node] = fresh_memory();
         self.promised = AtomicU64::new(self.encoded());

@@ -17,16 +17,16 @@ pub(crate) struct Line {
     to: Vec<Sender<(u32, Vec<u8>)>>,
     from: Receiver<(u32, Vec<u8>)>,
     struck: Arc<AtomicBool>,
-    /// This rank dies at its message of this number.
+    /// The number of the message at which this rank dies.
     strokes: Option<u64>,
-    /// Once somebody has died the others go on for so many messages.
+    /// How many more messages the other ranks make once a rank has died.
     afterlife: u64,
-    /// Whether a message has been asked for since the last pause.
+    /// Whether the rank has asked for a message since the last pause.
     asks: Arc<AtomicBool>,
 }
 
 impl Network {
-    /// Lines for so many ranks. The victim dies at its message of the number given.
+    /// Makes lines for this many ranks. The victim dies at its message with the given number.
     pub(crate) fn new(ranks: u32, seed: u64, victim: Option<(u32, u64)>) -> Self {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..ranks).map(|_| channel()).unzip();
         let struck = Arc::new(AtomicBool::new(false));
@@ -43,19 +43,19 @@ impl Network {
         Self { lines: (0..).zip(receivers).map(line).collect() }
     }
 
-    /// One for each rank.
+    /// Returns one line for each rank.
     pub(crate) fn lines(self) -> Vec<Line> {
         self.lines
     }
 }
 
 impl Line {
-    /// Whose it is.
+    /// Returns the rank whose line it is.
     pub(crate) fn number(&self) -> u32 {
         self.rank
     }
 
-    /// Whether a message has been asked for since the last pause.
+    /// Returns the flag that shows whether the rank has asked for a message since the last pause.
     pub(crate) fn asks(&self) -> Arc<AtomicBool> {
         self.asks.clone()
     }
@@ -91,7 +91,7 @@ impl Transport for Line {
 
     fn send(&mut self, to: u32, bytes: Vec<u8>) -> Result<(), TransportError> {
         self.strike()?;
-        // Whoever has died does not take it.
+        // A rank that has died does not receive it.
         let _ = self.to[to as usize].send((self.rank, bytes));
         Ok(())
     }
