@@ -1,5 +1,5 @@
-//! Explores every order of events and every moment of a kill, for small groups: the real [`Protocol`] in a world of
-//! abstract shards.
+//! Explores every order of events and every moment of a kill, for small groups: the real [`standfast_group::Protocol`] in a
+//! world of abstract shards.
 //!
 //! A shard is only its epoch and logical rank. Encoding and rebuilding are one step each, which is possible once all
 //! processes that contribute have begun. From each state the explorer makes all successors: each message that can be
