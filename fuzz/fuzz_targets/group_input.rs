@@ -7,7 +7,7 @@ use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Beginning, Effect, Input, LogicalRank, Membership, MemoryShardStore, Message, Nothing, Plan, Process,
+    Beginning, Effect, Event, LogicalRank, Membership, MemoryShardStore, Message, Nothing, Plan, Process,
     ProcessSettings, Rank, RecoveryMode, Term, encode,
 };
 use std::sync::Arc;
@@ -20,26 +20,26 @@ fuzz_target!(|input: &[u8]| {
     let mut process = Process::new(plan.clone(), ProcessSettings { beginning, compress: true, full: None });
     let (mut payload, mut shard_store) = (Nothing::default(), MemoryShardStore::default());
     let membership = Membership { number: 1, present: (0..3).map(Rank).collect() };
-    let mut inputs = vec![Input::Membership(membership)];
+    let mut inputs = vec![Event::Membership(membership)];
     let mut rest = input;
     loop {
         while let Some(input) = inputs.pop() {
             for output in process.handle(input, &mut payload, &mut shard_store) {
                 match output {
-                    Effect::Survey(membership) => inputs.push(Input::Surveyed(membership, shard_store.survey())),
+                    Effect::Survey(membership) => inputs.push(Event::Surveyed(membership, shard_store.survey())),
                     Effect::Seal(work) => {
                         shard_store.seal(work);
-                        inputs.push(Input::Sealed(work.epoch));
+                        inputs.push(Event::Sealed(work.epoch));
                     }
                     Effect::Acknowledge(epoch) => {
                         shard_store.acknowledge(epoch);
-                        inputs.push(Input::Acknowledged(epoch));
+                        inputs.push(Event::Acknowledged(epoch));
                     }
                     Effect::Keep { epoch, logical_rank, life } => {
                         shard_store.keep(epoch, logical_rank, life);
-                        inputs.push(Input::Kept);
+                        inputs.push(Event::Kept);
                     }
-                    Effect::Resume(_) => inputs.push(Input::Arrived(1)),
+                    Effect::Resume(_) => inputs.push(Event::Arrived(1)),
                     _ => {}
                 }
             }
@@ -56,6 +56,6 @@ fuzz_target!(|input: &[u8]| {
         let Some(message) = message else { continue };
         let term = Term { membership: 1, round: u32::from(head >> 6) };
         let from = Rank(u32::from(head >> 1 & 3));
-        inputs.push(Input::Message(from, encode(&plan, term, message)));
+        inputs.push(Event::Message(from, encode(&plan, term, message)));
     }
 });

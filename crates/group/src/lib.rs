@@ -1,7 +1,7 @@
 //! Diskless checkpoints: processes keep each other's state in encoded form and recover it together (D1, D3, D4, D6, D7,
 //! D18).
 //!
-//! Nothing here sends, stores, waits or draws a random number. A [`Protocol`] takes events and returns actions. Its
+//! Nothing here sends, stores, waits or draws a random number. A [`Protocol`] takes events and returns effects. Its
 //! driver owns transport, storage and clock: an MPI library in a running job, a simulator in the tests.
 #![forbid(unsafe_code)]
 
@@ -36,9 +36,9 @@ pub use message::{Data, Message, Node, Part, decode, encode};
 pub use message_error::{MESSAGE_BYTES_MAX, MESSAGE_VERSION, MessageError};
 pub use payload::{Nothing, Payload};
 pub use plan::{Group, LOGICAL_RANKS_MAX, Plan, PlanError, RecoveryMode};
-pub use process::{Effect, Input, Process, ProcessSettings};
+pub use process::{Effect, Event, Process, ProcessSettings};
 pub use protocol::{
-    Action, After, Arrival, Beginning, Control, Event, Phase, Protocol, Resumption, Stage, Survey, Work,
+    After, Arrival, Beginning, Control, Phase, Protocol, ProtocolEffect, ProtocolEvent, Resumption, Stage, Survey, Work,
 };
 pub use reckoning::Reckoning;
 pub use shard::{AHEAD, Damaged, Place, ShardId};

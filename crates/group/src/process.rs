@@ -5,7 +5,7 @@
 //!   storage   --done---> | Process | --seal, acknowledge, keep, survey--> storage
 //!   program   --arrive-> +---------+ --resume--> program
 //!                          |     |
-//!                     Payload   ShardStore        pages, read and written while an input is handled
+//!                     Payload   ShardStore        pages, read and written while an event is handled
 //! ```
 
 mod job;
@@ -19,7 +19,7 @@ use crate::message::{self, Data, Message};
 use crate::message_error::MessageError;
 use crate::payload::Payload;
 use crate::plan::{Plan, RecoveryMode};
-use crate::protocol::{Action, Arrival, Beginning, Event, Protocol, Resumption, Survey, Work};
+use crate::protocol::{Arrival, Beginning, Protocol, ProtocolEffect, ProtocolEvent, Resumption, Survey, Work};
 use crate::shard::{Place, ShardId};
 use crate::shard_store::ShardStore;
 use crate::slots::SlotSet;
@@ -33,9 +33,9 @@ use std::sync::Arc;
 /// Most messages of an epoch that has not begun here, for one sender: the windows of a transfer let it send no more.
 const EARLY_PER_SENDER_MAX: usize = 4096;
 
-/// An input to a process.
+/// An event to a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
+pub enum Event {
     /// The membership has changed.
     Membership(Membership),
     /// The application is at a checkpoint, and its payload does not change until it is resumed. With a random number.
@@ -56,7 +56,7 @@ pub enum Input {
     Unstored(EpochId, String),
 }
 
-/// An action that the driver has to take.
+/// What the driver has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Send a message.
@@ -155,56 +155,56 @@ impl Process {
         self.protocol.set_costs(costs);
     }
 
-    /// Handles an input and returns the actions to take.
-    pub fn handle(&mut self, input: Input, payload: &mut dyn Payload, shard_store: &mut dyn ShardStore) -> Vec<Effect> {
+    /// Handles an event and returns the effects to carry out.
+    pub fn handle(&mut self, event: Event, payload: &mut dyn Payload, shard_store: &mut dyn ShardStore) -> Vec<Effect> {
         let mut turn = Turn { payload, shard_store, outputs: Vec::new(), events: VecDeque::new() };
-        match input {
-            Input::Membership(membership) => {
+        match event {
+            Event::Membership(membership) => {
                 self.settle_live(&mut turn);
-                turn.events.push_back(Event::Membership(membership));
+                turn.events.push_back(ProtocolEvent::Membership(membership));
             }
-            Input::Arrived(random) => {
+            Event::Arrived(random) => {
                 let full = self.prefers_full(&turn);
-                turn.events.push_back(Event::Arrived(Arrival { random, full }));
+                turn.events.push_back(ProtocolEvent::Arrived(Arrival { random, full }));
             }
-            Input::Unable(random, reason) => {
+            Event::Unable(random, reason) => {
                 self.unable = Some(reason);
-                turn.events.push_back(Event::Arrived(Arrival { random, full: true }));
+                turn.events.push_back(ProtocolEvent::Arrived(Arrival { random, full: true }));
             }
-            Input::Message(from, bytes) => self.received(from, bytes, &mut turn),
-            Input::Surveyed(membership, survey) => turn.events.push_back(Event::Surveyed(membership, survey)),
-            Input::Sealed(epoch) => turn.events.push_back(Event::Sealed(epoch)),
-            Input::Acknowledged(epoch) => turn.events.push_back(Event::Acknowledged(epoch)),
-            Input::Kept => {
+            Event::Message(from, bytes) => self.received(from, bytes, &mut turn),
+            Event::Surveyed(membership, survey) => turn.events.push_back(ProtocolEvent::Surveyed(membership, survey)),
+            Event::Sealed(epoch) => turn.events.push_back(ProtocolEvent::Sealed(epoch)),
+            Event::Acknowledged(epoch) => turn.events.push_back(ProtocolEvent::Acknowledged(epoch)),
+            Event::Kept => {
                 self.settle_live(&mut turn);
-                turn.events.push_back(Event::Kept);
+                turn.events.push_back(ProtocolEvent::Kept);
             }
-            Input::Unstored(epoch, reason) => turn.events.push_back(Event::Unstored(epoch, reason)),
+            Event::Unstored(epoch, reason) => turn.events.push_back(ProtocolEvent::Unstored(epoch, reason)),
         }
         while let Some(event) = turn.events.pop_front() {
-            for action in self.protocol.handle(event) {
-                self.act(action, &mut turn);
+            for effect in self.protocol.handle(event) {
+                self.act(effect, &mut turn);
             }
         }
         turn.outputs
     }
 
-    fn act(&mut self, action: Action, turn: &mut Turn) {
-        if let Action::Encode { epoch, .. } | Action::Stage { epoch, .. } = action
+    fn act(&mut self, effect: ProtocolEffect, turn: &mut Turn) {
+        if let ProtocolEffect::Encode { epoch, .. } | ProtocolEffect::Stage { epoch, .. } = effect
             && let Some(reason) = self.unable.take()
         {
             return self.fail(epoch, reason.into(), turn);
         }
-        let output = match action {
-            Action::Send { to, term, control } => {
+        let output = match effect {
+            ProtocolEffect::Send { to, term, control } => {
                 Effect::Send(to, message::encode(&self.plan, term, Message::Control(control)))
             }
-            Action::Survey(membership) => {
+            ProtocolEffect::Survey(membership) => {
                 self.jobs.clear();
                 self.unverified.clear();
                 Effect::Survey(membership)
             }
-            Action::Encode { epoch, base, logical_rank, logical_ranks, costs, full } => {
+            ProtocolEffect::Encode { epoch, base, logical_rank, logical_ranks, costs, full } => {
                 self.jobs.clear();
                 if let Some(logical_rank) = logical_rank {
                     let shard = |epoch| ShardId { epoch, logical_rank };
@@ -212,21 +212,21 @@ impl Process {
                 }
                 return self.begin(epoch, turn);
             }
-            Action::Stage { epoch, base, logical_rank } => {
+            ProtocolEffect::Stage { epoch, base, logical_rank } => {
                 self.jobs.clear();
                 if let Some(logical_rank) = logical_rank {
                     self.stage(ShardId { epoch, logical_rank }, ShardId { epoch: base, logical_rank }, turn);
                 }
                 return self.begin(epoch, turn);
             }
-            Action::Rebuild { restore, epoch, costs } => {
+            ProtocolEffect::Rebuild { restore, epoch, costs } => {
                 self.jobs = Job::rebuild(&self.plan, epoch, &restore, self.sending(costs), turn.shard_store);
                 self.unverified = recovered_from(&restore, self.settings.beginning.rank);
                 return self.begin(epoch, turn);
             }
-            Action::Seal(work) => Effect::Seal(work),
-            Action::Acknowledge(epoch) => Effect::Acknowledge(epoch),
-            Action::Keep { epoch, logical_rank, life } => {
+            ProtocolEffect::Seal(work) => Effect::Seal(work),
+            ProtocolEffect::Acknowledge(epoch) => Effect::Acknowledge(epoch),
+            ProtocolEffect::Keep { epoch, logical_rank, life } => {
                 // Another epoch is kept now: the live memory continues from it, or is rolled back to it.
                 if self.live.as_ref().is_some_and(|(shard, _)| Some(shard.epoch) != epoch) {
                     self.live = None;
@@ -234,9 +234,9 @@ impl Process {
                 self.jobs.clear();
                 Effect::Keep { epoch, logical_rank, life }
             }
-            Action::Resume(resumption) => Effect::Resume(resumption),
-            Action::Refuse(refusal) => Effect::Refuse(refusal),
-            Action::Leave(reason) => Effect::Leave(reason),
+            ProtocolEffect::Resume(resumption) => Effect::Resume(resumption),
+            ProtocolEffect::Refuse(refusal) => Effect::Refuse(refusal),
+            ProtocolEffect::Leave(reason) => Effect::Leave(reason),
         };
         turn.outputs.push(output);
     }
@@ -361,7 +361,7 @@ impl Process {
             return self.reject(from, MessageError::OtherEpoch { found, here }, turn);
         }
         match message {
-            Message::Control(control) => turn.events.push_back(Event::Message { from, term, control }),
+            Message::Control(control) => turn.events.push_back(ProtocolEvent::Message { from, term, control }),
             Message::Data(data) => {
                 let epoch = data.epoch();
                 let current = self.protocol.term();
@@ -384,7 +384,7 @@ impl Process {
     /// A message that is waited for may never arrive now.
     fn reject(&self, from: Rank, error: MessageError, turn: &mut Turn) {
         let under_way = self.jobs.values().next().map(Job::epoch);
-        let failed = |epoch| Event::Failed(epoch, format!("a message from process {}: {error}", from.0));
+        let failed = |epoch| ProtocolEvent::Failed(epoch, format!("a message from process {}: {error}", from.0));
         turn.events.extend(under_way.map(failed));
         turn.outputs.push(Effect::Rejected(from, error));
     }
@@ -420,7 +420,7 @@ impl Process {
                 return self.fail(epoch, Trouble::Damaged(damaged), turn);
             }
             self.finished = Some((self.protocol.term(), epoch));
-            turn.events.push_back(Event::Done(epoch));
+            turn.events.push_back(ProtocolEvent::Done(epoch));
         }
     }
 
@@ -428,8 +428,8 @@ impl Process {
         self.jobs.clear();
         self.finished = Some((self.protocol.term(), epoch));
         turn.events.push_back(match trouble {
-            Trouble::Damaged(damaged) => Event::Damaged(epoch, damaged),
-            Trouble::Other(reason) => Event::Failed(epoch, reason),
+            Trouble::Damaged(damaged) => ProtocolEvent::Damaged(epoch, damaged),
+            Trouble::Other(reason) => ProtocolEvent::Failed(epoch, reason),
         });
     }
 
@@ -439,12 +439,12 @@ impl Process {
     }
 }
 
-/// The context in which one input is handled.
+/// The context in which one event is handled.
 struct Turn<'t> {
     payload: &'t mut dyn Payload,
     shard_store: &'t mut dyn ShardStore,
     outputs: Vec<Effect>,
-    events: VecDeque<Event>,
+    events: VecDeque<ProtocolEvent>,
 }
 
 /// Returns the shards that a process provides for a recovery, its own or those that it lends, and the bases of local

@@ -2,7 +2,7 @@
 //!
 //! The trait has two halves. While an epoch is encoded or rebuilt, [`Process`](crate::Process) reads and writes pages
 //! through it; these calls touch memory and return at once. The driver seals, acknowledges and keeps shards, in answer to
-//! the actions of that name, because these may take as long as a disk does.
+//! the effects of that name, because these may take as long as a disk does.
 //!
 //! A page that is read is the page that was written, or the shard store reports it as [`Damaged`]. A new epoch is made
 //! from differences to the old one. If a damaged page were read as correct, the damage would spread to the checks of the

@@ -2,257 +2,21 @@
 //! pages that a disk has damaged. One process acts after the other, and storage acts at once; the simulator covers the
 //! disorder.
 
+mod table;
+
 use proptest::prelude::*;
-use standfast_core::delta::Page;
+use standfast_core::PAGE_BYTES;
 use standfast_core::erasure::Scheme;
-use standfast_core::{Checksum, PAGE_BYTES};
-use standfast_format::manifest::JobId;
-use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Beginning, Control, Data, Effect, EpochId, EpochLevel, Event, Group, Input, Life, LogicalRank, Membership,
-    MemoryShardStore, Message, MessageError, Payload, Phase, Plan, Process, ProcessSettings, Protocol, Rank,
-    RecoveryMode, RegionId, Restore, Resumption, ShardId, ShardStore, SlotMap, SlotSet, Survey, Term, encode, load,
+    Beginning, Control, Data, Effect, EpochId, EpochLevel, Event, Group, Life, LogicalRank, Membership,
+    MemoryShardStore, Message, MessageError, Phase, Plan, Protocol, ProtocolEffect, ProtocolEvent, Rank, RecoveryMode,
+    RegionId, Restore, Resumption, ShardId, ShardStore, Survey, Term, encode,
 };
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-const JOB: JobId = JobId::from_bytes([4; 16]);
-const COSTS: Costs = Costs { latency_nanoseconds: 1_000, page_nanoseconds: 1_000 };
-
-/// A member whose pages follow from its logical rank and the number of the checkpoint that it has reached.
-#[derive(Clone, Default)]
-struct Program {
-    map: SlotMap,
-    logical_rank: u32,
-    number: u64,
-    /// Whether the program reports that nothing has changed.
-    still: bool,
-    /// The pages that have been read, if the program writes to a page as soon as it has been read.
-    restless: Option<RefCell<BTreeSet<u32>>>,
-}
-
-impl Program {
-    fn new(logical_rank: LogicalRank, number: u64) -> Self {
-        let mut map = SlotMap::default();
-        map.resize(RegionId(1), u64::from(logical_rank.0 + 3) * PAGE_BYTES as u64).expect("a few pages have room");
-        Self { map, logical_rank: logical_rank.0, number, still: false, restless: None }
-    }
-}
-
-impl Payload for Program {
-    fn map(&self) -> &SlotMap {
-        &self.map
-    }
-
-    fn changed(&self) -> SlotSet {
-        if self.still { SlotSet::default() } else { self.map.used() }
-    }
-
-    fn read(&self, slot: u32, page: &mut Page) {
-        let byte = |at: usize| (at as u64 * (self.number + 2) + u64::from(self.logical_rank * 41 + slot * 7)) as u8;
-        page.iter_mut().enumerate().for_each(|(at, it)| *it = byte(at));
-        if self.restless.as_ref().is_some_and(|read| !read.borrow_mut().insert(slot)) {
-            page.reverse();
-        }
-    }
-}
-
-struct Player {
-    process: Process,
-    shard_store: MemoryShardStore,
-    program: Program,
-}
-
-/// How far storage gets once there is an epoch.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Until {
-    /// The epoch is sealed.
-    Sealed,
-    /// The epoch is sealed and acknowledged.
-    Acknowledged,
-    /// Everything is done.
-    Stable,
-}
-
-/// Processes at a table: each input is handled completely before the next.
-struct Table {
-    plan: Arc<Plan>,
-    players: BTreeMap<Rank, Player>,
-    inputs: VecDeque<(Rank, Input)>,
-    /// How far storage gets before all processes are struck.
-    until: Until,
-    /// Bytes sent.
-    sent: usize,
-    /// The last resumption that each process received.
-    told: BTreeMap<Rank, Resumption>,
-    refused: Option<String>,
-    /// A message that its sender damages before it makes the checksum: which one, and the changes to its body.
-    damaged: Option<(usize, Vec<(u16, u8)>)>,
-}
-
-impl Table {
-    /// Puts one process on each shard store. The process with the number of a logical rank prefers that rank.
-    fn new(plan: &Arc<Plan>, shard_stores: Vec<MemoryShardStore>, until: Until) -> Self {
-        Self::encoding_every(1, plan, shard_stores, until)
-    }
-
-    /// Does the same, with local epochs between the encoded ones.
-    fn encoding_every(encode_every: u64, plan: &Arc<Plan>, shard_stores: Vec<MemoryShardStore>, until: Until) -> Self {
-        Self::with((encode_every, None), plan, shard_stores, until)
-    }
-
-    /// Does the same, with checks that are always or never made in full.
-    fn with(
-        (encode_every, full): (u64, Option<bool>),
-        plan: &Arc<Plan>,
-        shard_stores: Vec<MemoryShardStore>,
-        until: Until,
-    ) -> Self {
-        let players = (0..).map(Rank).zip(shard_stores).map(|(rank, shard_store)| {
-            let prefers = Some(LogicalRank(rank.0)).filter(|logical_rank| plan.has(*logical_rank));
-            let beginning = Beginning { rank, prefers, started: false, costs: COSTS, encode_every };
-            let process = Process::new(plan.clone(), ProcessSettings { beginning, compress: false, full });
-            (rank, Player { process, shard_store, program: Program::default() })
-        });
-        let (inputs, told) = (VecDeque::new(), BTreeMap::new());
-        let (plan, players) = (plan.clone(), players.collect());
-        let mut table = Self { plan, players, inputs, until, sent: 0, told, refused: None, damaged: None };
-        table.membership(1);
-        table
-    }
-
-    fn membership(&mut self, number: u64) {
-        let present: Vec<Rank> = self.players.keys().copied().collect();
-        let told = |rank: &Rank| (*rank, Input::Membership(Membership { number, present: present.clone() }));
-        self.inputs.extend(present.iter().map(told));
-        self.play();
-    }
-
-    fn checkpoint(&mut self) {
-        self.told.clear();
-        for (rank, player) in &mut self.players {
-            if player.process.protocol().logical_rank().is_some_and(|logical_rank| self.plan.is_member(logical_rank)) {
-                player.program.number += 1;
-                self.inputs.push_back((*rank, Input::Arrived(player.program.number)));
-            }
-        }
-        self.play();
-    }
-
-    fn play(&mut self) {
-        while let Some((rank, input)) = self.inputs.pop_front() {
-            let player = self.players.get_mut(&rank).expect("nobody leaves the table");
-            for output in player.process.handle(input, &mut player.program, &mut player.shard_store) {
-                let answer = match output {
-                    Effect::Send(to, mut bytes) => {
-                        match &mut self.damaged {
-                            Some((0, changes)) => change(&mut bytes, changes),
-                            Some((before, _)) => *before -= 1,
-                            None => {}
-                        }
-                        self.sent += bytes.len();
-                        self.inputs.push_back((to, Input::Message(rank, bytes)));
-                        continue;
-                    }
-                    Effect::Survey(membership) => Input::Surveyed(membership, player.shard_store.survey()),
-                    Effect::Seal(work) => {
-                        player.shard_store.seal(work);
-                        Input::Sealed(work.epoch)
-                    }
-                    Effect::Acknowledge(_) if self.until < Until::Acknowledged => continue,
-                    Effect::Acknowledge(epoch) => {
-                        player.shard_store.acknowledge(epoch);
-                        Input::Acknowledged(epoch)
-                    }
-                    Effect::Keep { epoch, logical_rank, life } if self.until == Until::Stable || epoch.is_none() => {
-                        player.shard_store.keep(epoch, logical_rank, life);
-                        Input::Kept
-                    }
-                    Effect::Keep { .. } => continue,
-                    Effect::Resume(resumption) => {
-                        match &resumption {
-                            Resumption::Start(logical_rank) => player.program = Program::new(*logical_rank, 0),
-                            Resumption::Rollback(epoch, logical_rank) => {
-                                player.program = Program::new(*logical_rank, epoch.number)
-                            }
-                            _ => {}
-                        }
-                        self.told.insert(rank, resumption);
-                        continue;
-                    }
-                    Effect::Refuse(refusal) => {
-                        self.refused = Some(refusal.to_string());
-                        continue;
-                    }
-                    Effect::Leave(_) if self.damaged.is_some() => continue,
-                    Effect::Leave(reason) => panic!("process {} has to leave: {reason}", rank.0),
-                    Effect::Rejected(..) if self.damaged.is_some() => continue,
-                    Effect::Rejected(from, error) => panic!("a message of process {}: {error}", from.0),
-                };
-                self.inputs.push_back((rank, answer));
-            }
-        }
-    }
-
-    fn shard_store(&self, rank: u32) -> MemoryShardStore {
-        self.players[&Rank(rank)].shard_store.clone()
-    }
-
-    /// Asserts that every member's logical rank is taken, and that its memory is what it was at this checkpoint.
-    fn assert_all_back_at(&self, number: u64) {
-        assert_eq!(self.refused, None);
-        let mut logical_ranks = Vec::new();
-        for (rank, resumption) in &self.told {
-            let Resumption::Rollback(epoch, logical_rank) = resumption else {
-                panic!("process {}: {resumption:?}", rank.0)
-            };
-            assert_eq!(epoch.number, number);
-            let (shard, program) =
-                (ShardId { epoch: *epoch, logical_rank: *logical_rank }, Program::new(*logical_rank, number));
-            let mut wanted = [0; PAGE_BYTES];
-            let description = load(&self.players[rank].shard_store, shard, |slot, page| {
-                program.read(slot, &mut wanted);
-                assert!(*page == wanted, "slot {slot} of {shard}");
-            });
-            assert_eq!(description.expect("it is sealed").map, program.map);
-            logical_ranks.push(logical_rank.0);
-        }
-        logical_ranks.sort_unstable();
-        assert_eq!(logical_ranks, (0..self.plan.members() as u32).collect::<Vec<_>>());
-    }
-}
-
-/// Changes bytes of a message before its foot, and makes its checksum fit.
-fn change(bytes: &mut [u8], changes: &[(u16, u8)]) {
-    let body = bytes.len() - 80;
-    changes.iter().for_each(|(at, byte)| bytes[usize::from(*at) % body] = *byte);
-    let (summed, checksum) = bytes.split_last_chunk_mut::<16>().expect("every message ends with one");
-    *checksum = Checksum::of(summed).to_bytes();
-}
-
-fn rotating(scheme: Scheme, members: u32) -> Arc<Plan> {
-    rotating_by(RecoveryMode::Relaunch, scheme, members)
-}
-
-/// Returns a plan in which the few slots of these programs lie in every stripe group.
-fn rotating_by(recovery_mode: RecoveryMode, scheme: Scheme, members: u32) -> Arc<Plan> {
-    let plan = Plan::rotating(JOB, recovery_mode, scheme, members).expect("the tests ask for codes that there are");
-    Arc::new(plan.in_runs_of(1))
-}
-
-fn begun(plan: &Arc<Plan>) -> Table {
-    begun_with(None, plan)
-}
-
-fn begun_with(full: Option<bool>, plan: &Arc<Plan>) -> Table {
-    let mut table =
-        Table::with((1, full), plan, vec![MemoryShardStore::default(); plan.logical_ranks()], Until::Stable);
-    table.checkpoint();
-    assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch, _) if epoch.number == 1)));
-    table
-}
+use table::*;
 
 /// A process is struck while it encodes. The next time it takes another logical rank of the very epoch of which it has
 /// half a shard.
@@ -499,8 +263,8 @@ fn a_checkpoint_in_which_one_cannot_take_part_is_given_up_by_all_with_its_reason
         let mut table = Table::encoding_every(encode_every, &plan, vec![MemoryShardStore::default(); 3], Until::Stable);
         table.checkpoint();
         table.told.clear();
-        table.inputs.extend([0, 2].map(|rank| (Rank(rank), Input::Arrived(u64::from(rank)))));
-        table.inputs.push_back((Rank(1), Input::Unable(1, "it lacks a region".into())));
+        table.events.extend([0, 2].map(|rank| (Rank(rank), Event::Arrived(u64::from(rank)))));
+        table.events.push_back((Rank(1), Event::Unable(1, "it lacks a region".into())));
         table.play();
         let given_up =
             |told: &Resumption| matches!(told, Resumption::Abandoned(reason) if reason == "it lacks a region");
@@ -514,11 +278,11 @@ fn a_checkpoint_in_which_one_cannot_take_part_is_given_up_by_all_with_its_reason
 fn a_survey_answers_for_its_own_membership_alone() {
     let beginning = Beginning { rank: Rank(0), prefers: None, started: false, costs: COSTS, encode_every: 1 };
     let mut protocol = Protocol::new(rotating(Scheme::Parity, 2), beginning);
-    let membership = |number| Event::Membership(Membership { number, present: vec![Rank(1), Rank(0)] });
-    assert_eq!(protocol.handle(membership(1)), [Action::Survey(1)]);
-    assert_eq!(protocol.handle(membership(2)), [Action::Survey(2)]);
-    assert_eq!(protocol.handle(Event::Surveyed(1, Survey::default())), []);
-    assert_eq!(protocol.handle(Event::Surveyed(2, Survey::default())).len(), 1);
+    let membership = |number| ProtocolEvent::Membership(Membership { number, present: vec![Rank(1), Rank(0)] });
+    assert_eq!(protocol.handle(membership(1)), [ProtocolEffect::Survey(1)]);
+    assert_eq!(protocol.handle(membership(2)), [ProtocolEffect::Survey(2)]);
+    assert_eq!(protocol.handle(ProtocolEvent::Surveyed(1, Survey::default())), []);
+    assert_eq!(protocol.handle(ProtocolEvent::Surveyed(2, Survey::default())).len(), 1);
 }
 
 /// A recovery begins again while storage still works on the shards of the first attempt.
@@ -537,17 +301,17 @@ fn what_storage_could_not_do_counts_for_the_attempt_that_waits_for_it() {
     };
     let attempt = |round| {
         let control = Control::Restore(restore.clone(), COSTS);
-        Event::Message { from: Rank(1), term: Term { membership: 1, round }, control }
+        ProtocolEvent::Message { from: Rank(1), term: Term { membership: 1, round }, control }
     };
-    let full = || Event::Unstored(epoch, "no space left".into());
-    protocol.handle(Event::Membership(Membership { number: 1, present: vec![Rank(1), Rank(0)] }));
-    protocol.handle(Event::Surveyed(1, Survey::default()));
+    let full = || ProtocolEvent::Unstored(epoch, "no space left".into());
+    protocol.handle(ProtocolEvent::Membership(Membership { number: 1, present: vec![Rank(1), Rank(0)] }));
+    protocol.handle(ProtocolEvent::Surveyed(1, Survey::default()));
     for round in 0..2 {
-        assert!(matches!(protocol.handle(attempt(round))[..], [Action::Rebuild { .. }]));
+        assert!(matches!(protocol.handle(attempt(round))[..], [ProtocolEffect::Rebuild { .. }]));
         assert_eq!(protocol.handle(full()), [], "nothing is stored of this attempt yet");
-        assert!(matches!(protocol.handle(Event::Done(epoch))[..], [Action::Seal(_)]));
+        assert!(matches!(protocol.handle(ProtocolEvent::Done(epoch))[..], [ProtocolEffect::Seal(_)]));
     }
-    assert_eq!(protocol.handle(full()), [Action::Leave("no space left".into())]);
+    assert_eq!(protocol.handle(full()), [ProtocolEffect::Leave("no space left".into())]);
 }
 
 /// Another history of the job uses the same number, and one of its processes is still there.
@@ -561,9 +325,9 @@ fn what_belongs_to_another_epoch_of_the_same_number_is_named() {
     let low_water_mark = Message::Data(Data::LowWaterMark { epoch: found, group: 0, piece: 1 });
     let commit = Message::Control(Control::Phase(Phase::Commit(found)));
     for message in [low_water_mark, commit] {
-        let input = Input::Message(Rank(0), encode(&plan, term, message.clone()));
-        let outputs = player.process.handle(input, &mut player.program, &mut player.shard_store);
-        assert_eq!(outputs, [Effect::Rejected(Rank(0), MessageError::OtherEpoch { found, here })]);
+        let event = Event::Message(Rank(0), encode(&plan, term, message.clone()));
+        let effects = player.process.handle(event, &mut player.program, &mut player.shard_store);
+        assert_eq!(effects, [Effect::Rejected(Rank(0), MessageError::OtherEpoch { found, here })]);
     }
 }
 

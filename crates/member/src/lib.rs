@@ -1,7 +1,7 @@
 //! One process of a diskless group in a real program. It drives [`standfast_group::Process`].
 //!
 //! ```text
-//!   program --protect, checkpoint--> Member --Input--> Process --Effect--> Transport   messages
+//!   program --protect, checkpoint--> Member --Event--> Process --Effect--> Transport   messages
 //!                                      |                            |----> FileShardStore   shards in memory files
 //!                                   Regions <------- pages ---------'
 //! ```

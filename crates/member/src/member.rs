@@ -16,7 +16,7 @@ use crate::shard_store::FileShardStore;
 use crate::transport::{Patience, Transport};
 use rustix::rand::{GetRandomFlags, getrandom};
 use standfast_group::{
-    Beginning, Effect, EpochId, EpochLevel, Input, Life, LogicalRank, Membership, Process, Rank, Resumption, ShardId,
+    Beginning, Effect, EpochId, EpochLevel, Event, Life, LogicalRank, Membership, Process, Rank, Resumption, ShardId,
     ShardStore as _, SlotMap, SlotSet, Stage,
 };
 use std::collections::VecDeque;
@@ -205,7 +205,7 @@ impl<T: Transport> Member<T> {
 
     fn begin_with(&mut self, membership: u64) -> Result<Resumption, MemberError> {
         let present = (0..self.wire.ranks()).map(Rank).collect();
-        let resumption = self.drive(Input::Membership(Membership { number: membership, present }))?;
+        let resumption = self.drive(Event::Membership(Membership { number: membership, present }))?;
         if let Resumption::Rollback(epoch, _) = resumption {
             self.joined = if self.rebuilt { Joined::Replacement(epoch) } else { Joined::Survivor(epoch) };
         }
@@ -290,7 +290,7 @@ impl<T: Transport> Member<T> {
     /// [`CheckpointEnd::Abandoned`].
     pub fn checkpoint(&mut self) -> Result<CheckpointEnd, MemberError> {
         match self.regions.check_restored() {
-            Ok(()) => self.take_checkpoint(Input::Arrived(random())),
+            Ok(()) => self.take_checkpoint(Event::Arrived(random())),
             Err(error) => self.give_up_checkpoint(format!("process {}: {error}", self.wire.rank())),
         }
     }
@@ -301,15 +301,15 @@ impl<T: Transport> Member<T> {
     /// # Errors
     /// As above.
     pub fn give_up_checkpoint(&mut self, reason: String) -> Result<CheckpointEnd, MemberError> {
-        self.take_checkpoint(Input::Unable(random(), reason))
+        self.take_checkpoint(Event::Unable(random(), reason))
     }
 
-    fn take_checkpoint(&mut self, arrival: Input) -> Result<CheckpointEnd, MemberError> {
+    fn take_checkpoint(&mut self, arrival: Event) -> Result<CheckpointEnd, MemberError> {
         let taken = self.commit_or_abandon(arrival);
         self.and_pause(taken)
     }
 
-    fn commit_or_abandon(&mut self, arrival: Input) -> Result<CheckpointEnd, MemberError> {
+    fn commit_or_abandon(&mut self, arrival: Event) -> Result<CheckpointEnd, MemberError> {
         self.regions.scan();
         self.tell_of_flush()?;
         let outcome = match self.drive(arrival)? {
@@ -398,10 +398,10 @@ impl<T: Transport> Member<T> {
         Ok(())
     }
 
-    /// Passes an input to the process and executes its actions, until the program may continue and nothing is in
+    /// Passes an event to the process and carries out its effects, until the program may continue and nothing is in
     /// progress. If this process fails, it informs the others, which would wait for it.
-    fn drive(&mut self, input: Input) -> Result<Resumption, MemberError> {
-        let driven = self.drive_on(input);
+    fn drive(&mut self, event: Event) -> Result<Resumption, MemberError> {
+        let driven = self.drive_on(event);
         if let Err(error) = driven.as_ref()
             && error.is_own()
         {
@@ -414,13 +414,13 @@ impl<T: Transport> Member<T> {
         driven
     }
 
-    fn drive_on(&mut self, input: Input) -> Result<Resumption, MemberError> {
-        let mut inputs = VecDeque::from([input]);
+    fn drive_on(&mut self, event: Event) -> Result<Resumption, MemberError> {
+        let mut events = VecDeque::from([event]);
         self.resumption = None;
         loop {
-            while let Some(input) = inputs.pop_front() {
-                for output in self.process.handle(input, &mut self.regions, &mut self.shard_store) {
-                    inputs.extend(self.act(output)?);
+            while let Some(event) = events.pop_front() {
+                for effect in self.process.handle(event, &mut self.regions, &mut self.shard_store) {
+                    events.extend(self.act(effect)?);
                 }
             }
             if *self.process.protocol().stage() == Stage::Idle
@@ -430,32 +430,32 @@ impl<T: Transport> Member<T> {
             }
             let patience = if self.process.moves_much() { Patience::Bulk } else { Patience::Answer };
             let (from, message) = self.wire.protocol_message(patience)?;
-            inputs.push_back(Input::Message(Rank(from), message));
+            events.push_back(Event::Message(Rank(from), message));
         }
     }
 
-    fn act(&mut self, output: Effect) -> Result<Option<Input>, MemberError> {
-        let answer = |done: Result<(), MemberError>, input: Input, epoch: EpochId| match done {
-            Ok(()) => input,
-            Err(error) => Input::Unstored(epoch, error.to_string()),
+    fn act(&mut self, effect: Effect) -> Result<Option<Event>, MemberError> {
+        let answer = |done: Result<(), MemberError>, event: Event, epoch: EpochId| match done {
+            Ok(()) => event,
+            Err(error) => Event::Unstored(epoch, error.to_string()),
         };
-        Ok(match output {
+        Ok(match effect {
             Effect::Send(to, bytes) => {
                 self.wire.send(to.0, bytes)?;
                 None
             }
-            Effect::Survey(membership) => Some(Input::Surveyed(membership, self.shard_store.survey())),
+            Effect::Survey(membership) => Some(Event::Surveyed(membership, self.shard_store.survey())),
             Effect::Seal(work) => {
                 let shard = ShardId { epoch: work.epoch, logical_rank: LogicalRank(self.wire.rank()) };
                 self.rebuilt = work.recovery && self.shard_store.is_open(shard);
-                Some(answer(self.shard_store.seal(work), Input::Sealed(work.epoch), work.epoch))
+                Some(answer(self.shard_store.seal(work), Event::Sealed(work.epoch), work.epoch))
             }
             Effect::Acknowledge(epoch) => {
-                Some(answer(self.shard_store.acknowledge(epoch), Input::Acknowledged(epoch), epoch))
+                Some(answer(self.shard_store.acknowledge(epoch), Event::Acknowledged(epoch), epoch))
             }
             Effect::Keep { epoch, logical_rank, life } => {
                 self.shard_store.keep(epoch, logical_rank, life)?;
-                Some(Input::Kept)
+                Some(Event::Kept)
             }
             Effect::Resume(resumption) => {
                 self.resumption = Some(resumption);

@@ -14,7 +14,7 @@ use crate::scenario::{Plant, Scenario};
 use fastrand::Rng;
 use standfast_core::{Checksum, PAGE_BYTES, Syndrome};
 use standfast_group::{
-    Beginning, Effect, EpochId, EpochLevel, Input, Life, LoadError, LogicalRank, Membership, MemoryShardStore, Message,
+    Beginning, Effect, EpochId, EpochLevel, Event, Life, LoadError, LogicalRank, Membership, MemoryShardStore, Message,
     Nothing, Process, ProcessSettings, Rank, RecoveryMode, Resumption, ShardId, Stage, Work, decode, encode,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -233,8 +233,8 @@ impl<'s> Cluster<'s> {
 
     fn happen(&mut self, happening: Happening) -> Result<(), Failure> {
         match happening {
-            Happening::Message(from, to, bytes) => self.input(to, Input::Message(from, bytes)),
-            Happening::Told(rank, membership) => self.input(rank, Input::Membership(membership)),
+            Happening::Message(from, to, bytes) => self.event(to, Event::Message(from, bytes)),
+            Happening::Told(rank, membership) => self.event(rank, Event::Membership(membership)),
             Happening::Stored(rank, incarnation, store) => match self.hosts.get(&rank) {
                 Some(host) if host.incarnation == incarnation => self.stored(rank, store),
                 _ => Ok(()),
@@ -245,18 +245,18 @@ impl<'s> Cluster<'s> {
                     program.compute();
                 }
                 let random = self.random.u64(..);
-                self.input(rank, Input::Arrived(random))
+                self.event(rank, Event::Arrived(random))
             }
             Happening::Kill => self.kill(),
         }
     }
 
-    fn input(&mut self, rank: Rank, input: Input) -> Result<(), Failure> {
+    fn event(&mut self, rank: Rank, event: Event) -> Result<(), Failure> {
         let Some(host) = self.hosts.get_mut(&rank) else { return Ok(()) };
         let mut nothing = Nothing::default();
-        let outputs = match &mut host.program {
-            Some(program) => host.process.handle(input, program, &mut host.shard_store),
-            None => host.process.handle(input, &mut nothing, &mut host.shard_store),
+        let effects = match &mut host.program {
+            Some(program) => host.process.handle(event, program, &mut host.shard_store),
+            None => host.process.handle(event, &mut nothing, &mut host.shard_store),
         };
         let incarnation = host.incarnation;
         let (held, most) = host.process.held_bytes();
@@ -265,10 +265,10 @@ impl<'s> Cluster<'s> {
         }
         self.outcome.held_peak = self.outcome.held_peak.max(held);
         self.note_truth(rank);
-        for output in outputs {
+        for effect in effects {
             // A process that has ended does nothing more, nor does another one that has its rank.
             if self.hosts.get(&rank).is_some_and(|host| host.incarnation == incarnation) {
-                self.output(rank, output)?;
+                self.effect(rank, effect)?;
             }
         }
         self.note_pages(rank);
@@ -276,8 +276,8 @@ impl<'s> Cluster<'s> {
         Ok(())
     }
 
-    fn output(&mut self, rank: Rank, output: Effect) -> Result<(), Failure> {
-        match output {
+    fn effect(&mut self, rank: Rank, effect: Effect) -> Result<(), Failure> {
+        match effect {
             Effect::Send(to, mut bytes) => {
                 self.outcome.messages += 1;
                 if self.scenario.plant == Some(Plant::WrongCoefficient) {
@@ -290,7 +290,7 @@ impl<'s> Cluster<'s> {
                 self.note_vacated(rank);
                 self.store(rank, Store::Seal(work));
                 if self.scenario.plant == Some(Plant::CommittedTooEarly) {
-                    self.input(rank, Input::Sealed(work.epoch))?;
+                    self.event(rank, Event::Sealed(work.epoch))?;
                 }
             }
             Effect::Acknowledge(epoch) => self.store(rank, Store::Acknowledge(epoch)),
@@ -330,34 +330,34 @@ impl<'s> Cluster<'s> {
         let fails = self.random.u32(..1000) < self.scenario.storage_fails_permille;
         let host = self.hosts.get_mut(&rank).expect("its incarnation was looked at");
         host.storage.pop_front();
-        let input = match store {
+        let event = match store {
             Store::Survey(membership) => {
                 let mut survey = host.shard_store.survey();
                 if self.scenario.plant == Some(Plant::IdIgnored) {
                     survey.holdings.iter_mut().for_each(|it| (it.epoch.life, it.epoch.random) = (Life(0), 0));
                 }
-                Input::Surveyed(membership, survey)
+                Event::Surveyed(membership, survey)
             }
-            Store::Seal(work) if fails => Input::Unstored(work.epoch, "no space left on the device".into()),
+            Store::Seal(work) if fails => Event::Unstored(work.epoch, "no space left on the device".into()),
             Store::Seal(work) => {
                 host.shard_store.seal(work);
                 if self.scenario.plant == Some(Plant::DeletedTooEarly) {
                     let (logical_rank, life) = (host.process.protocol().logical_rank(), host.shard_store.survey().life);
                     host.shard_store.keep(Some(work.epoch), logical_rank, life);
                 }
-                Input::Sealed(work.epoch)
+                Event::Sealed(work.epoch)
             }
             Store::Acknowledge(epoch) => {
                 host.shard_store.acknowledge(epoch);
-                Input::Acknowledged(epoch)
+                Event::Acknowledged(epoch)
             }
             Store::Keep(epoch, logical_rank, life) => {
                 host.shard_store.keep(epoch, logical_rank, life);
-                Input::Kept
+                Event::Kept
             }
         };
         self.begin_storage(rank);
-        self.input(rank, input)
+        self.event(rank, event)
     }
 
     /// Records the program of a member while an epoch is made of it.

@@ -6,8 +6,8 @@ mod steps;
 
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Arrival, Beginning, Control, EpochId, EpochLevel, Event, Holding, Life, LogicalRank, Membership, Plan,
-    Protocol, Rank, RecoveryMode, Restore, Resumption, Stage, Survey, Term,
+    Arrival, Beginning, Control, EpochId, EpochLevel, Holding, Life, LogicalRank, Membership, Plan, Protocol,
+    ProtocolEffect, ProtocolEvent, Rank, RecoveryMode, Restore, Resumption, Stage, Survey, Term,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
@@ -218,7 +218,7 @@ impl World {
 
     fn tell(&mut self, model: &Model, rank: Rank) -> Result<(), Violation> {
         self.hosts.get_mut(&rank).expect("it is present").unreported = false;
-        self.event(model, rank, Event::Membership(self.membership.clone()))
+        self.event(model, rank, ProtocolEvent::Membership(self.membership.clone()))
     }
 
     /// Reports whether recovery was refused to any process.
@@ -253,7 +253,7 @@ impl World {
         if link.is_empty() {
             self.links.remove(&(from, to));
         }
-        self.event(model, to, Event::Message { from, term, control })
+        self.event(model, to, ProtocolEvent::Message { from, term, control })
     }
 
     /// Removes the node with its shards, which may come back later. In place the others continue; otherwise all processes
@@ -297,14 +297,14 @@ impl World {
         let host = self.hosts.get_mut(&rank).expect("the step was offered");
         let logical_rank = host.protocol.logical_rank();
         let event = match host.work.pop_front().expect("the step was offered") {
-            Work::Survey => Event::Surveyed(host.protocol.term().membership, survey(model, &host.shard_store)),
+            Work::Survey => ProtocolEvent::Surveyed(host.protocol.term().membership, survey(model, &host.shard_store)),
             Work::Encode(epoch, base, _) => {
                 if let (Some(base), Some(logical_rank)) = (base, logical_rank)
                     && host.shard_store.find(model, base, logical_rank).is_none()
                 {
                     return Err(Violation::Mixed(format!("{logical_rank:?} encodes {epoch} without its {base}")));
                 }
-                Event::Done(epoch)
+                ProtocolEvent::Done(epoch)
             }
             Work::Stage(epoch, base) => {
                 if let Some(logical_rank) = logical_rank
@@ -312,11 +312,11 @@ impl World {
                 {
                     return Err(Violation::Mixed(format!("{logical_rank:?} lays {epoch} down without its {base}")));
                 }
-                Event::Done(epoch)
+                ProtocolEvent::Done(epoch)
             }
             Work::Rebuild(epoch, restore) => {
                 self.check_sources(model, epoch, &restore)?;
-                Event::Done(epoch)
+                ProtocolEvent::Done(epoch)
             }
             Work::Seal { epoch, recovery, level } => {
                 if let Some(logical_rank) = logical_rank {
@@ -332,7 +332,7 @@ impl World {
                 if model.plant == Some(ProtocolFault::CommittedTooEarly) {
                     return Ok(());
                 }
-                Event::Sealed(epoch)
+                ProtocolEvent::Sealed(epoch)
             }
             Work::Acknowledge(epoch) => {
                 host.shard_store.promised = true;
@@ -341,13 +341,13 @@ impl World {
                     .iter_mut()
                     .filter(|((of, _), _)| *of == epoch)
                     .for_each(|(_, shard)| shard.acknowledged = true);
-                Event::Acknowledged(epoch)
+                ProtocolEvent::Acknowledged(epoch)
             }
             Work::Keep(epoch, logical_rank, life) => {
                 host.shard_store.life = life;
                 host.shard_store.promised = epoch.is_some();
                 host.shard_store.keep(model, epoch, logical_rank);
-                Event::Kept
+                ProtocolEvent::Kept
             }
         };
         self.event(model, rank, event)
@@ -370,17 +370,17 @@ impl World {
 
     /// Gives a process an event and executes its answers; without `messages`, also everything that follows by messages
     /// alone.
-    fn event(&mut self, model: &Model, rank: Rank, event: Event) -> Result<(), Violation> {
+    fn event(&mut self, model: &Model, rank: Rank, event: ProtocolEvent) -> Result<(), Violation> {
         let mut events = VecDeque::from([(rank, event)]);
         while let Some((rank, event)) = events.pop_front() {
             let Some(host) = self.hosts.get_mut(&rank) else { continue };
-            for action in host.protocol.handle(event) {
-                match action {
-                    Action::Send { to, term, control } if model.messages => {
+            for effect in host.protocol.handle(event) {
+                match effect {
+                    ProtocolEffect::Send { to, term, control } if model.messages => {
                         self.links.entry((rank, to)).or_default().push_back((term, control));
                     }
-                    Action::Send { to, term, control } => {
-                        events.push_back((to, Event::Message { from: rank, term, control }));
+                    ProtocolEffect::Send { to, term, control } => {
+                        events.push_back((to, ProtocolEvent::Message { from: rank, term, control }));
                     }
                     other => events.extend(self.act(model, rank, other)?.map(|event| (rank, event))),
                 }
@@ -389,36 +389,45 @@ impl World {
         Ok(())
     }
 
-    /// Executes an action. Storage actions are queued; the application arrives at its next checkpoint as soon as it may.
-    fn act(&mut self, model: &Model, rank: Rank, action: Action) -> Result<Option<Event>, Violation> {
+    /// Carries out an effect. Storage effects are queued; the application arrives at its next checkpoint as soon as it may.
+    fn act(&mut self, model: &Model, rank: Rank, effect: ProtocolEffect) -> Result<Option<ProtocolEvent>, Violation> {
         let host = self.hosts.get_mut(&rank).expect("it has just acted");
-        let work = match action {
-            Action::Survey(_) => {
+        let work = match effect {
+            ProtocolEffect::Survey(_) => {
                 host.work.clear();
                 Work::Survey
             }
-            Action::Encode { epoch, base, logical_ranks, .. } => Work::Encode(epoch, base, logical_ranks),
-            Action::Stage { epoch, base, .. } => Work::Stage(epoch, base),
-            Action::Rebuild { restore, epoch, .. } => Work::Rebuild(epoch, restore),
-            Action::Seal(work) => {
+            ProtocolEffect::Encode { epoch, base, logical_ranks, .. } => Work::Encode(epoch, base, logical_ranks),
+            ProtocolEffect::Stage { epoch, base, .. } => Work::Stage(epoch, base),
+            ProtocolEffect::Rebuild { restore, epoch, .. } => Work::Rebuild(epoch, restore),
+            ProtocolEffect::Seal(work) => {
                 let standfast_group::Work { epoch, recovery, level } = work;
                 host.work.push_back(Work::Seal { epoch, recovery, level });
-                return Ok((model.plant == Some(ProtocolFault::CommittedTooEarly)).then_some(Event::Sealed(epoch)));
+                return Ok(
+                    (model.plant == Some(ProtocolFault::CommittedTooEarly)).then_some(ProtocolEvent::Sealed(epoch))
+                );
             }
-            Action::Acknowledge(epoch) => Work::Acknowledge(epoch),
-            Action::Keep { epoch, logical_rank, life } => Work::Keep(epoch, logical_rank, life),
-            Action::Resume(resumption) => return self.resume(model, rank, resumption),
-            Action::Refuse(_) => {
+            ProtocolEffect::Acknowledge(epoch) => Work::Acknowledge(epoch),
+            ProtocolEffect::Keep { epoch, logical_rank, life } => Work::Keep(epoch, logical_rank, life),
+            ProtocolEffect::Resume(resumption) => return self.resume(model, rank, resumption),
+            ProtocolEffect::Refuse(_) => {
                 host.refused = true;
                 return Ok(None);
             }
-            Action::Leave(_) | Action::Send { .. } => unreachable!("no storage fails here, and messages were sent"),
+            ProtocolEffect::Leave(_) | ProtocolEffect::Send { .. } => {
+                unreachable!("no storage fails here, and messages were sent")
+            }
         };
         host.work.push_back(work);
         Ok(None)
     }
 
-    fn resume(&mut self, model: &Model, rank: Rank, resumption: Resumption) -> Result<Option<Event>, Violation> {
+    fn resume(
+        &mut self,
+        model: &Model,
+        rank: Rank,
+        resumption: Resumption,
+    ) -> Result<Option<ProtocolEvent>, Violation> {
         let host = self.hosts.get_mut(&rank).expect("it has just acted");
         match resumption {
             Resumption::Start(_) => {}
@@ -448,7 +457,7 @@ impl World {
         let host = &self.hosts[&rank];
         // Any number will do for the id, as long as an epoch that is begun again in another membership has another one.
         let arrival = Arrival { random: self.membership.number, full: false };
-        Ok((host.last_epoch < model.epochs).then_some(Event::Arrived(arrival)))
+        Ok((host.last_epoch < model.epochs).then_some(ProtocolEvent::Arrived(arrival)))
     }
 }
 

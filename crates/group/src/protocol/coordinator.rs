@@ -1,6 +1,6 @@
 //! The coordinator's bookkeeping and decisions. Any process can be the coordinator: it is the first of the membership.
 
-use super::{Action, Arrival, Control, Phase, Protocol};
+use super::{Arrival, Control, Phase, Protocol, ProtocolEffect};
 use crate::decide::{Rejected, Report, decide};
 use crate::identity::{EpochId, Membership, Rank};
 use crate::plan::RecoveryMode;
@@ -43,16 +43,16 @@ impl Coordinator {
 }
 
 impl Protocol {
-    pub(super) fn reported(&mut self, from: Rank, report: Report, actions: &mut Vec<Action>) {
+    pub(super) fn reported(&mut self, from: Rank, report: Report, effects: &mut Vec<ProtocolEffect>) {
         let Coordinator::Surveying(recovery) = &mut self.coordinator else { return };
         recovery.reports.insert(from, report);
         if recovery.reports.len() == recovery.present.len() {
             let recovery = recovery.clone();
-            self.decide(recovery, actions);
+            self.decide(recovery, effects);
         }
     }
 
-    fn decide(&mut self, recovery: Recovery, actions: &mut Vec<Action>) {
+    fn decide(&mut self, recovery: Recovery, effects: &mut Vec<ProtocolEffect>) {
         let (coordinator, control) = match decide(&self.plan, &recovery.reports, &recovery.rejected) {
             Ok(restore) => {
                 let coordinator = match restore.epoch {
@@ -66,10 +66,10 @@ impl Protocol {
             Err(refusal) => (Coordinator::None, Control::Refuse(refusal)),
         };
         self.coordinator = coordinator;
-        recovery.present.iter().for_each(|rank| self.send(*rank, control.clone(), actions));
+        recovery.present.iter().for_each(|rank| self.send(*rank, control.clone(), effects));
     }
 
-    pub(super) fn member_arrived(&mut self, from: Rank, arrival: Arrival, actions: &mut Vec<Action>) {
+    pub(super) fn member_arrived(&mut self, from: Rank, arrival: Arrival, effects: &mut Vec<ProtocolEffect>) {
         let Coordinator::Gathering(arrived) = &mut self.coordinator else { return };
         arrived.insert(from, arrival);
         let mut members = self.logical_ranks.iter().filter(|(logical_rank, _)| self.plan.is_member(**logical_rank));
@@ -84,7 +84,7 @@ impl Protocol {
             Some(kept) => Phase::PrepareLocal(epoch, kept),
             None => Phase::Prepare(epoch, self.kept, self.costs, full),
         };
-        self.order(&order, actions);
+        self.order(&order, effects);
     }
 
     /// A local epoch cannot be recovered if a logical rank is empty.
@@ -94,42 +94,48 @@ impl Protocol {
             && epoch.number.saturating_sub(kept.number) < self.encode_every
     }
 
-    pub(super) fn logical_rank_sealed(&mut self, from: Rank, epoch: EpochId, actions: &mut Vec<Action>) {
+    pub(super) fn logical_rank_sealed(&mut self, from: Rank, epoch: EpochId, effects: &mut Vec<ProtocolEffect>) {
         let (of, waiting) = match &mut self.coordinator {
             Coordinator::Restoring(_, of, waiting) | Coordinator::Preparing(of, waiting) => (*of, waiting),
             _ => return,
         };
         if of == epoch && waiting.remove(&from) && waiting.is_empty() {
             self.coordinator = Coordinator::Committing(epoch, self.everybody());
-            self.order(&Phase::Commit(epoch), actions);
+            self.order(&Phase::Commit(epoch), effects);
         }
     }
 
-    pub(super) fn logical_rank_acknowledged(&mut self, from: Rank, epoch: EpochId, actions: &mut Vec<Action>) {
+    pub(super) fn logical_rank_acknowledged(&mut self, from: Rank, epoch: EpochId, effects: &mut Vec<ProtocolEffect>) {
         let Coordinator::Committing(of, waiting) = &mut self.coordinator else { return };
         if *of == epoch && waiting.remove(&from) && waiting.is_empty() {
             self.coordinator = Coordinator::Gathering(BTreeMap::new());
-            self.order(&Phase::Stable(epoch), actions);
+            self.order(&Phase::Stable(epoch), effects);
         }
     }
 
-    pub(super) fn logical_rank_failed(&mut self, epoch: EpochId, reason: String, actions: &mut Vec<Action>) {
+    pub(super) fn logical_rank_failed(&mut self, epoch: EpochId, reason: String, effects: &mut Vec<ProtocolEffect>) {
         match &mut self.coordinator {
             Coordinator::Preparing(of, _) if *of == epoch => {
                 self.coordinator = Coordinator::Gathering(BTreeMap::new());
-                self.order(&Phase::Abandon(epoch, reason), actions);
+                self.order(&Phase::Abandon(epoch, reason), effects);
             }
             Coordinator::Restoring(recovery, of, _) if *of == epoch => {
                 let mut recovery = recovery.clone();
                 recovery.rejected.insert(epoch, reason);
-                self.decide_again(recovery, actions);
+                self.decide_again(recovery, effects);
             }
             _ => {}
         }
     }
 
     /// Handles a report that a listed shard is damaged.
-    pub(super) fn shard_damaged(&mut self, from: Rank, epoch: EpochId, shard: ShardId, actions: &mut Vec<Action>) {
+    pub(super) fn shard_damaged(
+        &mut self,
+        from: Rank,
+        epoch: EpochId,
+        shard: ShardId,
+        effects: &mut Vec<ProtocolEffect>,
+    ) {
         let Coordinator::Restoring(recovery, of, _) = &self.coordinator else { return };
         if *of != epoch {
             return;
@@ -142,18 +148,18 @@ impl Protocol {
         let rejected = if is_lost { Some(shard.epoch).filter(|of| !is_held(*of)) } else { Some(epoch) };
         let reason = format!("the shard of {shard} is damaged");
         recovery.rejected.extend(rejected.map(|epoch| (epoch, reason)));
-        self.decide_again(recovery, actions);
+        self.decide_again(recovery, effects);
     }
 
-    fn decide_again(&mut self, recovery: Recovery, actions: &mut Vec<Action>) {
+    fn decide_again(&mut self, recovery: Recovery, effects: &mut Vec<ProtocolEffect>) {
         self.term.round += 1;
-        self.decide(recovery, actions);
+        self.decide(recovery, effects);
     }
 
     /// Sends an order to all present processes: spares have nothing to encode, but may have to take over as coordinator
     /// later.
-    fn order(&mut self, phase: &Phase, actions: &mut Vec<Action>) {
-        self.everybody().iter().for_each(|rank| self.send(*rank, Control::Phase(phase.clone()), actions));
+    fn order(&mut self, phase: &Phase, effects: &mut Vec<ProtocolEffect>) {
+        self.everybody().iter().for_each(|rank| self.send(*rank, Control::Phase(phase.clone()), effects));
     }
 
     fn everybody(&self) -> BTreeSet<Rank> {

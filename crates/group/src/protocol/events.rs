@@ -1,4 +1,4 @@
-//! Inputs and outputs of the protocol: messages, events, actions. Values only.
+//! Events and effects of the protocol, and the messages in them. Values only.
 
 use super::Work;
 use crate::costs::Costs;
@@ -74,7 +74,7 @@ pub enum Control {
 
 /// An event at a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum ProtocolEvent {
     /// The membership has changed.
     Membership(Membership),
     /// The application is at a checkpoint and its memory does not change.
@@ -88,21 +88,21 @@ pub enum Event {
         /// The content.
         control: Control,
     },
-    /// Answer to [`Action::Survey`], with its membership.
+    /// Answer to [`ProtocolEffect::Survey`], with its membership.
     Surveyed(u64, Survey),
-    /// Answer to [`Action::Encode`], [`Action::Stage`] and [`Action::Rebuild`]: this process's part is done.
+    /// Answer to [`ProtocolEffect::Encode`], [`ProtocolEffect::Stage`] and [`ProtocolEffect::Rebuild`]: this process's part is done.
     Done(EpochId),
-    /// Answer to [`Action::Seal`].
+    /// Answer to [`ProtocolEffect::Seal`].
     Sealed(EpochId),
-    /// Answer to [`Action::Acknowledge`].
+    /// Answer to [`ProtocolEffect::Acknowledge`].
     Acknowledged(EpochId),
-    /// Answer to [`Action::Keep`].
+    /// Answer to [`ProtocolEffect::Keep`].
     Kept,
-    /// Answer to [`Action::Encode`], [`Action::Stage`] and [`Action::Rebuild`]: this process could not do its part.
+    /// Answer to [`ProtocolEffect::Encode`], [`ProtocolEffect::Stage`] and [`ProtocolEffect::Rebuild`]: this process could not do its part.
     Failed(EpochId, String),
-    /// Answer to [`Action::Seal`], [`Action::Acknowledge`] and [`Action::Keep`]: storage failed.
+    /// Answer to [`ProtocolEffect::Seal`], [`ProtocolEffect::Acknowledge`] and [`ProtocolEffect::Keep`]: storage failed.
     Unstored(EpochId, String),
-    /// Answer to [`Action::Encode`], [`Action::Stage`] and [`Action::Rebuild`]: a page of a local shard is not what was
+    /// Answer to [`ProtocolEffect::Encode`], [`ProtocolEffect::Stage`] and [`ProtocolEffect::Rebuild`]: a page of a local shard is not what was
     /// written.
     Damaged(EpochId, Damaged),
 }
@@ -120,9 +120,9 @@ pub struct Survey {
     pub unpromised: bool,
 }
 
-/// An action that a process has to take.
+/// What a process has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Action {
+pub enum ProtocolEffect {
     /// Send a message.
     Send {
         /// The receiver; never this process.

@@ -1,6 +1,6 @@
 //! The part that every process plays, including the coordinator's own logical rank.
 
-use super::{Action, After, Control, Phase, Protocol, Resumption, Stage, Survey, Work};
+use super::{After, Control, Phase, Protocol, ProtocolEffect, Resumption, Stage, Survey, Work};
 use crate::costs::Costs;
 use crate::decide::{Report, Restore};
 use crate::identity::{EpochId, EpochLevel, LogicalRank, Rank};
@@ -8,7 +8,7 @@ use crate::shard::Damaged;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Protocol {
-    pub(super) fn surveyed(&mut self, membership: u64, survey: Survey, actions: &mut Vec<Action>) {
+    pub(super) fn surveyed(&mut self, membership: u64, survey: Survey, effects: &mut Vec<ProtocolEffect>) {
         // This may answer a survey for an older membership. Open shards are not deleted before the survey of this one.
         if self.stage != Stage::Surveying || membership != self.term.membership {
             return;
@@ -19,18 +19,18 @@ impl Protocol {
         let Survey { holdings, unpromised, .. } = survey;
         let report = Report { life: self.life, started: self.started, prefers, holdings, unpromised };
         let coordinator = self.coordinator_rank().expect("a survey follows a membership");
-        self.send(coordinator, Control::Report(report), actions);
-        self.replay(actions);
+        self.send(coordinator, Control::Report(report), effects);
+        self.replay(effects);
     }
 
-    pub(super) fn restore(&mut self, restore: Restore, costs: Costs, actions: &mut Vec<Action>) {
+    pub(super) fn restore(&mut self, restore: Restore, costs: Costs, effects: &mut Vec<ProtocolEffect>) {
         if matches!(self.stage, Stage::Alone | Stage::Surveying) {
             return;
         }
         if !self.is_possible(&restore) {
             let reason = format!("process {} is to recover with processes that are not present", self.me.0);
             if let Some(epoch) = restore.epoch {
-                self.send_coordinator(Phase::Failed(epoch, reason), actions);
+                self.send_coordinator(Phase::Failed(epoch, reason), effects);
             }
             return;
         }
@@ -39,11 +39,11 @@ impl Protocol {
         self.started = true;
         let Some(epoch) = restore.epoch else {
             (self.kept, self.local) = (None, None);
-            self.keep(After::Start, actions);
+            self.keep(After::Start, effects);
             return;
         };
         self.stage = Stage::Working(Work { epoch, recovery: true, level: restore.level });
-        actions.push(Action::Rebuild { restore, epoch, costs });
+        effects.push(ProtocolEffect::Rebuild { restore, epoch, costs });
     }
 
     /// Reports whether every member's logical rank is taken, no process has two, and all named processes are present. The
@@ -61,16 +61,16 @@ impl Protocol {
     }
 
     /// Handles an order of the coordinator. An order that does not fit the stage belongs to work that has ended.
-    pub(super) fn ordered(&mut self, order: Phase, actions: &mut Vec<Action>) {
+    pub(super) fn ordered(&mut self, order: Phase, effects: &mut Vec<ProtocolEffect>) {
         match (order.clone(), self.stage.clone()) {
             (Phase::Prepare(epoch, base, costs, full), Stage::Idle) => {
-                self.prepare_encoded(epoch, base, costs, full, actions);
+                self.prepare_encoded(epoch, base, costs, full, effects);
             }
-            (Phase::PrepareLocal(epoch, base), Stage::Idle) => self.prepare_local(epoch, base, actions),
+            (Phase::PrepareLocal(epoch, base), Stage::Idle) => self.prepare_local(epoch, base, effects),
             (Phase::Prepare(..) | Phase::PrepareLocal(..), Stage::Keeping(_)) => self.prepare = Some(order),
             (Phase::Commit(epoch), Stage::Sealed(work)) if work.epoch == epoch => {
                 self.stage = Stage::Marking(work);
-                actions.push(Action::Acknowledge(epoch));
+                effects.push(ProtocolEffect::Acknowledge(epoch));
             }
             (Phase::Stable(epoch), Stage::Acknowledged(work)) if work.epoch == epoch => {
                 (self.kept, self.local) = match work.level {
@@ -79,12 +79,12 @@ impl Protocol {
                 };
                 self.number = self.number.max(epoch.number);
                 let after = if work.recovery { After::Rollback(epoch) } else { After::Commit(epoch) };
-                self.keep(after, actions);
+                self.keep(after, effects);
             }
             (Phase::Abandon(epoch, reason), Stage::Working(work) | Stage::Sealing(work) | Stage::Sealed(work))
                 if work.epoch == epoch && !work.recovery =>
             {
-                self.keep(After::Abandon(reason), actions);
+                self.keep(After::Abandon(reason), effects);
             }
             // Nothing of the epoch exists here: the previous shards are still being deleted.
             (Phase::Abandon(..), Stage::Keeping(_)) => self.prepare = None,
@@ -98,71 +98,84 @@ impl Protocol {
         base: Option<EpochId>,
         costs: Costs,
         full: bool,
-        actions: &mut Vec<Action>,
+        effects: &mut Vec<ProtocolEffect>,
     ) {
-        if self.begins(epoch, EpochLevel::Encoded, base, actions) {
+        if self.begins(epoch, EpochLevel::Encoded, base, effects) {
             let logical_ranks = self.logical_ranks.iter().map(|(logical_rank, rank)| (*logical_rank, *rank)).collect();
             // In place no shard is staged, and the old pages are needed anyway.
             let full = full && self.resumes_early();
-            actions.push(Action::Encode { epoch, base, logical_rank: self.logical_rank(), logical_ranks, costs, full });
+            effects.push(ProtocolEffect::Encode {
+                epoch,
+                base,
+                logical_rank: self.logical_rank(),
+                logical_ranks,
+                costs,
+                full,
+            });
         }
     }
 
-    fn prepare_local(&mut self, epoch: EpochId, base: EpochId, actions: &mut Vec<Action>) {
-        if self.begins(epoch, EpochLevel::Local(Some(base)), Some(base), actions) {
-            actions.push(Action::Stage { epoch, base, logical_rank: self.logical_rank() });
+    fn prepare_local(&mut self, epoch: EpochId, base: EpochId, effects: &mut Vec<ProtocolEffect>) {
+        if self.begins(epoch, EpochLevel::Local(Some(base)), Some(base), effects) {
+            effects.push(ProtocolEffect::Stage { epoch, base, logical_rank: self.logical_rank() });
         }
     }
 
     /// Begins an epoch, if this process has the base of its differences.
-    fn begins(&mut self, epoch: EpochId, level: EpochLevel, base: Option<EpochId>, actions: &mut Vec<Action>) -> bool {
+    fn begins(
+        &mut self,
+        epoch: EpochId,
+        level: EpochLevel,
+        base: Option<EpochId>,
+        effects: &mut Vec<ProtocolEffect>,
+    ) -> bool {
         self.number = self.number.max(epoch.number);
         self.stage = Stage::Working(Work { epoch, recovery: false, level });
         if base != self.kept {
             let reason =
                 format!("process {} keeps another epoch than the one that the differences refer to", self.me.0);
-            self.send_coordinator(Phase::Failed(epoch, reason), actions);
+            self.send_coordinator(Phase::Failed(epoch, reason), effects);
         }
         base == self.kept
     }
 
-    pub(super) fn done(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
+    pub(super) fn done(&mut self, epoch: EpochId, effects: &mut Vec<ProtocolEffect>) {
         if let Stage::Working(work) = self.stage
             && work.epoch == epoch
         {
             self.stage = Stage::Sealing(work);
-            actions.push(Action::Seal(work));
+            effects.push(ProtocolEffect::Seal(work));
         }
     }
 
-    pub(super) fn sealed(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
+    pub(super) fn sealed(&mut self, epoch: EpochId, effects: &mut Vec<ProtocolEffect>) {
         if let Stage::Sealing(work) = self.stage
             && work.epoch == epoch
         {
             self.stage = Stage::Sealed(work);
-            self.send_coordinator(Phase::Sealed(epoch), actions);
+            self.send_coordinator(Phase::Sealed(epoch), effects);
         }
     }
 
-    pub(super) fn acknowledged(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
+    pub(super) fn acknowledged(&mut self, epoch: EpochId, effects: &mut Vec<ProtocolEffect>) {
         if let Stage::Marking(work) = self.stage
             && work.epoch == epoch
         {
             self.stage = Stage::Acknowledged(work);
-            self.send_coordinator(Phase::Acknowledged(epoch), actions);
+            self.send_coordinator(Phase::Acknowledged(epoch), effects);
             if self.resumes_early() && !work.recovery {
-                self.resume(Resumption::Committed(epoch, work.level), actions);
+                self.resume(Resumption::Committed(epoch, work.level), effects);
             }
         }
     }
 
-    fn keep(&mut self, after: After, actions: &mut Vec<Action>) {
+    fn keep(&mut self, after: After, effects: &mut Vec<ProtocolEffect>) {
         let told = self.resumes_early() && matches!(after, After::Commit(_));
         self.stage = Stage::Keeping((!told).then_some(after));
-        actions.push(Action::Keep { epoch: self.newest(), logical_rank: self.logical_rank(), life: self.life });
+        effects.push(ProtocolEffect::Keep { epoch: self.newest(), logical_rank: self.logical_rank(), life: self.life });
     }
 
-    pub(super) fn kept_alone(&mut self, actions: &mut Vec<Action>) {
+    pub(super) fn kept_alone(&mut self, effects: &mut Vec<ProtocolEffect>) {
         let Stage::Keeping(after) = self.stage.clone() else { return };
         self.stage = Stage::Idle;
         if matches!(after, Some(After::Start | After::Rollback(_))) {
@@ -176,49 +189,49 @@ impl Protocol {
                 After::Abandon(reason) => Resumption::Abandoned(reason),
                 After::Rollback(epoch) => Resumption::Rollback(epoch, logical_rank),
             };
-            self.resume(resumption, actions);
+            self.resume(resumption, effects);
         }
-        self.tell_arrival(actions);
+        self.tell_arrival(effects);
         if let Some(order) = self.prepare.take() {
-            self.ordered(order, actions);
+            self.ordered(order, effects);
         }
     }
 
     /// Parity nodes and spares have no application.
-    fn resume(&mut self, resumption: Resumption, actions: &mut Vec<Action>) {
+    fn resume(&mut self, resumption: Resumption, effects: &mut Vec<ProtocolEffect>) {
         if self.logical_rank().is_some_and(|logical_rank| self.plan.is_member(logical_rank)) {
-            actions.push(Action::Resume(resumption));
+            effects.push(ProtocolEffect::Resume(resumption));
         }
     }
 
-    pub(super) fn tell_arrival(&mut self, actions: &mut Vec<Action>) {
+    pub(super) fn tell_arrival(&mut self, effects: &mut Vec<ProtocolEffect>) {
         if self.stage == Stage::Idle
             && let Some(arrival) = self.arrived.take()
         {
-            self.send_coordinator(Phase::Arrived(arrival), actions);
+            self.send_coordinator(Phase::Arrived(arrival), effects);
         }
     }
 
     /// In a recovery, other processes may have what replaces the damaged shard. A new epoch is abandoned, since the
     /// previous one stays.
-    pub(super) fn damaged(&mut self, epoch: EpochId, damaged: Damaged, actions: &mut Vec<Action>) {
+    pub(super) fn damaged(&mut self, epoch: EpochId, damaged: Damaged, effects: &mut Vec<ProtocolEffect>) {
         match self.stage {
             Stage::Working(work) if work.recovery && work.epoch == epoch => {
-                self.send_coordinator(Phase::Damaged(epoch, damaged.shard), actions);
+                self.send_coordinator(Phase::Damaged(epoch, damaged.shard), effects);
             }
-            _ => self.failed(epoch, damaged.to_string(), actions),
+            _ => self.failed(epoch, damaged.to_string(), effects),
         }
     }
 
-    pub(super) fn failed(&mut self, epoch: EpochId, reason: String, actions: &mut Vec<Action>) {
+    pub(super) fn failed(&mut self, epoch: EpochId, reason: String, effects: &mut Vec<ProtocolEffect>) {
         match self.stage {
             // The epoch is as good as before; only this process cannot store its part.
-            Stage::Sealing(work) if work.recovery => actions.push(Action::Leave(reason)),
+            Stage::Sealing(work) if work.recovery => effects.push(ProtocolEffect::Leave(reason)),
             Stage::Working(work) | Stage::Sealing(work) if work.epoch == epoch => {
-                self.send_coordinator(Phase::Failed(epoch, reason), actions);
+                self.send_coordinator(Phase::Failed(epoch, reason), effects);
             }
             // The epoch is sealed everywhere and may be committed. It cannot be undone, and this process cannot follow.
-            Stage::Marking(_) | Stage::Keeping(_) => actions.push(Action::Leave(reason)),
+            Stage::Marking(_) | Stage::Keeping(_) => effects.push(ProtocolEffect::Leave(reason)),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Commit and recovery without any of the processes' memory: events in, actions out (D4).
+//! Commit and recovery without any of the processes' memory: events in, effects out (D4).
 //!
 //! ```text
 //!                  coordinator                         all present processes, the coordinator as well
@@ -26,8 +26,8 @@
 //!
 //! - messages arrive complete and once, and in the order in which one process sent them to another; otherwise their
 //!   receiver is given a new membership;
-//! - storage actions are executed in order, and each is answered when its result would survive what it must survive;
-//! - [`Action::Survey`] is answered when no earlier action can change the answer any more; earlier actions are answered
+//! - storage effects are executed in order, and each is answered when its result would survive what it must survive;
+//! - [`ProtocolEffect::Survey`] is answered when no earlier effect can change the answer any more; earlier effects are answered
 //!   before it or never;
 //! - a membership is the same for all processes in it, and its number grows.
 
@@ -35,7 +35,7 @@ mod coordinator;
 mod events;
 mod logical_rank;
 
-pub use events::{Action, Arrival, Control, Event, Phase, Resumption, Survey};
+pub use events::{Arrival, Control, Phase, ProtocolEffect, ProtocolEvent, Resumption, Survey};
 
 use crate::costs::Costs;
 use crate::identity::{EpochId, EpochLevel, Life, LogicalRank, Membership, Rank, Term};
@@ -215,34 +215,34 @@ impl Protocol {
         self.costs = costs;
     }
 
-    /// Handles an event and returns the actions to take.
-    pub fn handle(&mut self, event: Event) -> Vec<Action> {
-        let mut actions = Vec::new();
+    /// Handles an event and returns the effects to carry out.
+    pub fn handle(&mut self, event: ProtocolEvent) -> Vec<ProtocolEffect> {
+        let mut effects = Vec::new();
         match event {
-            Event::Membership(membership) => self.member_change(membership, &mut actions),
-            Event::Message { from, term, control } => self.received(from, term, control, &mut actions),
-            Event::Arrived(arrival) => {
+            ProtocolEvent::Membership(membership) => self.member_change(membership, &mut effects),
+            ProtocolEvent::Message { from, term, control } => self.received(from, term, control, &mut effects),
+            ProtocolEvent::Arrived(arrival) => {
                 self.arrived = Some(arrival);
-                self.tell_arrival(&mut actions);
+                self.tell_arrival(&mut effects);
             }
-            Event::Surveyed(membership, survey) => self.surveyed(membership, survey, &mut actions),
-            Event::Done(epoch) => self.done(epoch, &mut actions),
-            Event::Sealed(epoch) => self.sealed(epoch, &mut actions),
-            Event::Acknowledged(epoch) => self.acknowledged(epoch, &mut actions),
-            Event::Kept => self.kept_alone(&mut actions),
-            Event::Failed(epoch, reason) => self.failed(epoch, reason, &mut actions),
+            ProtocolEvent::Surveyed(membership, survey) => self.surveyed(membership, survey, &mut effects),
+            ProtocolEvent::Done(epoch) => self.done(epoch, &mut effects),
+            ProtocolEvent::Sealed(epoch) => self.sealed(epoch, &mut effects),
+            ProtocolEvent::Acknowledged(epoch) => self.acknowledged(epoch, &mut effects),
+            ProtocolEvent::Kept => self.kept_alone(&mut effects),
+            ProtocolEvent::Failed(epoch, reason) => self.failed(epoch, reason, &mut effects),
             // This belongs to an abandoned attempt. The current one seals by itself, and gets its own answer.
-            Event::Unstored(..) if matches!(self.stage, Stage::Working(_)) => {}
-            Event::Unstored(epoch, reason) => self.failed(epoch, reason, &mut actions),
-            Event::Damaged(epoch, damaged) => self.damaged(epoch, damaged, &mut actions),
+            ProtocolEvent::Unstored(..) if matches!(self.stage, Stage::Working(_)) => {}
+            ProtocolEvent::Unstored(epoch, reason) => self.failed(epoch, reason, &mut effects),
+            ProtocolEvent::Damaged(epoch, damaged) => self.damaged(epoch, damaged, &mut effects),
         }
         while let Some(control) = self.own.pop_front() {
-            self.take(self.me, control, &mut actions);
+            self.take(self.me, control, &mut effects);
         }
-        actions
+        effects
     }
 
-    fn member_change(&mut self, membership: Membership, actions: &mut Vec<Action>) {
+    fn member_change(&mut self, membership: Membership, effects: &mut Vec<ProtocolEffect>) {
         if membership.number <= self.term.membership || !membership.present.contains(&self.me) {
             return;
         }
@@ -253,21 +253,21 @@ impl Protocol {
         self.arrived = None;
         self.prepare = None;
         self.own.clear();
-        actions.push(Action::Survey(self.term.membership));
-        self.replay(actions);
+        effects.push(ProtocolEffect::Survey(self.term.membership));
+        self.replay(effects);
     }
 
-    fn received(&mut self, from: Rank, term: Term, control: Control, actions: &mut Vec<Action>) {
+    fn received(&mut self, from: Rank, term: Term, control: Control, effects: &mut Vec<ProtocolEffect>) {
         // A new attempt begins with the coordinator's decision, which is the first message of its term.
         let begins =
             matches!(control, Control::Restore(..) | Control::Refuse(_)) && term.membership == self.term.membership;
         if term == self.term {
-            return self.take(from, control, actions);
+            return self.take(from, control, effects);
         }
         if term > self.term && begins && self.stage != Stage::Surveying {
             self.term = term;
-            self.take(from, control, actions);
-            return self.replay(actions);
+            self.take(from, control, effects);
+            return self.replay(effects);
         }
         let waiting = self.early.iter().filter(|(sender, ..)| *sender == from).count();
         if term > self.term && waiting < EARLY_PER_SENDER_MAX {
@@ -276,32 +276,32 @@ impl Protocol {
     }
 
     /// Processes messages that came early for the term that has begun.
-    fn replay(&mut self, actions: &mut Vec<Action>) {
+    fn replay(&mut self, effects: &mut Vec<ProtocolEffect>) {
         let early = std::mem::take(&mut self.early);
         for (from, term, control) in early {
-            self.received(from, term, control, actions);
+            self.received(from, term, control, effects);
         }
     }
 
-    fn take(&mut self, from: Rank, control: Control, actions: &mut Vec<Action>) {
+    fn take(&mut self, from: Rank, control: Control, effects: &mut Vec<ProtocolEffect>) {
         if self.membership.as_ref().is_none_or(|membership| !membership.present.contains(&from)) {
             return;
         }
         let from_coordinator = Some(from) == self.coordinator_rank();
         match control {
-            Control::Report(report) => self.reported(from, report, actions),
-            Control::Restore(restore, costs) if from_coordinator => self.restore(restore, costs, actions),
+            Control::Report(report) => self.reported(from, report, effects),
+            Control::Restore(restore, costs) if from_coordinator => self.restore(restore, costs, effects),
             Control::Refuse(refusal) if from_coordinator => {
                 self.stage = Stage::Refused;
-                actions.push(Action::Refuse(refusal));
+                effects.push(ProtocolEffect::Refuse(refusal));
             }
             Control::Phase(phase) => match phase {
-                Phase::Arrived(arrival) => self.member_arrived(from, arrival, actions),
-                Phase::Sealed(epoch) => self.logical_rank_sealed(from, epoch, actions),
-                Phase::Acknowledged(epoch) => self.logical_rank_acknowledged(from, epoch, actions),
-                Phase::Failed(epoch, reason) => self.logical_rank_failed(epoch, reason, actions),
-                Phase::Damaged(epoch, shard) => self.shard_damaged(from, epoch, shard, actions),
-                order if from_coordinator => self.ordered(order, actions),
+                Phase::Arrived(arrival) => self.member_arrived(from, arrival, effects),
+                Phase::Sealed(epoch) => self.logical_rank_sealed(from, epoch, effects),
+                Phase::Acknowledged(epoch) => self.logical_rank_acknowledged(from, epoch, effects),
+                Phase::Failed(epoch, reason) => self.logical_rank_failed(epoch, reason, effects),
+                Phase::Damaged(epoch, shard) => self.shard_damaged(from, epoch, shard, effects),
+                order if from_coordinator => self.ordered(order, effects),
                 _ => {}
             },
             Control::Restore(..) | Control::Refuse(_) => {}
@@ -312,17 +312,17 @@ impl Protocol {
         self.membership.as_ref().map(Membership::coordinator)
     }
 
-    fn send(&mut self, to: Rank, control: Control, actions: &mut Vec<Action>) {
+    fn send(&mut self, to: Rank, control: Control, effects: &mut Vec<ProtocolEffect>) {
         if to == self.me {
             self.own.push_back(control);
         } else {
-            actions.push(Action::Send { to, term: self.term, control });
+            effects.push(ProtocolEffect::Send { to, term: self.term, control });
         }
     }
 
-    fn send_coordinator(&mut self, phase: Phase, actions: &mut Vec<Action>) {
+    fn send_coordinator(&mut self, phase: Phase, effects: &mut Vec<ProtocolEffect>) {
         let coordinator = self.coordinator_rank().expect("it acts only within a membership");
-        self.send(coordinator, Control::Phase(phase), actions);
+        self.send(coordinator, Control::Phase(phase), effects);
     }
 
     fn resumes_early(&self) -> bool {

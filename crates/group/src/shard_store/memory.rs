@@ -43,7 +43,7 @@ pub struct MemoryShardStore {
 }
 
 impl MemoryShardStore {
-    /// Lists the shards: [`Action::Survey`](crate::Action::Survey). An open shard belongs to work that was abandoned, and
+    /// Lists the shards: [`ProtocolEffect::Survey`](crate::ProtocolEffect::Survey). An open shard belongs to work that was abandoned, and
     /// is deleted.
     pub fn survey(&mut self) -> Survey {
         self.shards.retain(|_, shard| shard.sealed);

@@ -6,7 +6,7 @@ use crate::error::MemberError;
 use crate::settings::COSTS;
 use crate::shard_store::{FileShardStore, make_durable};
 use standfast_group::{
-    Beginning, Effect, EpochId, Input, LogicalRank, Membership, Nothing, Plan, Process, Rank, Resumption, ShardId,
+    Beginning, Effect, EpochId, Event, LogicalRank, Membership, Nothing, Plan, Process, Rank, Resumption, ShardId,
 };
 use std::collections::VecDeque;
 use std::path::Path;
@@ -43,7 +43,7 @@ pub fn rebuild(directory: &Path) -> Result<Rebuilt, MemberError> {
 /// All logical ranks of a job, in one process.
 struct Workshop {
     logical_ranks: Vec<(Process, FileShardStore)>,
-    inputs: VecDeque<(usize, Input)>,
+    events: VecDeque<(usize, Event)>,
     missing: Vec<LogicalRank>,
     place: LevelDirectory,
 }
@@ -63,17 +63,17 @@ impl Workshop {
         };
         let logical_ranks = ranks().map(logical_rank).collect::<Result<_, _>>()?;
         let membership = Membership { number: 1, present: ranks().collect() };
-        let inputs = (0..held.members()).map(|at| (at, Input::Membership(membership.clone()))).collect();
-        Ok(Self { logical_ranks, inputs, missing: held.missing(), place: place.clone() })
+        let events = (0..held.members()).map(|at| (at, Event::Membership(membership.clone()))).collect();
+        Ok(Self { logical_ranks, events, missing: held.missing(), place: place.clone() })
     }
 
     fn work(mut self, epoch: EpochId) -> Result<Rebuilt, MemberError> {
         let mut back = 0;
-        while let Some((at, input)) = self.inputs.pop_front() {
+        while let Some((at, event)) = self.events.pop_front() {
             let (process, shard_store) = &mut self.logical_ranks[at];
-            let outputs = process.handle(input, &mut Nothing::default(), shard_store);
-            for output in outputs {
-                back += usize::from(self.act(at, output, epoch)?);
+            let effects = process.handle(event, &mut Nothing::default(), shard_store);
+            for effect in effects {
+                back += usize::from(self.act(at, effect, epoch)?);
             }
         }
         if back != self.logical_ranks.len() {
@@ -87,25 +87,25 @@ impl Workshop {
     }
 
     /// Executes an action of one of them. Reports whether it has rolled back to the epoch.
-    fn act(&mut self, at: usize, output: Effect, epoch: EpochId) -> Result<bool, MemberError> {
+    fn act(&mut self, at: usize, effect: Effect, epoch: EpochId) -> Result<bool, MemberError> {
         let shard_store = &mut self.logical_ranks[at].1;
-        let input = match output {
+        let event = match effect {
             Effect::Send(to, bytes) => {
-                self.inputs.push_back((to.0 as usize, Input::Message(Rank(at as u32), bytes)));
+                self.events.push_back((to.0 as usize, Event::Message(Rank(at as u32), bytes)));
                 return Ok(false);
             }
-            Effect::Survey(membership) => Input::Surveyed(membership, shard_store.survey()),
+            Effect::Survey(membership) => Event::Surveyed(membership, shard_store.survey()),
             Effect::Seal(work) => {
                 shard_store.seal(work)?;
-                Input::Sealed(work.epoch)
+                Event::Sealed(work.epoch)
             }
             Effect::Acknowledge(epoch) => {
                 shard_store.acknowledge(epoch)?;
-                Input::Acknowledged(epoch)
+                Event::Acknowledged(epoch)
             }
             Effect::Keep { epoch, logical_rank, life } => {
                 shard_store.keep(epoch, logical_rank, life)?;
-                Input::Kept
+                Event::Kept
             }
             Effect::Resume(Resumption::Rollback(to, _)) if to == epoch => return Ok(true),
             Effect::Resume(other) => {
@@ -117,7 +117,7 @@ impl Workshop {
                 return Err(MemberError::Disagreement(format!("logical rank {}: {error}", from.0)));
             }
         };
-        self.inputs.push_back((at, input));
+        self.events.push_back((at, event));
         Ok(false)
     }
 }
