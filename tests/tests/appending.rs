@@ -278,7 +278,7 @@ impl<'a> Shell<'a> {
     }
 
     /// Waits until the file `name` contains `wanted`.
-    fn await_text(&self, name: &str, wanted: &str) -> Result<()> {
+    pub(crate) fn await_text(&self, name: &str, wanted: &str) -> Result<()> {
         until(PATIENCE, &format!("{wanted:?} in {name}"), || {
             let text = fs::read_to_string(self.arena.work().join(name)).unwrap_or_default();
             Ok(text.contains(wanted).then_some(()))
@@ -433,32 +433,6 @@ fn a_database_that_programs_open_and_close_is_named_and_refuses_the_restart_or_i
         let errors = restarted.wait(PATIENCE)?.well("the restart")?.errors;
         ensure!(shell.text("rows")? == wanted, "{options:?}: {:?} {errors}", shell.text("rows")?);
     }
-    Ok(())
-}
-
-#[test]
-fn a_program_that_the_job_replaces_after_the_checkpoint_is_put_back_though_it_runs() -> Result<()> {
-    let arena = Arena::new()?;
-    let script = "cp /bin/sh tool; ./tool -c 'echo begun > begun; while [ ! -e gate ]; do sleep 0.01; done; :'; \
-                  ./tool -c 'echo ran > ran; :'; cp /bin/true new; mv new tool; echo done > replaced; \
-                  while [ ! -e end ]; do sleep 0.01; done; echo done";
-    let (shell, running) = Shell::run_with(&arena, script, &["--save-folder", "auto"])?;
-    shell.await_text("begun", "begun")?;
-    // The first of the two checkpoints makes sure that a copy of the running binary has been kept.
-    shell.standfast.checkpoint()?;
-    shell.standfast.checkpoint()?;
-    standfast_tests::result::open_gate(&arena)?;
-    shell.await_text("replaced", "done")?;
-    kill_everything(&arena)?;
-    running.wait(PATIENCE)?;
-    let restarted = shell.standfast.restart(&arena.images(), "restart")?;
-    let are_gone = || ["gate", "ran", "replaced"].iter().all(|name| !arena.work().join(name).exists());
-    until(PATIENCE, "what has come since to be set aside", || Ok(are_gone().then_some(())))?;
-    standfast_tests::result::open_gate(&arena)?;
-    shell.await_text("replaced", "done")?;
-    fs::write(arena.work().join("end"), "")?;
-    restarted.wait(PATIENCE)?.well("the restart")?;
-    ensure!(shell.text("ran")? == "ran\n", "the second run was another program");
     Ok(())
 }
 

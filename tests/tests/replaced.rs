@@ -1,4 +1,4 @@
-//! Results that a program writes under a temporary name and that replace the previous one when they are complete.
+//! Files that replace others of the same name: results that are written under a temporary name, and programs.
 #![allow(missing_docs, reason = "a test binary")]
 
 use super::appending::{Shell, kill_everything};
@@ -111,5 +111,31 @@ fn a_file_that_cannot_have_its_names_again_refuses_the_restart_until_it_is_said_
         kill_everything(&arena)?;
         restarted.has_ended()?;
     }
+    Ok(())
+}
+
+#[test]
+fn a_program_that_the_job_replaces_after_the_checkpoint_is_put_back_though_it_runs() -> Result<()> {
+    let arena = Arena::new()?;
+    let script = "cp /bin/sh tool; ./tool -c 'echo begun > begun; while [ ! -e gate ]; do sleep 0.01; done; :'; \
+                  ./tool -c 'echo ran > ran; :'; cp /bin/true new; mv new tool; echo done > replaced; \
+                  while [ ! -e end ]; do sleep 0.01; done; echo done";
+    let (shell, running) = Shell::run_with(&arena, script, &["--save-folder", "auto"])?;
+    shell.await_text("begun", "begun")?;
+    // The first of the two checkpoints makes sure that a copy of the running binary has been kept.
+    shell.standfast.checkpoint()?;
+    shell.standfast.checkpoint()?;
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("replaced", "done")?;
+    kill_everything(&arena)?;
+    running.wait(PATIENCE)?;
+    let restarted = shell.standfast.restart(&arena.images(), "restart")?;
+    let are_gone = || ["gate", "ran", "replaced"].iter().all(|name| !arena.work().join(name).exists());
+    until(PATIENCE, "what has come since to be set aside", || Ok(are_gone().then_some(())))?;
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("replaced", "done")?;
+    fs::write(arena.work().join("end"), "")?;
+    restarted.wait(PATIENCE)?.well("the restart")?;
+    ensure!(shell.text("ran")? == "ran\n", "the second run was another program");
     Ok(())
 }

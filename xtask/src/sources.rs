@@ -6,8 +6,6 @@ use crate::parameters;
 
 /// A file with more lines than this holds more than one thought.
 const LINES_MAX: usize = 500;
-/// The same limit for files that contain only tests, which are read one test at a time.
-const TEST_LINES_MAX: usize = 800;
 
 /// The only folder that may contain `unsafe`, since it wraps the kernel.
 const FENCE: &str = "crates/linux/";
@@ -71,9 +69,8 @@ fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
 
 fn too_long(path: &str, text: &str) -> Option<Finding> {
     let lines = text.lines().count();
-    let lines_max = if path.contains("/src/") { LINES_MAX } else { TEST_LINES_MAX };
-    (lines > lines_max).then(|| {
-        let what = format!("{lines} lines, more than {lines_max}");
+    (lines > LINES_MAX).then(|| {
+        let what = format!("{lines} lines, more than {LINES_MAX}");
         Finding::new(path, 0, what, "split it by reason: one file, one thought")
     })
 }
