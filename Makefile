@@ -1,4 +1,4 @@
-# The commands of this repository. Each target is a script or a cargo command that can also be called directly.
+# The commands of this repository. Each target runs a script or a cargo command, which can also be called directly.
 
 PREFIX ?= /usr/local
 CARGO ?= cargo

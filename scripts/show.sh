@@ -1,10 +1,10 @@
-# How the demos show programs at work: their output indented, their ends waited for. To be sourced, after terminal.sh; what is
-# shown is kept in display.log, where one stands.
+# Functions with which the demos run programs, show their output indented, and wait for their end. Source this file after
+# terminal.sh. The output is also kept in display.log in the current folder.
 
 supervisor='' display='' display_pid='' status=0
 
-# The program's output goes through a pipe, indented: first because it reads well, and then because a log file that the
-# program shared with this script would be cut back with it.
+# Sends the program's output through a pipe, which indents it. Without the pipe, the program could share a log file with
+# this script, and a restart would cut that file back.
 # open_display [SED COMMANDS FOR WHAT IS SHOWN]
 open_display() {
     exec {display}> >(exec sed -u -e 'w display.log' -e "${1:-}" -e 's/^/  | /')
@@ -33,7 +33,7 @@ begin_quietly() {
 # Waits for what begin started; its exit status becomes $status.
 finish() {
     status=0
-    # Without bash's own word on a killed child: the demo has one.
+    # Hides bash's own message about a killed child, since the demo prints one.
     { wait "$supervisor"; } 2>/dev/null || status=$?
     supervisor=''
     close_display

@@ -1,4 +1,4 @@
-# How the scripts talk: one sentence a line, colours only on a terminal. To be sourced.
+# Functions with which the scripts print messages: one sentence a line, with colours only on a terminal. Source this file.
 
 bold='' dim='' red='' green='' plain=''
 if [[ -t 1 && -z ${NO_COLOR:-} && ${TERM:-dumb} != dumb ]]; then

@@ -1,4 +1,4 @@
-# find_package(standfast) gives the targets standfast::standfast (shared) and standfast::static.
+# find_package(standfast) defines the targets standfast::standfast (shared) and standfast::static.
 
 get_filename_component(_standfast_lib "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 get_filename_component(_standfast_prefix "${_standfast_lib}/.." ABSOLUTE)

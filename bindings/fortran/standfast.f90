@@ -1,8 +1,8 @@
-! The Fortran interface of libstandfast: a program directs its own checkpoints. Compile this file with the program, and link
-! it with -lstandfast. What the calls mean is said in standfast.h; names are those of the libckpt paper.
+! The Fortran interface of libstandfast: lets a program direct its own checkpoints. Compile this file with the program, and
+! link it with -lstandfast. standfast.h documents the calls; their names are those of the libckpt paper.
 !
-! Arrays must be contiguous: of a section that is not, the compiler would pass a copy. Sizes are in bytes, of either kind.
-! Each call takes an optional `status`, which becomes 0 or one of the errors of standfast.h.
+! Arrays must be contiguous: the compiler would pass a copy of a section that is not. Sizes are in bytes, as 32-bit or
+! 64-bit integers. Each call takes an optional `status`, which becomes 0 or one of the errors of standfast.h.
 module standfast
     use, intrinsic :: iso_c_binding, only: c_int, c_int32_t, c_int64_t, c_long, c_loc, c_ptr
     implicit none
@@ -10,9 +10,9 @@ module standfast
     public :: exclude_bytes, include_bytes, checkpoint_here, disable_checkpoints, enable_checkpoints
     public :: is_protected, next_checkpoint
 
-    ! What is promised of a region: nobody reads it before it is written again; nobody writes to it.
+    ! What the program promises about a region: it writes the region again before it reads it; it does not write to it.
     integer, parameter, public :: CKPT_DEAD = 1, CKPT_READONLY = 2
-    ! What has become of checkpoint_here().
+    ! The outcome of checkpoint_here().
     integer, parameter, public :: CKPT_NOT_TAKEN = 0, CKPT_TAKEN = 1, CKPT_RESTARTED = 2
 
     interface exclude_bytes
@@ -84,7 +84,8 @@ contains
         call tell(c_include(c_loc(region), int(bytes, c_long)), status)
     end subroutine include_bytes_int64
 
-    ! `status` becomes CKPT_NOT_TAKEN, CKPT_TAKEN, CKPT_RESTARTED or an error; `generation` the checkpoint's number.
+    ! `status` becomes CKPT_NOT_TAKEN, CKPT_TAKEN, CKPT_RESTARTED or an error. `generation` becomes the checkpoint's
+    ! number.
     subroutine checkpoint_here(status, generation)
         integer, intent(out), optional :: status
         integer(c_int64_t), intent(out), optional :: generation
@@ -108,7 +109,7 @@ contains
         is_protected = c_is_protected() /= 0
     end function is_protected
 
-    ! Nanoseconds until the next checkpoint by itself; -1 for never.
+    ! Returns the nanoseconds until the supervisor takes the next checkpoint by itself; -1 for never.
     integer(c_int64_t) function next_checkpoint()
         next_checkpoint = c_next()
     end function next_checkpoint

@@ -1,7 +1,7 @@
-/* How the supervisor is asked for a checkpoint: over the control socket in the job's directory, by one line and its answer.
- * The connection is closed before the program is stopped. The outcome is written into the header while the program stands
- * still, and at a restart before it goes on, so that whoever waits for it finds another value than before when the
- * interrupted wait is made again. */
+/* Asks the supervisor for a checkpoint: with one line over the control socket in the job's directory, and one line of
+ * answer. The connection is closed before the program is stopped. The supervisor writes the outcome into the header while
+ * the program is frozen, and at a restart before the program continues. A thread that waits for the outcome therefore
+ * finds a changed value when it repeats the interrupted wait. */
 #include "internal.h"
 #include <string.h>
 
@@ -14,12 +14,12 @@
 #define EINTR_NUMBER 4
 #define EAGAIN_NUMBER 11
 
-/* An outcome is waited for so long before the supervisor is asked again, which tells whether it still lives. */
+/* The time to wait for an outcome before asking the supervisor again, which shows whether it is still alive. */
 #define OUTCOME_SECONDS 2
-/* So long for a line from it. */
+/* The time to wait for a line from the supervisor. */
 #define ANSWER_MILLISECONDS 10000
 #define ANSWER_BYTES 512
-/* So often and so long a supervisor that does not listen is waited for. */
+/* The number of retries, and the pause before each, if the supervisor does not listen. */
 #define REFUSALS_MAX 20
 #define MOMENT_NANOSECONDS 10000000l
 
@@ -30,7 +30,7 @@ struct address {
 
 enum answer { NOTED, NOT_DUE, DECLINED, NOBODY };
 
-/* Writes a number in decimal digits behind `text`. */
+/* Appends a number to `text`, in decimal digits. */
 static void put_number(char *text, unsigned long number)
 {
     char digits[20];
@@ -46,7 +46,7 @@ static void put_number(char *text, unsigned long number)
 
 static int connect_to(const char *directory)
 {
-    /* An address has room for 108 bytes; directories have longer names. */
+    /* A socket address has room for 108 bytes, and a directory's path may be longer. */
     long place = call(SYS_open, (long)directory, O_PATH_DIRECTORY_CLOEXEC, 0, 0, 0, 0);
     if (has_failed(place))
         return -1;
@@ -103,7 +103,8 @@ static enum answer converse(int connection, const char *request, uint64_t *nanos
     return NOT_DUE;
 }
 
-/* Says one line to the supervisor. While it does, the supervisor takes no checkpoint: the connection leads out of the job. */
+/* Sends one line to the supervisor and reads the answer. Meanwhile the supervisor takes no checkpoint, since the
+ * connection leads out of the job. */
 static enum answer say(struct header *header, const char *request, uint64_t *nanoseconds)
 {
     own.asking++;
@@ -131,14 +132,14 @@ int standfast_ask(struct header *header, uint64_t *generation)
             uint64_t present = exact_now();
             bool is_never = nanoseconds > ~0ull - present;
             uint64_t none = 0;
-            /* Unless a checkpoint has said otherwise meanwhile. */
+            /* Unless a checkpoint has set another value meanwhile. */
             atomic_compare_exchange_strong(&header->due_at, &none, is_never ? ~0ull : present + nanoseconds);
             return STANDFAST_NOT_TAKEN;
         }
         case DECLINED:
             return STANDFAST_ERROR_FAILED;
         case NOBODY: {
-            /* A restarted program may be ahead of its supervisor, which listens in a moment. */
+            /* A restarted program may run before its supervisor listens. The supervisor will listen in a moment. */
             struct { long seconds, nanoseconds; } moment = {0, MOMENT_NANOSECONDS};
             if (++refusals > REFUSALS_MAX)
                 return STANDFAST_ERROR_UNPROTECTED;
@@ -164,6 +165,6 @@ int standfast_ask(struct header *header, uint64_t *generation)
 void standfast_tell_enabled(struct header *header)
 {
     uint64_t nanoseconds;
-    /* Who does not hear it looks again by itself. */
+    /* A supervisor that misses this looks again by itself. */
     (void)say(header, "{\"version\":1,\"request\":\"enabled\"}\n", &nanoseconds);
 }

@@ -1,5 +1,5 @@
-/* The calls of standfast.h and ckpt.h, and how they find out whether the program runs under Standfast: its supervisor has put
- * the job's directory into the environment. */
+/* The calls of standfast.h and ckpt.h. They find out from the environment whether the program runs under Standfast: in
+ * that case its supervisor has put the job's directory there. */
 #include "ckpt.h"
 #include "internal.h"
 #include <pthread.h>
@@ -13,16 +13,17 @@
 #define MAP_FIXED_NOREPLACE 0x100000l
 #define MS_ASYNC 1
 #define EINVAL_NUMBER 22
-/* No way of changing the signals that are blocked. */
+/* An operation that rt_sigprocmask(2) does not know. */
 #define NO_SUCH_CHANGE 0x7fffl
 
-/* The name of the variable. Its value is the job's directory, absolute. */
+/* The variable that holds the job's directory, as an absolute path. */
 #define VARIABLE "STANDFAST_DIRECTORY"
-/* Those of options of the run. */
+/* Variables that stand for options of the run. */
 #define CHECK_VARIABLE "STANDFAST_CHECK_EXCLUSIONS"
 #define FREE_VARIABLE "STANDFAST_FREE_MEMORY"
 
-/* How long a fork waits for other threads that are connected with the supervisor: the child would hold the connection. */
+/* How long a fork waits for other threads that are connected to the supervisor: the child would keep the connection
+ * open. */
 #define FORK_WAIT_NANOSECONDS 1000000l
 #define FORK_WAITS 200
 
@@ -54,7 +55,7 @@ static void before_fork(void)
     }
 }
 
-/* Of the parent's threads only one is in the child. */
+/* The child has only one of the parent's threads. */
 static void in_child(void)
 {
     struct header *header = the_header;
@@ -80,7 +81,7 @@ __attribute__((constructor)) static void begin(void)
     header->version = HEADER_VERSION;
     atomic_store(&header->next_at, ~0ull);
     header->magic_high = MAGIC_HIGH;
-    /* Last: from now on it counts. */
+    /* The last store: from now on the header is valid. */
     atomic_thread_fence(memory_order_release);
     header->magic_low = MAGIC_LOW;
     the_header = header;
@@ -93,18 +94,18 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- Regions ---- */
 
-/* Whether all of some addresses are mapped. */
+/* Reports whether all addresses of a range are mapped. */
 static bool is_mapped(uint64_t start, uint64_t end)
 {
     uint64_t page = start & ~(PAGE - 1);
-    /* On its way into the cache while the processor is on its way into the kernel: 90 of 340 ns where it was not there. */
+    /* Loads the line into the cache while the processor enters the kernel. This saves 90 of 340 ns if it was not there. */
     __builtin_prefetch((const void *)(uintptr_t)start);
-    /* This reads eight bytes there before it finds that it is asked for nothing that it knows. So it says of one page that it
-     * can be read, and takes neither the lock of the address space nor a look into the list of mappings: 200 to 240 ns in all,
-     * with msync(2) 210 to 300, and no wait for other threads that map memory. */
+    /* The call reads eight bytes there before it finds that it does not know the operation. It thus shows that one page is
+     * readable, without taking the address space's lock or searching the list of mappings. It takes 200 to 240 ns in all,
+     * where msync(2) takes 210 to 300, and does not wait for other threads that map memory. */
     bool is_readable = end <= page + PAGE &&
         call(SYS_rt_sigprocmask, NO_SUCH_CHANGE, (long)(start & ~7ul), 0, 8, 0, 0) == -EINVAL_NUMBER;
-    /* Does nothing, and says whether all of it is mapped, be it readable or not. */
+    /* Does nothing but report whether the whole range is mapped, readable or not. */
     return is_readable || !has_failed(call(SYS_msync, (long)page, (long)whole_pages(end - page), MS_ASYNC, 0, 0, 0));
 }
 
@@ -145,7 +146,7 @@ EXPORTED int standfast_include(const void *address, size_t length) { return note
 
 /* ---- Checkpoints ---- */
 
-/* Milliseconds are exact enough, and it takes half the time. */
+/* The coarse clock has milliseconds, which is exact enough, and takes half the time. */
 static uint64_t now(void)
 {
     struct timespec time;
@@ -187,7 +188,7 @@ EXPORTED int standfast_enable(void)
         if (before == 0)
             return STANDFAST_ERROR_DISABLED;
     } while (!atomic_compare_exchange_weak(&header->disabled, &before, before - 1));
-    /* Another thread may have disabled what this one enables. */
+    /* Another thread may have made the matching call of standfast_disable(). */
     if (own.disabled > 0)
         own.disabled--;
     if (before == 1 && atomic_exchange(&header->pending, 0))
@@ -222,9 +223,9 @@ EXPORTED const char *standfast_error_text(int error)
     }
 }
 
-/* ---- As the paper names them ---- */
+/* ---- The libckpt paper's names ---- */
 
-/* A negative size is a length beyond the address space. */
+/* A negative size becomes a length beyond the address space. */
 EXPORTED int exclude_bytes(const void *address, long size, int usage)
 {
     return standfast_exclude(address, (size_t)size, usage);

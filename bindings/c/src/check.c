@@ -1,10 +1,10 @@
-/* `standfast run --check-exclusions`: whoever writes to memory that was excluded as read-only is caught in the act and told,
- * with the region and with who has excluded it. What is dead is filled with a pattern at each restart, by whoever restarts; and
- * whoever takes checkpoints compares what is read-only with what it was at the one before, and finds here who has excluded it.
+/* `standfast run --check-exclusions`: catches writes to memory that was excluded as read-only, and reports the writer, the
+ * region and the caller that excluded it. Two further checks happen outside the library. A restart fills dead memory with
+ * a pattern. A checkpoint compares read-only memory with the checkpoint before, and reads here who has excluded it.
  *
- * Pages that lie wholly in a read-only region of private memory lose the right to write. A write there comes to our handler,
- * which says who it was, gives the page its right back, and lets the program go on: one message a page. System calls that
- * write there fail (EFAULT). A handler for SIGSEGV that the program installs itself takes the place of ours. */
+ * Pages that lie wholly in a read-only region of private memory are write-protected. A write there raises a fault. Our
+ * handler reports the writer, makes the page writable again and lets the program continue: one message a page. System
+ * calls that write there fail (EFAULT). A SIGSEGV handler that the program installs itself replaces ours. */
 #define _GNU_SOURCE
 #include "internal.h"
 #include <signal.h>
@@ -16,11 +16,11 @@
 #define PROT_READ_WRITE 3l
 #define LINE_BYTES 512
 
-/* In the GNU C library; elsewhere addresses are told without names. */
+/* In the GNU C library. Without them, addresses are printed without names. */
 extern int backtrace(void **, int) __attribute__((weak));
 extern void backtrace_symbols_fd(void *const *, int, int) __attribute__((weak));
 
-/* The last exclusions, also in the header, and how many of them had pages guarded. */
+/* The last exclusions, which the header refers to as well, and how many exclusions had pages guarded. */
 static struct record *records;
 static _Atomic uint64_t *record_count;
 static _Atomic uint64_t guarded_count;
@@ -50,7 +50,7 @@ static void say_frames(void *const *frames, int count)
         }
 }
 
-/* The last exclusion that speaks of an address. */
+/* Returns the last guarded exclusion that contains an address. */
 static const struct record *record_of(uint64_t address)
 {
     uint64_t last = atomic_load(record_count);
@@ -67,7 +67,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     uint64_t address = (uint64_t)(uintptr_t)info->si_addr;
     const struct record *record = info->si_code == SEGV_ACCERR ? record_of(address) : NULL;
     if (record == NULL) {
-        /* None of ours: as it was before us, at the next try. */
+        /* Not one of our pages: restores the previous action, which handles the fault when the write is retried. */
         sigaction(number, &before_ours, NULL);
         return;
     }
@@ -87,7 +87,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     say_frames(record->frames, (int)record->frame_count);
 }
 
-/* Reads one line of /proc/self/maps; false at the end. */
+/* Reads one line of /proc/self/maps. Returns false at the end. */
 static bool next_line(int file, char *line)
 {
     size_t length = 0;
@@ -113,7 +113,7 @@ static uint64_t hexadecimal(const char **text)
     }
 }
 
-/* Whether all of some pages is private memory that may be read, written and not executed. */
+/* Reports whether all pages of a range are private memory that is readable, writable and not executable. */
 static bool is_plain(uint64_t start, uint64_t end)
 {
     long file = call(SYS_open, (long)"/proc/self/maps", 02000000l, 0, 0, 0, 0);
@@ -141,7 +141,7 @@ void standfast_check_begin(struct header *header)
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
     if (records == NULL || sigaction(SIGSEGV, &ours, &before_ours) != 0)
         return;
-    /* It loads a library the first time, which a handler could not. */
+    /* The first call of backtrace() loads a library, which a handler must not do. */
     void *none[1];
     if (backtrace)
         backtrace(none, 1);
@@ -156,7 +156,7 @@ static void let_write(uint64_t from, uint64_t to)
         call(SYS_mprotect, (long)from, (long)(to - from), PROT_READ_WRITE, 0, 0, 0);
 }
 
-/* Pages of a region that have been guarded may be written again. */
+/* Makes the guarded pages of a region writable again. */
 static void unguard(uint64_t start, uint64_t end)
 {
     if (atomic_load(&guarded_count) == 0)
@@ -182,7 +182,7 @@ void standfast_check(struct header *header, uint64_t start, uint64_t end, unsign
     if (kind != READONLY)
         return;
     struct record *record = &records[atomic_fetch_add(record_count, 1) % RECORDS];
-    /* What nobody remembers must not be guarded: our handler would not know whose fault a write is. */
+    /* A region whose record is overwritten must not stay guarded: our handler could not say who excluded it. */
     if (record->is_guarded)
         let_write(whole_pages(record->start), record->end & ~(PAGE - 1));
     *record = (struct record){.start = start, .end = end, .frame_count = 1};

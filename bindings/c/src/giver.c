@@ -1,9 +1,9 @@
-/* `standfast run --free-memory`: a thread of the library's that gives back what the allocator holds as free, whenever the
- * supervisor is about to take a checkpoint. It waits for a number in the header to change, which the supervisor does while the
- * program stands still: the interrupted wait is made again and finds it.
+/* `standfast run --free-memory`: a thread of the library gives back the memory that the allocator holds as free, whenever
+ * the supervisor is about to take a checkpoint. The thread waits for a number in the header to change. The supervisor
+ * changes it while the program is frozen, and the thread sees the change when it repeats the interrupted wait.
  *
- * The allocator's locks may be held by others at that moment; the program runs, so they let go of them. The supervisor waits
- * for the answer for a limited time. */
+ * Other threads may hold the allocator's locks at that moment, but the program runs, so they release them. The supervisor
+ * waits for the answer for a limited time. */
 #include "internal.h"
 #include <pthread.h>
 #include <signal.h>

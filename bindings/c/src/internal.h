@@ -1,7 +1,8 @@
-/* What the files of the library share, and the memory that the supervisor reads and writes while the program stands still.
+/* Declarations that the library's files share, and the memory that the supervisor reads and writes while the program is
+ * frozen.
  *
- * Nothing here allocates but by mmap, takes a lock that a signal handler could find taken for ever, or changes errno: system
- * calls are made directly. */
+ * The code allocates only by mmap, takes no lock that a signal handler could wait for without end, and makes system calls
+ * directly, so that it never changes errno. */
 #ifndef STANDFAST_INTERNAL_H
 #define STANDFAST_INTERNAL_H
 
@@ -20,12 +21,12 @@
 #define MAGIC_LOW 0x736166646e617473ull  /* "standfas" */
 #define MAGIC_HIGH 0x31302d62696c2d74ull /* "t-lib-01" */
 
-/* Where the header may lie. The first of these addresses that is free is taken, so that whoever looks from outside finds it
- * without having been told. */
+/* The possible addresses of the header. The library takes the first free one, so that other processes can find the header
+ * by themselves. */
 #define PLACES 8
 #define PLACE(number) (0x3f5300000000ull + (uint64_t)(number) * 0x100000000ull)
 
-/* A region in 16 bytes. */
+/* A region, in 16 bytes. */
 struct entry {
     /* Bits 0 to 47: first address. 48 to 61: low part of the stamp. 62 and 63: kind. */
     uint64_t start;
@@ -33,91 +34,91 @@ struct entry {
     uint64_t length;
 };
 
-/* The same in 14 bytes, as it stands in the base: with the log behind it, an eighth as long, a region takes 16. */
+/* A region of the base, in 14 bytes. Together with a log of an eighth of the base's length, a region takes 16 bytes. */
 struct __attribute__((packed)) packed_entry {
     uint64_t start;
-    /* Longer regions are several. */
+    /* A longer region takes several entries. */
     uint32_t length;
     /* High part of the stamp. */
     uint16_t stamp;
 };
 
 #define PACKED_LENGTH_MAX 0xfffff000ull
-/* So many more may come of regions that are longer, in all of the address space. */
+/* The most additional entries that such regions can need in the whole address space. */
 #define PACKED_PIECES_MAX (1ul << 16)
 
 _Static_assert(sizeof(struct packed_entry) == 14, "layout");
 
-/* Some regions, ascending and apart, in either form. */
+/* Regions in either form, ascending and disjoint. */
 struct list {
     const void *entries;
     size_t count;
     bool is_packed;
 };
 
-/* Kinds. A stamp says of a read-only region after how many checkpoints that was said. */
+/* Kinds. The stamp of a read-only region is the number of checkpoints that were taken before the region was excluded. */
 enum { INCLUDED = 0, DEAD = STANDFAST_DEAD, READONLY = STANDFAST_READONLY };
 
-/* All regions: those of `base`, ascending and apart, then what of `log` says otherwise, in the order of time. */
+/* All regions: those in `base`, ascending and disjoint, overridden by those in `log`, in the order of the calls. */
 struct view {
     uint64_t base, base_count;
     uint64_t log;
     _Atomic uint64_t log_count;
     uint64_t log_capacity;
-    /* When the base was made, by which it is told from others: CLOCK_MONOTONIC, nanoseconds. It does not change any more, nor
-     * does what stands in the log. */
+    /* The time at which the base was made, which identifies it: CLOCK_MONOTONIC, nanoseconds. A finished base does not
+     * change, and neither do the entries in the log. */
     uint64_t made;
 };
 
-/* Regions named by a signal handler that has interrupted a call under the lock. They come behind the log. */
+/* The most regions that signal handlers may name while they interrupt a call under the lock. They apply after the log. */
 #define DEFERRED_MAX 16
 
-/* Exclusions are checked; a thread gives back free memory when it is asked to. */
+/* Flags: the library checks exclusions; a thread of the library gives back free memory on request. */
 enum { FLAG_CHECKING = 1, FLAG_GIVING = 2 };
 
 struct header {
     uint64_t magic_low, magic_high;
     uint32_t version;
-    /* Which of the views counts. */
+    /* The index of the current view. */
     _Atomic uint32_t current;
-    /* Whose turn it is: 0, or the address of the thread's own data, with 1 added where others wait. */
+    /* The holder of the lock: 0, or the address of that thread's `own`, with 1 added if others wait. */
     _Atomic uint64_t lock;
     struct view views[2];
     _Atomic uint64_t deferred_count;
     struct entry deferred[DEFERRED_MAX];
-    /* Threads that are connected with the supervisor; sections in which checkpoints are disabled. */
+    /* Number of threads connected to the supervisor; number of open sections in which checkpoints are disabled. */
     _Atomic uint32_t asking, disabled;
-    /* Set by the supervisor: a checkpoint was wanted while they were. */
+    /* Set by the supervisor if a checkpoint was wanted while checkpoints were disabled. */
     _Atomic uint32_t pending;
     _Atomic uint32_t flags;
-    /* The rest is written by the supervisor, in one go. Counts the outcomes told. */
+    /* The supervisor writes the rest in one go. This field counts the outcomes that it has reported. */
     _Atomic uint32_t sequence;
     /* The last outcome: a standfast_return or a standfast_error. */
     _Atomic int32_t outcome;
-    /* Its generation. */
+    /* The generation of that outcome. */
     _Atomic uint64_t generation;
-    /* Checkpoints of this process's memory. */
+    /* Number of checkpoints of this process's memory. */
     _Atomic uint64_t epoch;
-    /* From when on checkpoints are taken on request, and when the next one is taken anyhow: CLOCK_MONOTONIC, nanoseconds;
-     * all ones for never. */
+    /* The time from which checkpoints are taken on request, and the time of the next one without a request:
+     * CLOCK_MONOTONIC, nanoseconds; all ones for never. */
     _Atomic uint64_t due_at, next_at;
-    /* How often free memory was to be given back, which the supervisor counts, and how often it has been. */
+    /* How often the supervisor has asked the program to give back free memory, and how often the program has done so. */
     _Atomic uint32_t give_wanted, give_done;
-    /* Where exclusions are checked: who has excluded what, a ring of RECORDS, and how many have been written. */
+    /* If exclusions are checked: a ring of RECORDS records that name the callers, and the number of records written. */
     uint64_t records;
     _Atomic uint64_t record_count;
-    /* The job's directory, absolute, with a zero behind it. */
+    /* The job's directory: an absolute path that ends with a zero. */
     char directory[PAGE - 472];
 };
 
-/* Who has excluded a region as read-only. */
+/* A record of the caller that excluded a region as read-only. */
 #define RECORDS (1u << 14)
 #define FRAMES 12
 
 struct record {
     uint64_t start, end;
     uint32_t frame_count;
-    /* Whether some of its pages may not be written. */
+    /* Whether some of its pages are write-protected. */
     uint32_t is_guarded;
     void *frames[FRAMES];
 };
@@ -134,19 +135,19 @@ _Static_assert(offsetof(struct header, records) == 456, "layout");
 _Static_assert(sizeof(struct record) == 120, "layout");
 _Static_assert(offsetof(struct header, directory) == 472 && sizeof(struct header) == PAGE, "layout");
 
-/* ---- What a thread has of its own. ---- */
+/* ---- Per-thread data. ---- */
 
 struct own {
-    /* Its part in the header's numbers. */
+    /* The thread's share of the header's counts. */
     uint32_t asking, disabled;
-    /* Its place names the thread, so the last bit of its address must be free. */
+    /* The address of this struct identifies the thread, so its last bit must be free. */
 } __attribute__((aligned(16)));
 
 extern HIDDEN _Thread_local struct own own __attribute__((tls_model("initial-exec")));
 
 /* ---- The files of the library. ---- */
 
-/* The header; null where the program does not run under Standfast. */
+/* Returns the header, or null if the program does not run under Standfast. */
 HIDDEN struct header *standfast_header(void);
 HIDDEN int standfast_note(struct header *header, struct entry entry);
 HIDDEN int standfast_ask(struct header *header, uint64_t *generation);
@@ -157,8 +158,8 @@ HIDDEN void standfast_hurry_allocators(void);
 HIDDEN void standfast_start_giver(struct header *header);
 HIDDEN void standfast_check_begin(struct header *header);
 HIDDEN void standfast_check(struct header *header, uint64_t start, uint64_t end, unsigned kind);
-/* Puts the newer regions on top of the older ones, in the form that is asked for; without those that are included where
- * `drops_included`. Returns how many there are. */
+/* Puts the newer regions on top of the older ones, in the requested form; leaves out included regions if `drops_included`.
+ * Returns the number of resulting regions. */
 struct form {
     bool is_packed, drops_included;
 };
@@ -182,7 +183,7 @@ static inline long call(long number, long a, long b, long c, long d, long e, lon
 
 static inline bool has_failed(long result) { return (unsigned long)result > -4096ul; }
 
-/* Fresh memory; null where there is none. */
+/* Maps fresh memory. Returns null if there is none. */
 static inline void *map_pages(size_t bytes)
 {
     long address = call(SYS_mmap, 0, (long)bytes, 3 /* read, write */, 0x22 /* private, anonymous */, -1, 0);
@@ -195,7 +196,7 @@ static inline void unmap_pages(void *address, size_t bytes)
         call(SYS_munmap, (long)address, (long)bytes, 0, 0, 0, 0);
 }
 
-/* CLOCK_MONOTONIC, nanoseconds. */
+/* Returns the time of CLOCK_MONOTONIC in nanoseconds. */
 static inline uint64_t exact_now(void)
 {
     struct { long seconds, nanoseconds; } time = {0, 0};

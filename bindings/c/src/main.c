@@ -1,6 +1,6 @@
-/* main() for programs that have called theirs ckpt_target(), as the libckpt paper asks for (section 2). Started plainly, such
- * a program executes `standfast run`, which reads .ckptrc and starts it once more; started with `=recover`, it executes
- * `standfast restart`. A program that has a main() of its own never gets here. */
+/* main() for programs that name theirs ckpt_target(), as the libckpt paper demands (section 2). Without `=recover`, such a
+ * program executes `standfast run`, which reads .ckptrc and starts the program once more. With `=recover`, it executes
+ * `standfast restart`. A program that has its own main() does not use this one. */
 #include "internal.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 extern int ckpt_target(int, char **) __attribute__((weak));
-/* Fortran's name of it. */
+/* The name that Fortran compilers give it. */
 extern void ckpt_target_(void) __attribute__((weak));
 
 #define RECOVER "=recover"
@@ -25,7 +25,7 @@ static int run_target(int count, char **words)
     return 127;
 }
 
-/* Executes `standfast COMMAND... -- PROGRAM WORD...`; returns where that cannot be done. */
+/* Executes `standfast COMMAND... -- PROGRAM WORD...`. Returns only if that fails. */
 static void put_under_standfast(const char *command, int count, char **words)
 {
     char **line = calloc((size_t)count + 5, sizeof *line);
@@ -46,7 +46,7 @@ EXPORTED int main(int count, char **words)
 {
     bool recovers = count > 1 && strcmp(words[1], RECOVER) == 0;
     if (recovers) {
-        /* The words of the run are in the checkpoint. */
+        /* The checkpoint holds the arguments of the run. */
         put_under_standfast("restart", 1, words);
         perror("standfast: cannot execute the command `standfast` to recover the program; is it in PATH?");
         return 127;

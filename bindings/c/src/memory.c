@@ -1,9 +1,10 @@
-/* Memory that the allocator holds as free is dead: it is given back to the kernel before a checkpoint that the program has
- * asked for, so that nothing of it is saved. The allocators do that themselves, on a call that each has its own name for.
+/* Memory that the allocator holds as free is dead. Before a checkpoint that the program has requested, the library has it
+ * given back to the kernel, so that the checkpoint does not save it. Each allocator has a function for this, under its own
+ * name.
  *
- * Such a call takes the allocator's locks. Where the caller may be a signal handler that has interrupted the allocator, it
- * could wait for itself, so it is made only where that cannot be: no signal is blocked, as all handlers have at least their
- * own, and no handler is installed that would not have (SA_NODEFER). */
+ * That function takes the allocator's locks. If the caller is a signal handler that has interrupted the allocator, it
+ * could wait for itself. So the library makes the call only if it cannot be in a handler: no signal is blocked, since a
+ * handler has at least its own signal blocked, and no handler is installed with SA_NODEFER, which would not block it. */
 #include "internal.h"
 #include <errno.h>
 
@@ -16,12 +17,12 @@ extern void mi_option_set(int, long) __attribute__((weak));
 extern void *mi_malloc(size_t) __attribute__((weak));
 extern void mi_free(void *) __attribute__((weak));
 
-/* mi_option_purge_delay of mimalloc 2.1 and 3, mi_option_decommit_delay of 2.0, mi_option_reset_delay of 1: of one number, which
- * its authors keep. */
+/* mi_option_purge_delay of mimalloc 2.1 and 3, mi_option_decommit_delay of 2.0, mi_option_reset_delay of 1. They share one
+ * number, which mimalloc's authors keep stable. */
 #define MI_PURGE_DELAY 15
-/* The first version that gives back all that is free in a thread when that asks for it. */
+/* The first version in which a thread that asks for it gives back all its free memory. */
 #define MI_COLLECTS_ALL 210
-/* It takes memory from the system in segments of 32 MiB. */
+/* mimalloc takes memory from the system in segments of 32 MiB. */
 #define MI_LARGE (4ul << 20)
 #define MI_LARGE_CLEAN_MAX 24
 #define MI_SMALL (192ul << 10)
@@ -42,14 +43,14 @@ static bool is_handler_possible(void)
     for (long signal = 1; signal <= SIGNALS; signal++) {
         struct kernel_action action = {0, 0, 0, 0};
         long done = call(SYS_rt_sigaction, signal, 0, (long)&action, sizeof action.mask, 0, 0);
-        /* 0 and 1 are no handlers: default and ignored. */
+        /* 0 and 1 stand for "default" and "ignored", which are no handlers. */
         if (done == 0 && action.handler > 1 && (action.flags & SA_NODEFER_FLAG))
             return true;
     }
     return false;
 }
 
-/* Whether some of a block is in memory behind its first page, where mimalloc notes something. */
+/* Reports whether any page of a block after the first is in memory. mimalloc writes notes into the first page. */
 static bool is_populated(const void *block, size_t bytes)
 {
     static unsigned char is_resident[MI_LARGE / PAGE];
@@ -62,8 +63,8 @@ static bool is_populated(const void *block, size_t bytes)
     return false;
 }
 
-/* Takes blocks of mimalloc until so many in a row have nothing in them, and frees them. What lies beside a block that is taken
- * or freed it gives back, while it is told not to delay that. */
+/* Allocates blocks from mimalloc until `clean_max` in a row are empty, and frees them all. With the purge delay at 0,
+ * mimalloc gives back the free memory beside each block that is allocated or freed. */
 static void sweep(size_t bytes, int clean_max)
 {
     void **kept = NULL;
@@ -83,8 +84,8 @@ static void sweep(size_t bytes, int clean_max)
     }
 }
 
-/* mimalloc keeps what is free for a while, which begins again whenever more becomes free, and 2.0 also when all is to be
- * collected. */
+/* mimalloc keeps free memory for a delay, which begins again whenever more memory becomes free. Version 2.0 keeps it even
+ * when it is asked to collect everything. */
 static void collect_of_thread(void)
 {
     static _Atomic uint32_t is_busy;
@@ -113,8 +114,9 @@ void standfast_give_back_free_memory(void)
     standfast_call_allocators();
 }
 
-/* No thread can make mimalloc give back what another one has freed: it is told to do so at once. That takes a system call for
- * each stretch of 64 KiB and more that becomes free, and memory that is used again is populated again. */
+/* Makes mimalloc give back free memory at once, since no thread can make it give back what another one has freed. This
+ * costs a system call for each stretch of 64 KiB and more that becomes free, and memory that is used again must be
+ * populated again. */
 void standfast_hurry_allocators(void)
 {
     if (mi_option_set)

@@ -1,5 +1,6 @@
-/* Lists of regions, ascending and apart: how a log of what was said becomes one, and how one is put on top of another. Pure:
- * no memory but what is given. The supervisor does the same in crates/core/src/directions. */
+/* Lists of regions, ascending and disjoint: turns a log of calls into such a list, and puts one list on top of another.
+ * The functions are pure and use only the memory they are given. The supervisor does the same in
+ * crates/core/src/directions. */
 #include "internal.h"
 #include <string.h>
 
@@ -33,7 +34,7 @@ static void put(void *out, size_t number, struct entry entry, bool is_packed)
         ((struct entry *)out)[number] = entry;
 }
 
-/* Adds a region behind the others, joined with the last one where they adjoin and are of one kind and stamp. */
+/* Appends a region. Joins it with the last one if the two adjoin and have the same kind and stamp. */
 static size_t push(void *out, size_t count, struct entry entry, struct form form)
 {
     if (form.drops_included && is_included(entry))
@@ -81,8 +82,8 @@ size_t standfast_overlay(struct list older, struct list newer, void *out, struct
     return count;
 }
 
-/* Both buffers have room for twice as many. Each half is settled into `spare`, then the later one put on top of the
- * earlier. */
+/* Turns a log into a list, in `out`. Both buffers need room for twice `count` entries. Settles each half into `spare`,
+ * then puts the later half on top of the earlier one. */
 size_t standfast_settle(const struct entry *log, size_t count, struct entry *out, struct entry *spare)
 {
     size_t run = 1;

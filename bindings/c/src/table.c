@@ -1,19 +1,20 @@
-/* The table of regions, in the program's own memory. What is said is put at the end of a log, in some ten nanoseconds; when
- * the log is full it is merged into the base, whose regions are ascending and apart.
+/* The table of regions, in the program's own memory. A call appends its region to a log, in some ten nanoseconds. A full
+ * log is merged into the base, whose regions are ascending and disjoint.
  *
- * A thread may be stopped between any two instructions, and the supervisor then reads the table. So every change is made
- * beside what counts and published by one store: an entry by the length of the log, a new base by which view counts. */
+ * A thread may be stopped between any two instructions, and the supervisor then reads the table. So every change is
+ * prepared outside the valid data and published by one store: a new entry by the length of the log, a new base by the
+ * number of the current view. */
 #include "internal.h"
 
-/* A log of this length is merged in a fraction of a millisecond; and no longer one than an eighth of the base, so that a
- * region takes 16 bytes at most where there are many. */
+/* A log of LOG_MIN entries is merged in a fraction of a millisecond. A longer log has at most an eighth of the base's
+ * length, so that a region takes at most 16 bytes if there are many. */
 #define LOG_MIN 4096u
 #define LOG_SHARE 8u
-/* More regions than that would take a gigabyte; the supervisor reads no more. */
+/* More regions would take more than a gigabyte, and the supervisor reads no more. */
 #define REGIONS_MAX (1ull << 26)
 
-/* How long a turn is waited for: whoever has it needs microseconds, and if it never ends (a handler that was left by
- * longjmp) the program must not hang. */
+/* How long a thread waits for its turn. The holder needs microseconds. If its turn never ends (a handler was left by
+ * longjmp), the program must not hang. */
 #define TURN_SLICE_NANOSECONDS 100000000l
 #define TURN_SLICES 50
 
@@ -39,7 +40,7 @@ static enum turn take_turn(struct header *header)
         long waited = call(SYS_futex, (long)&header->lock, FUTEX_WAIT_PRIVATE, (long)(uint32_t)(seen | 1), (long)&limit, 0, 0);
         if (waited == -110 /* ETIMEDOUT */)
             slice++;
-        /* There may be others who wait yet. */
+        /* Other threads may still wait. */
         mark = 1;
     }
     return NEVER;
@@ -103,7 +104,7 @@ static int merge_blocked(struct header *header)
     return 0;
 }
 
-/* Handlers wait until the merge is through: what they would say had long to wait otherwise. */
+/* Blocks signals until the merge is done. Otherwise the regions that handlers name would wait for long. */
 static int merge(struct header *header)
 {
     uint64_t all = ~0ull, before;
@@ -129,7 +130,8 @@ static int append(struct header *header, struct entry entry)
     return 0;
 }
 
-/* What handlers have said meanwhile. Applied twice, should the program be stopped in between, it means the same. */
+/* Appends the regions that handlers have named meanwhile. If the program is stopped in between and the regions are applied
+ * twice, the result is the same. */
 static int append_deferred(struct header *header)
 {
     uint64_t count = atomic_load(&header->deferred_count), done = 0;

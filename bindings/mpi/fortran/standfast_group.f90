@@ -1,9 +1,9 @@
-! The Fortran interface of libstandfast_group: a program's processes keep each other's registered memory. It is source, since
-! .mod files differ from compiler to compiler and from MPI to MPI: compile it with the program's mpifort, and
-! standfast_group_fortran.c with the mpicc beside it, and link with -lstandfast_group.
+! The Fortran interface of libstandfast_group: a program's processes keep each other's registered memory. It comes as
+! source, since .mod files differ between compilers and between MPIs. Compile it with the program's mpifort, compile
+! standfast_group_fortran.c with the mpicc of the same MPI, and link with -lstandfast_group.
 !
-! What the calls mean is said in standfast_group.h. Each process has one group. A call that fails says why and ends all
-! processes, so that no error goes unheeded. What is registered must be contiguous and stay where it is: saved, allocated, or a
+! standfast_group.h documents the calls. Each process has one group. A call that fails prints the reason and ends all
+! processes, so that no error goes unnoticed. Registered data must be contiguous and must not move: saved, allocated, or a
 ! pointer's target.
 module standfast_group
     use, intrinsic :: iso_c_binding, only: c_double, c_int, c_int64_t
@@ -13,10 +13,10 @@ module standfast_group
     public :: standfast_start, standfast_join, standfast_protect, standfast_protect_all, standfast_unprotect
     public :: standfast_recorded, standfast_restore, standfast_restored, standfast_due, standfast_checkpoint, standfast_finish
 
-    ! How a process begins.
+    ! How a process joins the job.
     integer, parameter, public :: STANDFAST_NEW = 0, STANDFAST_SURVIVOR = 1, STANDFAST_REPLACEMENT = 2
 
-    ! Whether the epoch that is gone back to is still to be restored.
+    ! Whether the program goes back to an epoch that it has yet to restore.
     logical, save :: goes_back = .false.
 
     interface standfast_start
@@ -60,7 +60,7 @@ module standfast_group
 
 contains
 
-    ! Collective. How this process begins.
+    ! Collective. Joins the job and returns how this process joined it.
     integer function join_f08(comm)
         type(MPI_Comm), intent(in) :: comm
         join_f08 = join_integer(comm%mpi_val)
@@ -72,7 +72,7 @@ contains
         goes_back = join_integer /= STANDFAST_NEW
     end function join_integer
 
-    ! The same, for programs that ask `standfast_restored` later.
+    ! Collective. Joins the job, for programs that call `standfast_restored` later.
     subroutine start_f08(comm)
         type(MPI_Comm), intent(in) :: comm
         call start_integer(comm%mpi_val)
@@ -84,14 +84,14 @@ contains
         joined = join_integer(comm)
     end subroutine start_integer
 
-    ! Registers an array or a scalar under a number, with as many bytes as it has now.
+    ! Registers an array or a scalar under a number, with its present length.
     subroutine standfast_protect(id, region)
         integer, intent(in) :: id
         type(*), dimension(..), intent(in) :: region
         call c_protect(int(id, c_int64_t), region)
     end subroutine standfast_protect
 
-    ! The same for several, under the numbers from `first` on.
+    ! Registers several arrays or scalars under the numbers from `first` on.
     subroutine standfast_protect_all(first, a, b, c, d, e, f, g, h)
         integer, intent(in) :: first
         type(*), dimension(..), intent(in) :: a
@@ -111,26 +111,26 @@ contains
         call c_unprotect(int(id, c_int64_t))
     end subroutine standfast_unprotect
 
-    ! The bytes that a number has in the epoch that is gone back to; negative where it has none.
+    ! Returns the length in bytes of a number's region in the epoch that the job goes back to; negative if it has none.
     integer(c_int64_t) function standfast_recorded(id)
         integer, intent(in) :: id
         standfast_recorded = c_recorded(int(id, c_int64_t))
     end function standfast_recorded
 
-    ! Collective. Fills what is registered with what the epoch holds.
+    ! Collective. Fills the registered memory from the epoch.
     subroutine standfast_restore()
         call c_restore()
         goes_back = .false.
     end subroutine standfast_restore
 
-    ! Collective. The same where the program goes back to an epoch, and whether it does.
+    ! Collective. If the program goes back to an epoch, fills the registered memory from it. Returns whether it goes back.
     logical function standfast_restored()
         standfast_restored = goes_back
         if (goes_back) call standfast_restore()
     end function standfast_restored
 
-    ! Collective. Whether so many seconds have passed since the last checkpoint; where they are not named, as many as
-    ! `standfast group run --interval` says, or 60.
+    ! Collective. Reports whether `seconds` seconds have passed since the last checkpoint. The default is that of
+    ! `standfast group run --interval`, or 60.
     logical function standfast_due(seconds)
         real(c_double), intent(in), optional :: seconds
         real(c_double) :: interval
@@ -139,7 +139,8 @@ contains
         standfast_due = c_due(interval) > 0
     end function standfast_due
 
-    ! Collective, with no message of the program under way. Where it was given up, `taken` is false and the program goes on.
+    ! Collective, and no message of the program may be under way. If the checkpoint was abandoned, `taken` is false and the
+    ! program continues.
     subroutine standfast_checkpoint(taken)
         logical, intent(out), optional :: taken
         integer(c_int) :: result
@@ -147,7 +148,7 @@ contains
         if (present(taken)) taken = result == 0
     end subroutine standfast_checkpoint
 
-    ! Collective. The program is done.
+    ! Collective. Ends the job; the program is done.
     subroutine standfast_finish()
         call c_finish()
     end subroutine standfast_finish

@@ -1,6 +1,7 @@
 /*
- * The C half of the Fortran interface of libstandfast_group. Compiled by the program's own mpicc, as standfast_group.f90 is by
- * its mpifort. A program has one group, that of standfast_program.h. A call that fails says why and ends all processes.
+ * The C half of the Fortran interface of libstandfast_group. The program's own mpicc compiles it, as its mpifort compiles
+ * standfast_group.f90. A program has one group, that of standfast_program.h. A call that fails prints the reason and ends
+ * all processes.
  */
 #include <ISO_Fortran_binding.h>
 
@@ -10,7 +11,7 @@ int standfast_fortran_join(MPI_Fint comm) {
     return standfast_start(MPI_Comm_f2c(comm));
 }
 
-/* Whatever it is: its address, elements and their size are in the descriptor. */
+/* Registers data of any type and rank: the descriptor holds the address, the number of elements and their size. */
 void standfast_fortran_protect(int64_t id, const CFI_cdesc_t *region) {
     size_t count = 1;
     if (region->rank > 0 && !CFI_is_contiguous(region)) {
@@ -34,7 +35,7 @@ void standfast_fortran_restore(void) {
     standfast_checked("standfast_restore", standfast_group_restore(standfast_the_group));
 }
 
-/* A negative number stands for what was asked for on the command line. */
+/* A negative number stands for the interval on the command line. */
 int standfast_fortran_due(double seconds) {
     if (seconds < 0) return standfast_due();
     return standfast_checked("standfast_due", standfast_group_due(standfast_the_group, seconds));

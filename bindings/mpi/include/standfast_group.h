@@ -1,10 +1,10 @@
 /*
  * standfast_group.h: checkpoints in the memory of other processes, for programs whose processes send each other messages.
  *
- * This library knows no MPI. Programs use standfast_mpi.h, which hands it a table of functions.
+ * This library does not depend on MPI. Programs use standfast_mpi.h, which gives the library a table of functions.
  *
- * All functions return 0 or more, or a negative number for an error that standfast_group_error() puts into words. Those
- * marked "collective" are called by all processes at once. One thread at a time.
+ * All functions return 0 or more on success, or a negative number for an error that standfast_group_error() describes. All
+ * processes must call the functions marked "collective" together. Only one thread may call the library at a time.
  */
 #ifndef STANDFAST_GROUP_H
 #define STANDFAST_GROUP_H
@@ -17,133 +17,140 @@ extern "C" {
 #endif
 
 #define STANDFAST_GROUP_VERSION 3
-#define STANDFAST_REQUESTS 64        /* so many are tested at once, at most */
-#define STANDFAST_ANYBODY UINT32_MAX /* instead of a sender */
+#define STANDFAST_REQUESTS 64        /* the most requests in one call of `test` */
+#define STANDFAST_ANYBODY UINT32_MAX /* receives from any sender */
 
-/* Messages between two processes keep their order among those of one channel. What anybody may send goes on the first. */
+/* Messages between two processes keep their order within one channel. Messages that are received from any sender use the
+ * first channel. */
 enum standfast_channel { STANDFAST_MESSAGES = 0, STANDFAST_BODIES = 1 };
 
-/* What has become of a request. */
+/* The state of a request. */
 enum standfast_how { STANDFAST_UNDER_WAY = 0, STANDFAST_DONE = 1, STANDFAST_CANCELLED = 2 };
 typedef struct standfast_ended {
     int how;       /* enum standfast_how */
-    uint32_t from; /* of a message that was received */
-    size_t length; /* and its bytes */
+    uint32_t from; /* sender of a received message */
+    size_t length; /* its length in bytes */
 } standfast_ended;
 
-/* How messages are carried: filled in by standfast_mpi.h. Functions return 0, or not for an error. */
+/* How messages are carried. standfast_mpi.h fills it in. Unless noted otherwise, functions return 0, or another number for
+ * an error. */
 typedef struct standfast_transport {
     size_t size;      /* sizeof(standfast_transport) */
     uint32_t version; /* STANDFAST_GROUP_VERSION */
     uint32_t rank;
     uint32_t ranks;
-    void *context; /* given to every function below */
-    /* Begins to send; `bytes` stay as they are until `test` has said that `request` has ended. */
+    void *context; /* passed to every function below */
+    /* Begins to send. `bytes` must not change until `test` has reported that `request` has ended. */
     int (*send)(void *context, uint32_t to, uint32_t channel, const void *bytes, size_t length, void **request);
-    /* Begins to receive the next message of a process or of anybody, of at most `length` bytes; they are there when `test` has
-     * said that `request` is done. */
+    /* Begins to receive the next message from one process or from any, of at most `length` bytes. The bytes are there when
+     * `test` has reported that `request` is done. */
     int (*receive)(void *context, uint32_t from, uint32_t channel, void *bytes, size_t length, void **request);
-    /* Gives up receiving; whether that was in time `test` says soon. */
+    /* Cancels a receive. `test` soon reports whether that was in time. */
     int (*cancel)(void *context, void *request);
-    /* Says for each of so many requests what has become of it, and leaves `ended` for those under way; the others are gone.
-     * Once for all, since each look has its price. */
+    /* Reports the state of each of `count` requests. For a request under way it leaves `ended` as it is; a request that
+     * has ended is gone. One call tests all requests, since each test has a cost. */
     int (*test)(void *context, size_t count, void *const *requests, standfast_ended *ended);
-    /* Collective, or NULL. 1 where no message of the program is under way; 0 where one is, with words that are the same
-     * everywhere; negative for an error, with words where there are any. */
+    /* Collective, or NULL. Returns 1 if no message of the program is under way. Returns 0 if one is, with a text in
+     * `words` that is the same in all processes. Returns a negative number for an error, with a text if there is one. */
     int (*quiescent)(void *context, char *words, size_t length);
 } standfast_transport;
 
-/* Codes: how many lost nodes are tolerated, and at what price. */
+/* Codes: how many lost nodes a group tolerates, and at what price. */
 enum standfast_code {
-    STANDFAST_PARITY = 0,      /* one in each group; the cheapest */
-    STANDFAST_REED_SOLOMON = 1 /* `checks` in each group */
+    STANDFAST_PARITY = 0,      /* one lost node in each group; the cheapest */
+    STANDFAST_REED_SOLOMON = 1 /* `checks` lost nodes in each group */
 };
 
-/* Zeros mean what the environment says, as `standfast group run` sets it, and else the default. */
+/* A zero stands for the value in the environment, which `standfast group run` sets, or else for the default. Defaults
+ * follow the semicolons. */
 typedef struct standfast_group_options {
     size_t size;          /* sizeof(standfast_group_options) */
-    const char *job;      /* names the job: the same when it is launched again, and never another one's */
+    const char *job;      /* the name of the job: the same for each launch of it, and different from that of any other job */
     const char *memory;   /* a memory file system; "/dev/shm" */
     int code;             /* enum standfast_code */
-    uint32_t checks;      /* of Reed-Solomon; 2 */
-    uint32_t group;       /* most members of a group; 8 */
-    int compare;          /* not 0: find changes by comparison and not by the kernel's write tracking */
-    const char *directory;    /* one that all nodes see, for when more is lost than the code bears; NULL for memory alone */
-    uint32_t directory_every; /* every how many epochs one is copied there in the background; 0 for none */
-    uint32_t encode_every;    /* every how many epochs one is encoded across the nodes; those between are local, are kept by
-                               * each node for itself and survive processes but no node; 1 */
-    double hang;              /* seconds without a call of this library, or without a message within one, after which the
+    uint32_t checks;      /* checks of Reed-Solomon; 2 */
+    uint32_t group;       /* the most members of a group; 8 */
+    int compare;          /* not 0: find changes by comparison instead of the kernel's write tracking */
+    const char *directory;    /* a directory that all nodes see, for a loss that exceeds what the code tolerates; NULL for
+                               * memory alone */
+    uint32_t directory_every; /* N: copy every Nth epoch there in the background; 0 for none */
+    uint32_t encode_every;    /* N: encode every Nth epoch across the nodes. The epochs between are local: each node
+                               * keeps its own, which survives the loss of processes but not of the node; 1 */
+    double hang;              /* seconds without a call of this library, or without a message within a call, after which the
                                * process ends itself with status 70; 0 for never */
-    const char *milestones;   /* a file in which process 0 tells who has launched the job that all have joined, and that all
-                               * have left, and each process what went wrong; NULL for none */
+    const char *milestones;   /* a file for the launcher of the job. Process 0 writes there that all have joined and that all
+                               * have left, and each process writes what went wrong; NULL for none */
 } standfast_group_options;
 
-/* How a process begins. */
+/* How a process joins the job. */
 enum standfast_joined {
     STANDFAST_NEW = 0,        /* the job begins */
-    STANDFAST_SURVIVOR = 1,   /* it goes back, and this process found what it had kept */
-    STANDFAST_REPLACEMENT = 2 /* it goes back, and what this process had kept was lost and has been rebuilt */
+    STANDFAST_SURVIVOR = 1,   /* the job goes back to an epoch, and this process found the data it had kept */
+    STANDFAST_REPLACEMENT = 2 /* the job goes back to an epoch, and this process's data were lost and rebuilt */
 };
 
 typedef struct standfast_group standfast_group;
 
-/* Collective. Joins, and rebuilds what was lost; returns an enum standfast_joined. */
+/* Collective. Joins the job and rebuilds what was lost. Returns an enum standfast_joined. */
 int standfast_group_join(const standfast_transport *transport, const standfast_group_options *options,
                          standfast_group **group);
 
-/* The number of the epoch that the job goes back to, or that was committed last; 0 where there is none. */
+/* Returns the number of the epoch that the job goes back to or committed last, or 0 if there is none. */
 uint64_t standfast_group_epoch(const standfast_group *group);
 
-/* Registers `count` elements of `element` bytes each under a number of 0 or more; again under the same number when the
- * memory has moved or its length has changed. It must stay mapped until it is unregistered or the group is left. */
+/* Registers `count` elements of `element` bytes each under a number of 0 or more. Register the memory again under the same
+ * number when it has moved or its length has changed. It must stay mapped until you unregister it or leave the group. */
 int standfast_group_protect(standfast_group *group, int64_t id, void *memory, size_t count, size_t element);
 
-/* The same for state that lies nowhere in one piece: `size` says how many bytes it takes now, `pack` writes them before each
- * checkpoint, `unpack` reads them in standfast_group_restore(). 0, or not for an error. The context is given to all three. */
+/* Registers state that is not one contiguous piece of memory. `size` returns how many bytes the state takes now, `pack`
+ * writes them before each checkpoint, and `unpack` reads them in standfast_group_restore(). `pack` and `unpack` return 0,
+ * or another number for an error. All three get the context. */
 typedef size_t (*standfast_size)(void *context);
 typedef int (*standfast_pack)(void *context, void *into, size_t bytes);
 typedef int (*standfast_unpack)(void *context, const void *from, size_t bytes);
 int standfast_group_protect_packed(standfast_group *group, int64_t id, standfast_size size, standfast_pack pack,
                                    standfast_unpack unpack, void *context);
 
-/* Leaves those pages of a region out of the next checkpoints that lie wholly within `bytes` bytes from `offset` on, or takes
- * them in again. What they hold after a restore is not defined. Registering the region at another place or with another
- * length takes all of it in. */
+/* Exclude or include again the pages of a region that lie wholly within the `bytes` bytes from `offset` on. Later
+ * checkpoints leave excluded pages out, and their contents after a restore are undefined. Registering the region at
+ * another address or with another length includes all of it again. */
 int standfast_group_exclude(standfast_group *group, int64_t id, size_t offset, size_t bytes);
 int standfast_group_include(standfast_group *group, int64_t id, size_t offset, size_t bytes);
 
-/* Forgets it. */
+/* Unregisters a region. */
 int standfast_group_unprotect(standfast_group *group, int64_t id);
 
-/* The length in bytes that a number has in the epoch that is gone back to and that has not been restored; negative where
- * it has none. */
+/* Returns the length in bytes of a number's region in the epoch that the job goes back to, as long as it has not been
+ * restored; negative if the number has none. */
 int64_t standfast_group_recorded(const standfast_group *group, int64_t id);
 
-/* Collective. Fills the registered memory with what the epoch holds. Where a process has not registered all of it, nobody's
- * memory is touched. Where it fails otherwise the memory may hold anything. It fails in all processes or in none: end the
- * program then; launched again, it goes back once more. */
+/* Collective. Fills the registered memory from the epoch. If a process has not registered all that the epoch holds, the
+ * call fails and changes no process's memory. After any other failure the memory may hold anything. The call fails in all
+ * processes or in none. End the program if it fails; the next launch goes back to the epoch once more. */
 int standfast_group_restore(standfast_group *group);
 
-/* Collective, with no message of the program under way. 0: the checkpoint counts. 1: it was given up, and the one before
- * counts, for the reason that standfast_group_error() gives; the program goes on. */
+/* Collective, and no message of the program may be under way. Returns 0 if the checkpoint counts. Returns 1 if the
+ * checkpoint was abandoned: the one before still counts, standfast_group_error() gives the reason, and the program
+ * continues. */
 int standfast_group_checkpoint(standfast_group *group);
 
-/* The seconds between checkpoints that `standfast group run --interval` says, or 60; negative for an error. */
+/* Returns the seconds between checkpoints that `standfast group run --interval` sets, or 60; negative for an error. */
 double standfast_group_interval(void);
 
-/* Collective. 1 where so many seconds have passed since the last checkpoint, by the clock of process 0; 0 where not. */
+/* Collective. Returns 1 if `seconds` seconds have passed since the last checkpoint by the clock of process 0, and 0
+ * otherwise. */
 int standfast_group_due(standfast_group *group, double seconds);
 
-/* Collective. The program is done: nothing of the job remains in memory, and the group is gone. A program that ends without it
- * counts as struck: `standfast group run` launches it again. */
+/* Collective. Ends the job: frees the group and removes all of the job's data from memory. A program that ends without
+ * this call counts as failed, and `standfast group run` launches it again. */
 int standfast_group_finish(standfast_group *group);
 
-/* What is not as one would wish, a line each, and "" where all is well: what the loss of one node would be too much for,
- * that the job goes back to the directory since more was lost than the code bears, that a copy to it failed. It stays until the
- * next call with this group. */
+/* Returns warnings, one a line, or "" if there are none. They report what would not survive the loss of one node, that the
+ * job goes back to the directory since more was lost than the code tolerates, or that a copy to the directory failed. The
+ * text stays valid until the next call with this group. */
 const char *standfast_group_warnings(standfast_group *group);
 
-/* What the last error of this thread was, in words. */
+/* Returns a description of this thread's last error. */
 const char *standfast_group_error(void);
 
 #ifdef __cplusplus

@@ -1,13 +1,13 @@
 /*
- * standfast_mpi.h: libstandfast_group for MPI programs. Any MPI: this header is compiled by the program's own mpicc.
+ * standfast_mpi.h: libstandfast_group for MPI programs. It works with any MPI, since the program's own mpicc compiles it.
  *
  * In exactly one source file of the program:
  *
  *     #define STANDFAST_MPI_IMPLEMENTATION
  *     #include <standfast_mpi.h>
  *
- * and everywhere else without the first line. MPI_COMM_WORLD is not touched: all messages go through a duplicate of the
- * communicator that is given.
+ * and everywhere else without the first line. All messages go through a duplicate of the given communicator;
+ * MPI_COMM_WORLD is left alone.
  */
 #ifndef STANDFAST_MPI_H
 #define STANDFAST_MPI_H
@@ -20,18 +20,19 @@
 extern "C" {
 #endif
 
-/* Collective over `comm`, whose size must be that of the job. `options` may be NULL; what they leave out the environment says, as
- * `standfast group run` sets it:
+/* Collective over `comm`, whose size must be that of the job. `options` may be NULL. Options that are not set come from
+ * the environment, which `standfast group run` sets:
  *
- *     $STANDFAST_GROUP_JOB              the job's name, of process 0
+ *     $STANDFAST_GROUP_JOB              the job's name, read by process 0
  *     $STANDFAST_GROUP_MEMORY           the memory file system; /dev/shm
  *     $STANDFAST_GROUP_DIRECTORY        the directory
- *     $STANDFAST_GROUP_DIRECTORY_EVERY  every how many epochs one is copied there
- *     $STANDFAST_GROUP_ENCODE_EVERY     every how many epochs one is encoded
+ *     $STANDFAST_GROUP_DIRECTORY_EVERY  N: copy every Nth epoch there
+ *     $STANDFAST_GROUP_ENCODE_EVERY     N: encode every Nth epoch
  *     $STANDFAST_GROUP_CHECKS           the number of checks: 2 or more mean Reed-Solomon
  *     $STANDFAST_GROUP_HANG             after how many seconds a process that hangs ends itself
- *     $STANDFAST_GROUP_MILESTONES       where process 0 tells `standfast group run` how far the launch is
- *     $STANDFAST_GROUP_CHECK_QUIESCENT  of process 0: give up checkpoints with messages under way (standfast_mpi_count.h)
+ *     $STANDFAST_GROUP_MILESTONES       where process 0 reports the launch's progress to `standfast group run`
+ *     $STANDFAST_GROUP_CHECK_QUIESCENT  read by process 0: abandon checkpoints if messages are under way
+ *                                       (standfast_mpi_count.h)
  *
  * Returns an enum standfast_joined, or a negative number. Process 0 writes warnings to standard error. */
 int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, standfast_group **group);
@@ -50,7 +51,7 @@ int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, st
 #include "standfast_mpi_count.h"
 #endif
 
-#define STANDFAST_MPI_TAG 1995 /* of the first channel */
+#define STANDFAST_MPI_TAG 1995 /* tag of the first channel */
 #define STANDFAST_MPI_NAME 256
 
 typedef struct standfast_mpi_request {
@@ -126,7 +127,7 @@ static int standfast_mpi_test(void *context, size_t count, void *const *requests
 }
 
 static int standfast_mpi_transport(MPI_Comm comm, standfast_transport *transport) {
-    /* Lives as long as the program: whoever leaves the group may still have messages on their way. */
+    /* Never freed: a process that leaves the group may still have messages under way. */
     MPI_Comm *own = (MPI_Comm *)malloc(sizeof *own);
     int rank, ranks;
     if (own == NULL || PMPI_Comm_dup(comm, own) != MPI_SUCCESS) return -1;
@@ -147,7 +148,7 @@ static int standfast_mpi_transport(MPI_Comm comm, standfast_transport *transport
 }
 
 #ifndef STANDFAST_MPI_COUNT
-/* Of a program that does not count its messages. */
+/* For a program that does not count its messages. */
 static int standfast_mpi_quiescent(void *context, char *words, size_t length) {
     (void)context;
     snprintf(words, length, "--check-quiescent counts messages: compile the program with -DSTANDFAST_MPI_COUNT");

@@ -1,12 +1,12 @@
 /*
- * standfast_mpi_count.h: counts the messages of an MPI program, so that a checkpoint can say which were sent and not received.
- * standfast_mpi.h includes it where STANDFAST_MPI_COUNT is defined beside STANDFAST_MPI_IMPLEMENTATION:
+ * standfast_mpi_count.h: counts the messages of an MPI program, so that a checkpoint can report which were sent and not
+ * yet received. standfast_mpi.h includes it if STANDFAST_MPI_COUNT is defined as well as STANDFAST_MPI_IMPLEMENTATION:
  *
  *     mpicc -DSTANDFAST_MPI_COUNT ...
  *
- * MPI's functions are replaced by ones that count and call their PMPI_ twins. A message counts as sent when its sending begins,
- * as received when its receiving is done. What does not go through these functions is not counted: collective and one-sided
- * operations, partitioned messages, and Fortran, whose functions are others.
+ * The header replaces MPI's functions by ones that count and call their PMPI_ twins. A message counts as sent when its
+ * send begins, and as received when its receive is done. It does not count what bypasses these functions: collective and
+ * one-sided operations, partitioned messages, and calls from Fortran, which has functions of its own.
  */
 #ifndef STANDFAST_MPI_COUNT_H
 #define STANDFAST_MPI_COUNT_H
@@ -20,11 +20,11 @@
 typedef struct standfast_counted {
     MPI_Request request;
     MPI_Comm comm;
-    int to; /* of a persistent send; -1 for a receive */
+    int to; /* receiver of a persistent send; -1 for a receive */
     int persistent, active;
 } standfast_counted;
 
-/* A message that was matched and is not received yet. */
+/* A message that is matched but not yet received. */
 typedef struct standfast_matched {
     MPI_Message message;
     MPI_Comm comm;
@@ -40,7 +40,7 @@ static struct {
     size_t matched_count, matched_room;
 } standfast_counts;
 
-/* Threads may send at once. */
+/* Several threads may send at the same time. */
 static void standfast_count_lock(void) {
     while (__atomic_test_and_set(&standfast_counts.lock, __ATOMIC_ACQUIRE)) continue;
 }
@@ -61,7 +61,7 @@ static void *standfast_count_room(void *array, size_t count, size_t *room, size_
     return grown;
 }
 
-/* The rank in MPI_COMM_WORLD; negative where it has none, as MPI_PROC_NULL. */
+/* Returns the rank in MPI_COMM_WORLD; negative if there is none, as for MPI_PROC_NULL. */
 static int standfast_count_world(MPI_Comm comm, int rank) {
     MPI_Group group, world;
     int inter = 0, found = MPI_UNDEFINED;
@@ -115,7 +115,8 @@ static void standfast_count_request(MPI_Request request, MPI_Comm comm, int to, 
     standfast_count_unlock();
 }
 
-/* Takes a request that has come to its end, or is given up, out of the list; a persistent one only when it is given up. */
+/* Takes a request that has ended or is given up out of the list. A persistent request leaves the list only when it is
+ * given up. */
 static int standfast_count_take(MPI_Request request, int given_up, standfast_counted *taken) {
     size_t at;
     int found = 0;
@@ -154,14 +155,14 @@ static void standfast_count_started(MPI_Request request) {
     if (to >= 0) standfast_count_sent(comm, to);
 }
 
-/* How many were counted to or from a process of this communicator. */
+/* Returns the number of messages that were counted to or from a process of this communicator. */
 static unsigned long long standfast_counted_with(const unsigned long long *counts, MPI_Comm comm, int rank) {
     int other = standfast_count_world(comm, rank);
     return counts == NULL || other < 0 ? 0 : counts[other];
 }
 
-/* Collective over the processes of the job. 1 where every message that was sent has been received and no receive is under way;
- * 0 where not, with words that are the same everywhere. */
+/* Collective over the processes of the job. Returns 1 if every message that was sent has been received and no receive is
+ * under way. Otherwise returns 0, with a text that is the same in all processes. */
 static int standfast_mpi_quiescent(void *context, char *words, size_t length) {
     MPI_Comm comm = *(MPI_Comm *)context;
     int rank, ranks, other, first, told;
@@ -281,7 +282,7 @@ static void standfast_count_match(MPI_Message message, MPI_Comm comm) {
     standfast_count_unlock();
 }
 
-/* The communicator of a matched message, which is received now. */
+/* Returns the communicator of a matched message that is now received, and forgets the message. */
 static MPI_Comm standfast_count_matched(MPI_Message message) {
     MPI_Comm comm = MPI_COMM_NULL;
     size_t at;
@@ -360,7 +361,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     return result;
 }
 
-/* What requests were before MPI sets those that are done to MPI_REQUEST_NULL, and statuses where the program wants none. */
+/* The requests before MPI sets finished ones to MPI_REQUEST_NULL, and statuses if the program wants none. */
 typedef struct standfast_before {
     MPI_Request *requests;
     MPI_Status *statuses, *own;

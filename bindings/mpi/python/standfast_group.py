@@ -1,11 +1,11 @@
-"""Checkpoints in the memory of other processes, for Python programs beside mpi4py.
+"""Checkpoints in the memory of other processes, for Python programs that use mpi4py.
 
     from mpi4py import MPI
     import standfast_group
 
     group = standfast_group.join(MPI.COMM_WORLD)
-    group.protect(0, field)                # a numpy array, or whatever else gives its memory as one writable buffer
-    group.protect_object(1, get, put)      # what pickle carries: get() before a checkpoint, put(value) after a restore
+    group.protect(0, field)                # a numpy array, or another object with one writable buffer
+    group.protect_object(1, get, put)      # any picklable value: get() before a checkpoint, put(value) after a restore
     if group.joined != standfast_group.NEW:
         group.restore()
     while ...:
@@ -13,12 +13,12 @@
             group.checkpoint()
     group.finish()
 
-What the calls mean is said in standfast_group.h. A call that fails raises StandfastError, in one process or in all: start the
-program by ``python3 -m mpi4py program.py``, so that all end then.
+standfast_group.h documents the calls. A call that fails raises StandfastError, in one process or in all. Start the program
+with ``python3 -m mpi4py program.py``, so that all processes end in that case.
 
-libstandfast_group knows no MPI: a small glue in C is compiled at first use, by the mpicc of the MPI that mpi4py has ($MPICC says
-otherwise), and kept below ~/.cache/standfast. The library is found in $STANDFAST_GROUP_LIBRARY, beside this file, or where
-cargo builds it.
+libstandfast_group does not depend on MPI. At first use, this module compiles a small glue in C with $MPICC, or the mpicc of
+mpi4py's MPI, and keeps it below ~/.cache/standfast. It looks for the library in $STANDFAST_GROUP_LIBRARY if that is set, and
+otherwise beside this file and where cargo builds it.
 """
 
 from __future__ import annotations
@@ -64,29 +64,29 @@ _Pack = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.
 
 
 class StandfastError(Exception):
-    """A call that libstandfast_group has refused, or that there is no such library."""
+    """libstandfast_group has refused a call, or the library cannot be used."""
 
 
 class Group:
-    """The processes that keep each other's registered memory. Made by `join`."""
+    """The processes that keep each other's registered memory. `join` makes it."""
 
     def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p, joined: int) -> None:
         self.joined = joined
         """How this process began: NEW, SURVIVOR or REPLACEMENT."""
         self.reason = ""
-        """Why the last checkpoint was given up."""
+        """Why the last checkpoint was abandoned."""
         self._library = library
         self._handle = handle
-        # What the library holds an address of.
+        # Objects whose addresses the library holds.
         self._held: dict[int, Any] = {}
 
     @property
     def epoch(self) -> int:
-        """The number of the epoch that counts."""
+        """The number of the epoch that the job goes back to or committed last; 0 if there is none."""
         return self._library.standfast_group_epoch(self._handle)
 
     def protect(self, id: int, buffer: Any) -> None:
-        """Registers memory under a number, or other memory under one that is registered."""
+        """Registers memory under a number. A number that is already registered gets the new memory."""
         with memoryview(buffer) as view:
             if view.readonly or not view.c_contiguous:
                 raise StandfastError(f"region {id}: its memory is not one writable stretch")
@@ -95,28 +95,29 @@ class Group:
         self._held[id] = (buffer, memory)
 
     def protect_object(self, id: int, get: Callable[[], Any], put: Callable[[Any], None]) -> None:
-        """Registers what `get` returns before a checkpoint, and `put` takes after a restore."""
+        """Registers a value that `get` returns before a checkpoint and `put` takes after a restore."""
         packed = _Packed(get, put)
         self._call("protect_packed", id, packed.size, packed.pack, packed.unpack, None)
         self._held[id] = packed
 
     def unprotect(self, id: int) -> None:
-        """Forgets it."""
+        """Unregisters a number."""
         self._call("unprotect", id)
         self._held.pop(id, None)
 
     def recorded(self, id: int) -> int | None:
-        """The bytes that a number has in the epoch to go back to, until it is restored; None where it has none."""
+        """Returns the length in bytes of a number in the epoch that the job goes back to, until it is restored; None if it
+        has none."""
         length = self._library.standfast_group_recorded(self._handle, id)
         return None if length < 0 else length
 
     def restore(self) -> None:
-        """Collective. Fills what is registered with what the epoch holds. Where it fails, end the program."""
+        """Collective. Fills the registered memory from the epoch. If it fails, end the program."""
         self._call("restore")
 
     def due(self, seconds: float | None = None) -> bool:
-        """Collective. Whether so many seconds have passed since the last checkpoint, by the clock of process 0; where they
-        are not named, as many as `standfast group run --interval` says, or 60."""
+        """Collective. Reports whether `seconds` seconds have passed since the last checkpoint, by the clock of process 0.
+        The default is that of `standfast group run --interval`, or 60."""
         if seconds is None:
             seconds = self._library.standfast_group_interval()
             if seconds < 0:
@@ -124,13 +125,14 @@ class Group:
         return self._call("due", ctypes.c_double(seconds)) > 0
 
     def checkpoint(self) -> bool:
-        """Collective, with no message under way. Whether it counts; where not, `reason` says why, and the one before does."""
+        """Collective, and no message may be under way. Reports whether the checkpoint counts. If not, `reason` says why, and
+        the one before still counts."""
         counts = self._call("checkpoint") == 0
         self.reason = "" if counts else _text(self._library.standfast_group_error())
         return counts
 
     def finish(self) -> None:
-        """Collective. The program is done: nothing of the job remains in memory, and the group is gone."""
+        """Collective. Ends the job: frees the group and removes all of the job's data from memory."""
         self._call("finish")
         self._handle = ctypes.c_void_p()
         self._held.clear()
@@ -143,7 +145,7 @@ class Group:
 
 
 class _Packed:
-    """The three functions of a region that is packed. None of them lets an exception through to C."""
+    """The three functions of a packed region. None of them lets an exception through to C."""
 
     def __init__(self, get: Callable[[], Any], put: Callable[[Any], None]) -> None:
         self._get, self._put = get, put
@@ -211,7 +213,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _places() -> tuple[pathlib.Path, pathlib.Path]:
-    """The folders of the headers and of the library."""
+    """Returns the folders of the headers and of the library."""
     here = pathlib.Path(__file__).resolve().parent
     asked = os.environ.get("STANDFAST_GROUP_LIBRARY")
     libraries = [pathlib.Path(asked)] if asked else [here, here.parents[2] / "target" / "release"]
@@ -224,7 +226,8 @@ def _places() -> tuple[pathlib.Path, pathlib.Path]:
 
 
 def _built(mpicc: str, include: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """The glue, compiled if it is not there yet. Processes that do so at once put the same in the same place."""
+    """Returns the glue, and compiles it if it is not there yet. Processes that do so at once put the same file in the same
+    place."""
     version = subprocess.run([mpicc, "-v"], capture_output=True, check=False)
     texts = [(include / name).read_bytes() for name in ("standfast_mpi.h", "standfast_group.h")]
     made_of = [_GLUE.encode(), *texts, mpicc.encode(), version.stdout, version.stderr, bytes(folder)]

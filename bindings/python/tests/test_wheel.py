@@ -1,4 +1,4 @@
-"""The wheel as a user finds it: the package and the command, installed into a virtual environment. Standard library only."""
+"""Tests the wheel as a user gets it: the package and the command in a virtual environment. Standard library only."""
 
 import importlib.metadata
 import importlib.resources
@@ -27,7 +27,7 @@ while not pathlib.Path('gate').exists():
 
 
 def until(what, happens, seconds=60):
-    """Waits for something that is to come about."""
+    """Waits until something happens."""
     end = time.monotonic() + seconds
     while not happens():
         if time.monotonic() > end:

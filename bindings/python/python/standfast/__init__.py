@@ -1,14 +1,14 @@
-"""A program directs its own checkpoints: Python's door to libstandfast.
+"""Lets a program direct its own checkpoints: the Python interface of libstandfast.
 
     import standfast
 
-    with standfast.dead(scratch):            # in no checkpoint that is taken here
+    with standfast.dead(scratch):            # left out of checkpoints that are taken here
         standfast.checkpoint_here()
-    standfast.readonly(table)                # in the next checkpoint, later ones refer to that
+    standfast.readonly(table)                # in the next checkpoint, to which later ones refer
 
-Buffers are numpy arrays, bytearrays, or whatever else gives its memory as one contiguous buffer. As long as one is excluded a
-reference to it is held here, so that no other object can come to lie in its place. Outside `standfast run` all of it does
-nothing.
+Buffers are numpy arrays, bytearrays, or other objects that expose their memory as one contiguous buffer. While a buffer is
+excluded, this module holds a reference to it, so that no other object can take its place in memory. Outside `standfast run`
+all calls do nothing.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class StandfastError(Exception):
 
 
 class Outcome(enum.IntEnum):
-    """What has become of a request for a checkpoint."""
+    """The outcome of a request for a checkpoint."""
 
     NOT_TAKEN = 0
-    """None was due, or the program does not run under Standfast."""
+    """No checkpoint was due, or the program does not run under Standfast."""
     TAKEN = 1
-    """First return: the program goes on."""
+    """First return: the checkpoint has been taken, and the program continues."""
     RESTARTED = 2
-    """Second return: the program has been restarted from it."""
+    """Second return: the program has been restarted from the checkpoint."""
 
 
 class Checkpoint(NamedTuple):
@@ -95,7 +95,7 @@ _release_buffer.argtypes = [ctypes.POINTER(_PyBuffer)]
 _release_buffer.restype = None
 
 _held: dict[tuple[int, int], _PyBuffer] = {}
-"""The buffers that are excluded, by address and length."""
+"""The excluded buffers, by address and length."""
 
 
 def _view(buffer: Any) -> _PyBuffer:
@@ -136,13 +136,13 @@ def _include(place: tuple[int, int]) -> None:
 
 
 def exclude_dead(buffer: Any) -> None:
-    """Leaves a buffer out of checkpoints until it is included: nobody reads it before it is written again."""
+    """Leaves a buffer out of checkpoints until it is included. The program promises to write it again before it reads it."""
     _exclude(buffer, _DEAD)
 
 
 def readonly(buffer: Any) -> None:
-    """Promises that nobody writes to a buffer until it is included: it is in the next checkpoint, and later ones refer to
-    that."""
+    """Promises that the program does not write to a buffer until it is included. The next checkpoint contains the buffer,
+    and later ones refer to that checkpoint."""
     _exclude(buffer, _READONLY)
 
 
@@ -156,8 +156,8 @@ def include(buffer: Any) -> None:
 
 @contextlib.contextmanager
 def dead(*buffers: Any) -> Iterator[None]:
-    """Within the block the buffers are dead; behind it they are in checkpoints again, and have to be written before they are
-    read."""
+    """Makes the buffers dead within the block. After it they are in checkpoints again, and the program must write them
+    before it reads them."""
     places: list[tuple[int, int]] = []
     try:
         for buffer in buffers:
@@ -170,7 +170,7 @@ def dead(*buffers: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Within the block no checkpoint is taken."""
+    """Prevents checkpoints within the block."""
     _check(_library.standfast_disable())
     try:
         yield
@@ -179,18 +179,18 @@ def disabled() -> Iterator[None]:
 
 
 def checkpoint_here() -> Checkpoint:
-    """Takes a checkpoint here, where one is due."""
+    """Takes a checkpoint here if one is due."""
     generation = ctypes.c_uint64(0)
     outcome = Outcome(_check(_library.standfast_checkpoint_here(ctypes.byref(generation))))
     return Checkpoint(outcome, generation.value or None)
 
 
 def is_protected() -> bool:
-    """Whether the program runs under Standfast."""
+    """Reports whether the program runs under Standfast."""
     return bool(_library.standfast_is_protected())
 
 
 def next_checkpoint() -> float | None:
-    """Seconds until the next checkpoint by itself; None for never."""
+    """Returns the seconds until the supervisor takes the next checkpoint by itself; None for never."""
     nanoseconds = _library.standfast_next()
     return None if nanoseconds < 0 else nanoseconds / 1e9
