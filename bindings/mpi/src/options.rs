@@ -2,21 +2,15 @@
 //! sets.
 
 use standfast_core::erasure::Scheme;
+use standfast_member::variables::{
+    CHECKS, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, HANG, INTERVAL, LAUNCH_PROGRESS, MEMORY,
+};
 use standfast_member::{RegionTracking, Settings};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-
-const MEMORY: &str = "STANDFAST_GROUP_MEMORY";
-const DIRECTORY: &str = "STANDFAST_GROUP_DIRECTORY";
-const DIRECTORY_EVERY: &str = "STANDFAST_GROUP_DIRECTORY_EVERY";
-const ENCODE_EVERY: &str = "STANDFAST_GROUP_ENCODE_EVERY";
-const CHECKS: &str = "STANDFAST_GROUP_CHECKS";
-const HANG: &str = "STANDFAST_GROUP_HANG";
-const MILESTONES: &str = "STANDFAST_GROUP_MILESTONES";
-const INTERVAL: &str = "STANDFAST_GROUP_INTERVAL";
 
 /// Default seconds between checkpoints.
 const INTERVAL_SECONDS: f64 = 60.0;
@@ -77,22 +71,22 @@ pub(crate) unsafe fn configuration(
     let scheme = match (options.code, options.checks) {
         (0, 0) => match number(&environment, CHECKS)? {
             None | Some(0 | 1) => Scheme::Parity,
-            Some(checks) => Scheme::ReedSolomon { checks: u32_to_usize(checks) },
+            Some(checks) => Scheme::ReedSolomon { checks: checks as usize },
         },
         (0, _) => Scheme::Parity,
         (1, 0) => Scheme::ReedSolomon { checks: 2 },
-        (1, checks) => Scheme::ReedSolomon { checks: u32_to_usize(checks) },
+        (1, checks) => Scheme::ReedSolomon { checks: checks as usize },
         (other, _) => return Err(format!("there is no code {other}: see enum standfast_code")),
     };
     let base = Settings::new(standfast_member::job_named(job), memory, node);
     let settings = Settings {
         scheme,
-        group_members: if options.group == 0 { base.group_members } else { u32_to_usize(options.group) },
+        group_members: if options.group == 0 { base.group_members } else { options.group as usize },
         tracking: if options.compare == 0 { RegionTracking::Auto } else { RegionTracking::Compare },
         directory: path(options.directory, DIRECTORY),
         directory_every: count(options.directory_every, DIRECTORY_EVERY)?.into(),
         encode_every: count(options.encode_every, ENCODE_EVERY)?.max(1).into(),
-        launch_progress: path(options.milestones, MILESTONES),
+        launch_progress: path(options.milestones, LAUNCH_PROGRESS),
         ..base
     };
     let hang = if options.hang == 0.0 { number(&environment, HANG)?.unwrap_or_default() } else { options.hang };
@@ -114,10 +108,6 @@ fn number<T: FromStr>(environment: &impl Fn(&str) -> Option<OsString>, variable:
     let Some(text) = environment(variable) else { return Ok(None) };
     let parsed = text.to_str().and_then(|text| text.trim().parse().ok());
     parsed.map(Some).ok_or_else(|| format!("{variable} is no number: {}", text.display()))
-}
-
-fn u32_to_usize(number: u32) -> usize {
-    number as usize
 }
 
 #[cfg(test)]

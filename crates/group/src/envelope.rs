@@ -65,7 +65,7 @@ pub struct Opened {
 }
 
 impl Envelope {
-    /// Seals a message: `bytes` are so many bytes of `pages`, and its body after them.
+    /// Seals a message. `bytes` holds `pages` bytes of pages, and then the body.
     ///
     /// # Panics
     /// If it is longer than 4 GiB.

@@ -25,6 +25,7 @@ mod rendezvous;
 mod settings;
 mod shard_store;
 mod transport;
+pub mod variables;
 
 pub use directory::{HeldEpoch, LevelDirectory, Rebuilt, Salvaged, rebuild, salvage};
 pub use error::MemberError;

@@ -15,6 +15,9 @@ use crate::error::Error;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use standfast_linux::proc;
 use standfast_linux::sys::process::become_subreaper;
+use standfast_member::variables::{
+    CHECK_QUIESCENT, CHECKS, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, HANG, INTERVAL, JOB, LAUNCH_PROGRESS,
+};
 use standfast_member::{LaunchProgress, job_named};
 use std::ffi::OsString;
 use std::fmt;
@@ -25,16 +28,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// Environment variables that pass the options to the library.
-pub(super) const JOB: &str = "STANDFAST_GROUP_JOB";
-const DIRECTORY: &str = "STANDFAST_GROUP_DIRECTORY";
-const DIRECTORY_EVERY: &str = "STANDFAST_GROUP_DIRECTORY_EVERY";
-const ENCODE_EVERY: &str = "STANDFAST_GROUP_ENCODE_EVERY";
-const CHECKS: &str = "STANDFAST_GROUP_CHECKS";
-const HANG: &str = "STANDFAST_GROUP_HANG";
-const INTERVAL: &str = "STANDFAST_GROUP_INTERVAL";
-const CHECK_QUIESCENT: &str = "STANDFAST_GROUP_CHECK_QUIESCENT";
-const LAUNCH_PROGRESSES: &str = "STANDFAST_GROUP_MILESTONES";
 /// Variable in which Open MPI's launcher expects the names of variables for processes on other nodes.
 const OPEN_MPI_VARIABLES: &str = "OMPI_MCA_mca_base_env_list";
 
@@ -234,7 +227,7 @@ fn launched(
     let _ = fs::remove_file(&launch_progress);
     let not_started = |source| Error::NotStarted { program: request.command[0].clone(), source };
     let mut command = command(request, job, nodes).map_err(not_started)?;
-    let child = command.env(LAUNCH_PROGRESSES, &launch_progress).spawn().map_err(not_started)?;
+    let child = command.env(LAUNCH_PROGRESS, &launch_progress).spawn().map_err(not_started)?;
     let connections = Connections::new(&request.nodes, nodes, on_nodes(request, "watch")?);
     let progress = Progress::new(request.limits, connections, job, launch_progress.clone());
     let launched = watcher.watch(child, progress, listener).map_err(Error::system(WATCHING))?;
@@ -306,7 +299,7 @@ fn command(request: &GroupRequest, job: &str, nodes: &[String]) -> io::Result<Co
         command.env(CHECK_QUIESCENT, "1");
     }
     let asked_for = std::env::var(OPEN_MPI_VARIABLES).ok();
-    let ours = [JOB, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, CHECKS, HANG, LAUNCH_PROGRESSES].into_iter();
+    let ours = [JOB, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, CHECKS, HANG, LAUNCH_PROGRESS].into_iter();
     let asked =
         request.interval.map(|_| INTERVAL).into_iter().chain(request.check_quiescent.then_some(CHECK_QUIESCENT));
     let ours = ours.chain(asked).map(str::to_owned);

@@ -4,10 +4,10 @@
 //! wanted.
 
 use super::job_name::named_job;
-use super::launch::JOB;
 use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process};
 use standfast_linux::proc::{self, Stat};
+use standfast_member::variables::JOB;
 use standfast_member::{forget_in_memory, job_named};
 use std::io;
 use std::path::Path;

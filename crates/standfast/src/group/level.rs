@@ -4,17 +4,16 @@ use super::job_name::{job_name, named_job};
 use crate::error::Error;
 use serde::Serialize;
 use standfast_format::manifest::JobId;
-use standfast_member::{HeldEpoch, LevelDirectory, held_in_memory, job_named};
+use standfast_member::{HeldEpoch, LevelDirectory, held_in_memory, job_named, variables};
 use std::path::{Path, PathBuf};
 
 /// Default mount point of this node's memory file system.
 const MEMORY: &str = "/dev/shm";
-const MEMORY_VARIABLE: &str = "STANDFAST_GROUP_MEMORY";
 
 /// Returns the directory of the job's shards on this node: `/dev/shm`, or the value of the variable that the library
 /// heeds as well.
 pub fn group_memory(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> PathBuf {
-    variable(MEMORY_VARIABLE).map_or_else(|| MEMORY.into(), PathBuf::from)
+    variable(variables::MEMORY).map_or_else(|| MEMORY.into(), PathBuf::from)
 }
 
 /// An epoch with at least one shard.

@@ -123,9 +123,9 @@ fn value<'e>(environment: &'e [u8], names: &[&[u8]]) -> Option<&'e [u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::launch::JOB;
     use super::super::left::end_left;
     use super::*;
+    use standfast_member::variables::JOB;
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
 
