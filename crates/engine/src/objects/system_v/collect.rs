@@ -215,16 +215,20 @@ impl Judge<'_> {
     fn verdict(&self, object: &SystemVObject) -> Verdict {
         let attached = self.attached.get(&object.id).copied().filter(|_| object.kind == SystemVKind::Segment);
         let attached = attached.unwrap_or_default();
-        let users = || object.users.iter().filter(|user| may_have_been(user));
-        let used = attached > 0 || users().any(|user| self.pids.contains(&user.pid));
-        // The supervisor of another job has only read it, as we do.
-        let stranger = users().find(|user| !self.pids.contains(&user.pid) && !is_supervisor(user.pid));
+        let of_job = |user: &&ObjectUser| self.pids.contains(&user.pid);
+        let used = attached > 0 || object.users.iter().filter(of_job).any(may_have_been);
+        // The supervisor of another job has only read it, as we do. It is looked for last: others may have left hundreds
+        // of objects, and the job is stopped.
+        let stranger = || {
+            let others = object.users.iter().filter(|user| !of_job(user));
+            others.filter(|user| may_have_been(user)).find(|user| !is_supervisor(user.pid))
+        };
         let shared = |why: String| Verdict::Shared { why };
         if !used {
             let leftovers = self.known.is_some()
                 && self.is_new(object)
                 && object.creator == process::effective_user()
-                && stranger.is_none();
+                && stranger().is_none();
             // An attached object may be attached only by a supervisor that reads it as we do.
             let is_idle = object.attached == 0 || object.users.iter().any(|user| is_supervisor(user.pid));
             return if leftovers && is_idle { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
@@ -238,7 +242,7 @@ impl Judge<'_> {
         if !self.is_new(object) {
             return shared("it was there before the program began, and others may use it".to_owned());
         }
-        if let Some(stranger) = stranger {
+        if let Some(stranger) = stranger() {
             return shared(format!(
                 "{}, which is outside the program, uses it as well",
                 crate::files::describe(stranger.pid)
