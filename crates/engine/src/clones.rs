@@ -12,8 +12,8 @@ use standfast_format::BackingPage;
 use standfast_format::records::JobState;
 use standfast_linux::proc::{HUGE_PAGES, Map, Stat, Status};
 use standfast_linux::{
-    CloneParent, Injector, MemoryClone, OwnState, PageScan, ParasiteArea, ParasiteAreaError, PinnedToCpu, Populated,
-    TaskError,
+    CloneParent, Injector, MemoryClone, OwnState, PageScan, ParasiteArea, ParasiteAreaError, Pid, PinnedToCpu,
+    Populated, TaskError,
 };
 use std::io;
 
@@ -52,13 +52,13 @@ fn inject(
         Err(error) => return Ok(Err(error.to_string())),
     };
     let status = Status::of(pid).map_err(|_| EngineError::Ended)?;
-    let inner = |ids: &[i32]| ids.last().copied().ok_or(EngineError::Ended);
+    let (own_process, own_thread) = status.process_ids.last().zip(status.ids.last()).ok_or(EngineError::Ended)?;
     let own = OwnState {
         registers: &main.registers,
         extended: &extended,
         mask: main.mask,
         first_call: main.interrupted.call,
-        ids: (inner(&status.process_ids)?, inner(&status.ids)?),
+        ids: (Pid::new(*own_process), *own_thread),
     };
     // Without a completion signal: no signal at all may arrive in between.
     let injector = Injector::new(&process.memory, &parasite_area, None);

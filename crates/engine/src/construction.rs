@@ -12,7 +12,7 @@ use crate::waits::Waits;
 use standfast_core::Address;
 use standfast_linux::abi;
 use standfast_linux::sys::process;
-use standfast_linux::{Answer, NamespaceInit, ProcessMemory, Registers, Stop, Task, TaskError};
+use standfast_linux::{Answer, NamespaceInit, Pid, ProcessMemory, Registers, Stop, Task, TaskError, Tid};
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -71,7 +71,7 @@ pub(crate) struct Construction {
     /// The memory objects of the job, in the order of the image.
     pub(crate) objects: Arc<Vec<Object>>,
     /// The ids of its threads, as it sees them itself.
-    pub(crate) inner_ids: Vec<i32>,
+    pub(crate) inner_ids: Vec<Tid>,
     /// Notes on what it will lack.
     pub(crate) notes: Vec<String>,
     /// The waits with which its threads continue.
@@ -81,7 +81,7 @@ pub(crate) struct Construction {
 impl Construction {
     /// Returns a process that has only a main thread so far.
     pub(crate) fn of(task: Task, scratch: u64, ids: JobIds) -> Result<Self, EngineError> {
-        let memory = ProcessMemory::open(task.tid()).map_err(|source| kernel("opening the new process", source))?;
+        let memory = ProcessMemory::open(task.process()).map_err(|source| kernel("opening the new process", source))?;
         Ok(Self {
             base: task.registers().map_err(building)?,
             tasks: vec![task],
@@ -107,14 +107,14 @@ impl Construction {
         let flags = flags as u64;
         let answer = self.ask(self.main(), &self.base, "making a process", abi::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
         let failed = |reason: String| kernel("making a process", std::io::Error::other(reason));
-        let pid = answer.new_task.ok_or_else(|| failed("the kernel did not attach it".to_owned()))?;
-        let task = Task::attached_by_clone(pid, pid);
+        let main = answer.new_task.ok_or_else(|| failed("the kernel did not attach it".to_owned()))?;
+        let task = Task::attached_by_clone(main.get(), main);
         match task.wait().map_err(building)? {
             Stop::Asked => {}
             stop => return Err(failed(format!("unexpected stop {stop:?}"))),
         }
         if let Some(id) = id.filter(|id| i64::from(*id) != answer.result) {
-            end_processes(&[pid], &[], None);
+            end_processes(&[main.get()], &[], None);
             return Err(failed(format!("it got the id {} instead of {id}", answer.result)));
         }
         let child = Self::of(task, self.scratch, self.ids.clone())?;
@@ -123,7 +123,7 @@ impl Construction {
     }
 
     pub(crate) fn pid(&self) -> i32 {
-        self.main().tid()
+        self.main().process()
     }
 
     pub(crate) fn main(&self) -> &Task {
@@ -224,16 +224,17 @@ impl Construction {
 }
 
 /// Ends processes under construction, and their namespaces with everything in them.
-pub(crate) fn end_processes(pids: &[i32], other_threads: &[i32], init: Option<Arc<NamespaceInit>>) {
+pub(crate) fn end_processes(pids: &[i32], other_threads: &[Tid], init: Option<Arc<NamespaceInit>>) {
     // Errors mean that it is already gone.
     pids.iter().for_each(|pid| drop(process::kill(*pid, abi::SIGKILL)));
-    for tid in other_threads.iter().chain(pids) {
-        while process::wait(*tid, 0).is_ok_and(|status| status.is_some_and(|status| status & 0xff == 0x7f)) {}
+    let main_threads = pids.iter().map(|pid| Pid::new(*pid).main_thread());
+    for tid in other_threads.iter().copied().chain(main_threads) {
+        while process::wait(tid, 0).is_ok_and(|status| status.is_some_and(|status| status & 0xff == 0x7f)) {}
     }
     if let Some(init) = init.and_then(Arc::into_inner) {
         // The init of a namespace cannot end before every process in it has been reaped, and we are the tracer of all.
         let _ = process::kill(init.pid(), abi::SIGKILL);
-        while process::wait_for_any().is_ok_and(|pid| pid != init.pid()) {}
+        while process::wait_for_any().is_ok_and(|tid| tid != Pid::new(init.pid()).main_thread()) {}
         init.destroy();
     }
 }

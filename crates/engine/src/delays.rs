@@ -3,7 +3,7 @@
 
 use crate::Freezer;
 use standfast_linux::proc::{self, ProcessorTime};
-use standfast_linux::sys::process::own_thread;
+use standfast_linux::{Pid, Tid};
 use std::time::Duration;
 
 /// Maximum number of threads that are watched, since asking for each takes about ten microseconds.
@@ -11,13 +11,13 @@ const THREADS_MAX: usize = 64;
 
 /// The threads that the job had when this was made, and how long each had waited at the last call.
 #[derive(Debug)]
-pub struct Delays(Vec<(i32, i32, Duration)>);
+pub struct Delays(Vec<(i32, Tid, Duration)>);
 
 impl Freezer {
     /// Begins to watch how long the threads of the job wait for processors.
     pub fn delays(&self) -> Delays {
         let threads = |pid: i32| {
-            let ids = proc::numbers(pid, "task").unwrap_or_default();
+            let ids = proc::threads(pid).unwrap_or_default();
             ids.into_iter().map(move |tid| (pid, tid))
         };
         let all = self.members().into_iter().flat_map(threads).take(THREADS_MAX);
@@ -43,7 +43,7 @@ impl Delays {
 
 /// Returns how long the calling thread has waited for a processor so far; zero if the kernel does not report it.
 pub fn own_delay() -> Duration {
-    let own = ProcessorTime::of(std::process::id() as i32, own_thread());
+    let own = ProcessorTime::of(Pid::own().get(), Tid::own());
     own.map_or(Duration::ZERO, |time| time.waited)
 }
 
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn each_wait_is_told_once_and_who_has_ended_waits_no_more() {
-        let (pid, tid) = (std::process::id() as i32, own_thread());
-        let mut delays = Delays(vec![(pid, tid, Duration::ZERO), (pid, 0, Duration::ZERO)]);
+        let (pid, tid) = (Pid::own().get(), Tid::own());
+        let mut delays = Delays(vec![(pid, tid, Duration::ZERO), (pid, Tid::new(0), Duration::ZERO)]);
         let before = own_delay();
         let reported = delays.since_last();
         assert!(reported >= before && reported <= own_delay(), "{reported:?} is none of this thread's");

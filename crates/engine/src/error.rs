@@ -3,6 +3,7 @@
 use crate::refusal_code::RefusalCode;
 use standfast_core::{HINT, printable};
 use standfast_format::BoxError;
+use standfast_linux::Tid;
 use std::fmt;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub enum EngineError {
     )]
     Unstoppable {
         /// The thread.
-        tid: i32,
+        tid: Tid,
         /// How long the other threads were frozen for that.
         stood_still: Duration,
     },
@@ -178,7 +179,7 @@ mod tests {
             EngineError::Ended,
             EngineError::Refused(vec![connection.clone()]),
             EngineError::Refused(vec![connection, timers]),
-            EngineError::Unstoppable { tid: 7, stood_still: Duration::ZERO },
+            EngineError::Unstoppable { tid: Tid::new(7), stood_still: Duration::ZERO },
             EngineError::Forbidden {
                 pid: 7,
                 reason: "it belongs to user 0; run standfast as that user or as root".to_owned(),

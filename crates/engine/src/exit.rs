@@ -5,6 +5,7 @@
 
 use crate::ProcessIdentity;
 use crate::tree::has_other_threads;
+use standfast_linux::Tid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process;
@@ -64,8 +65,8 @@ fn vitality(pid: i32, stat: &Stat) -> Vitality {
     if status.shared_pending & KILL != 0 || status.dumps_core {
         return Vitality::Exiting;
     }
-    let Ok(tids) = proc::numbers(pid, "task") else { return Vitality::Gone };
-    let is_exiting = |tid: &i32| {
+    let Ok(tids) = proc::threads(pid) else { return Vitality::Gone };
+    let is_exiting = |tid: &Tid| {
         Stat::of_task(pid, *tid).map_or(true, |stat| stat.is_exiting())
             || Status::of_task(pid, *tid).map_or(true, |status| status.pending & KILL != 0)
     };

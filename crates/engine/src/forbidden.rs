@@ -4,6 +4,7 @@ use crate::EngineError;
 use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::process;
+use standfast_linux::{Pid, Tid};
 use std::time::{Duration, Instant};
 
 /// How long the other threads may take to end after the main thread of a program has ended.
@@ -14,8 +15,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Returns why a process may not be inspected, as far as `/proc` shows.
 pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
     let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
-    let lives = |tid: &i32| proc::Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
-    let some_live = || proc::numbers(pid, "task").unwrap_or_default().iter().any(lives);
+    let main = Pid::new(pid).main_thread();
+    let lives = |tid: &Tid| proc::Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    let some_live = || proc::threads(pid).unwrap_or_default().iter().any(lives);
     let wait_while = |alive: &dyn Fn() -> bool| {
         let deadline = Instant::now() + DYING_MAX;
         while alive() && Instant::now() < deadline {
@@ -23,14 +25,15 @@ pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
         }
     };
     // An ending process is still listed when its memory is gone; unprivileged users may then not inspect it.
-    if lives(&pid) && matches!(source.raw_os_error(), Some(abi::ESRCH | abi::ENOENT)) {
+    if lives(&main) && matches!(source.raw_os_error(), Some(abi::ESRCH | abi::ENOENT)) {
         return EngineError::Ended;
     }
-    let is_ours = std::fs::exists(format!("/proc/self/task/{}", status.tracer)).unwrap_or(false);
-    if is_ours || status.tracer == 0 && status.user == process::effective_user() {
-        wait_while(&|| lives(&pid));
+    let is_ours = |tracer: &Tid| std::fs::exists(format!("/proc/self/task/{tracer}")).unwrap_or(false);
+    let other_tracer = status.tracer.filter(|tracer| !is_ours(tracer));
+    if other_tracer.is_none() && (status.tracer.is_some() || status.user == process::effective_user()) {
+        wait_while(&|| lives(&main));
     }
-    let main_thread_ended = !lives(&pid);
+    let main_thread_ended = !lives(&main);
     if main_thread_ended {
         // The threads of a killed program do not end all at once.
         wait_while(&some_live);
@@ -40,8 +43,8 @@ pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
     }
     let reason = if main_thread_ended {
         "its main thread has ended while other threads run; such a program cannot be checkpointed yet".to_owned()
-    } else if status.tracer != 0 && !is_ours {
-        format!("process {} traces it already (a debugger or strace?); end that first", status.tracer)
+    } else if let Some(tracer) = other_tracer {
+        format!("process {tracer} traces it already (a debugger or strace?); end that first")
     } else if status.user != process::effective_user() {
         format!("it belongs to user {}; run standfast as that user or as root", status.user)
     } else if source.kind() == std::io::ErrorKind::PermissionDenied {

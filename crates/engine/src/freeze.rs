@@ -20,7 +20,7 @@ use standfast_core::Address;
 use standfast_linux::abi;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::process;
-use standfast_linux::{ProcessMemory, Registers, Standstill, Task, TaskError};
+use standfast_linux::{Pid, ProcessMemory, Registers, Standstill, Task, TaskError};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -121,7 +121,10 @@ impl Frozen {
                 });
             }
             if Instant::now() > deadline {
-                return Err(EngineError::Unstoppable { tid: roots.main.pid, stood_still: begun.elapsed() });
+                return Err(EngineError::Unstoppable {
+                    tid: Pid::new(roots.main.pid).main_thread(),
+                    stood_still: begun.elapsed(),
+                });
             }
             std::thread::sleep(HEALING_PAUSE);
             stopping = Stopping::resumed(&shared, begun, deadline);
@@ -222,8 +225,9 @@ impl Drop for FrozenProcess {
         }
         // If a process was killed while it was frozen, we got its exit status, and reaping it here passes it on to its
         // parent. The main process is our own child, and its status is for the caller who asks how the job ended.
-        if self.parent.is_some() && process::has_ended(self.pid) {
-            let _ = process::wait(self.pid, abi::WNOHANG);
+        let main = Pid::new(self.pid).main_thread();
+        if self.parent.is_some() && process::has_ended(main) {
+            let _ = process::wait(main, abi::WNOHANG);
         }
     }
 }
@@ -279,7 +283,7 @@ fn sequence_abort(task: &Task, registers: &Registers, memory: &ProcessMemory) ->
 pub(crate) fn refine(error: TaskError, pid: i32, shared: &Shared) -> EngineError {
     match error {
         TaskError::Ended { tid, status } => {
-            if let Some(status) = status.filter(|_| tid == pid && pid == shared.main) {
+            if let Some(status) = status.filter(|_| tid == Pid::new(pid).main_thread() && pid == shared.main) {
                 shared.keep_status(status);
             }
             EngineError::Ended

@@ -21,7 +21,7 @@ use standfast_format::records::FileReference;
 use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::process;
-use standfast_linux::{HelperNews, InheritedSignals, LaunchTerminal, NamespaceInit, WaitStatus};
+use standfast_linux::{HelperNews, InheritedSignals, LaunchTerminal, NamespaceInit, Pid, WaitStatus};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -211,11 +211,11 @@ impl Job {
             (End::Stranger(_), _) => {
                 // A process that has lost its parent may be our child by now. Otherwise only its parent learns how it
                 // ended.
-                process::wait(self.roots.main.pid, abi::WNOHANG).ok().flatten().map(WaitStatus)
+                process::wait(Pid::new(self.roots.main.pid).main_thread(), abi::WNOHANG).ok().flatten().map(WaitStatus)
             }
             (End::Child(_), Some(status)) => Some(status),
             (End::Child(_), None) => {
-                let waited = process::wait(self.roots.main.pid, 0);
+                let waited = process::wait(Pid::new(self.roots.main.pid).main_thread(), 0);
                 waited.map_err(|source| kernel("reaping the program", source))?.map(WaitStatus)
             }
         };

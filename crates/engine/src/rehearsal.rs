@@ -11,7 +11,7 @@ use crate::tree::Roots;
 use crate::{EngineError, InheritedSignals, ProcessIdentity};
 use standfast_linux::abi;
 use standfast_linux::sys::process;
-use standfast_linux::{HeldChild, HeldProgram, WaitStatus, made_here_is_gone};
+use standfast_linux::{HeldChild, HeldProgram, Pid, WaitStatus, made_here_is_gone};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,7 +46,8 @@ fn perform() -> Result<(), EngineError> {
     if asked.is_err() || let_go.is_err() {
         let _ = process::kill(pid, abi::SIGKILL);
     }
-    let status = process::wait(pid, 0).map_err(|source| kernel("reaping a throw-away process", source))?;
+    let status = process::wait(Pid::new(pid).main_thread(), 0)
+        .map_err(|source| kernel("reaping a throw-away process", source))?;
     made_here_is_gone(pid);
     asked?;
     match status.map(WaitStatus) {

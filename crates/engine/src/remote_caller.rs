@@ -6,7 +6,7 @@ use crate::freeze::FrozenTask;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
-use standfast_linux::{Call, Injector, OwnState, ParasiteArea, RemoteTask, TaskError, WriteProtection};
+use standfast_linux::{Call, Injector, OwnState, ParasiteArea, Pid, RemoteTask, TaskError, WriteProtection};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,8 +28,8 @@ impl<'a> RemoteCaller<'a> {
         status: &Status,
         ended: &'a dyn Fn(TaskError) -> EngineError,
     ) -> Result<Self, EngineError> {
-        let inner = |ids: &[i32]| ids.last().copied().ok_or(EngineError::Ended);
-        let ids = (inner(&status.process_ids)?, inner(&status.ids)?);
+        let (process, thread) = status.process_ids.last().zip(status.ids.last()).ok_or(EngineError::Ended)?;
+        let ids = (Pid::new(*process), *thread);
         let (registers, mask, first_call) = (&task.registers, task.mask, task.interrupted.call);
         let own = OwnState { registers, extended, mask, first_call, ids };
         Ok(Self { injector, remote_task: injector.take(&task.task, own).map_err(ended)?, extended, ended })

@@ -3,15 +3,16 @@
 
 use crate::files::FileId;
 use standfast_linux::proc;
+use standfast_linux::{Pid, Tid};
 
 /// Reports whether a process or thread executes our executable, or one of the same name: another build of it, or one
 /// that an upgrade has replaced since.
-pub(super) fn is_supervisor(tid: i32) -> bool {
-    let executes = |tid: i32| std::fs::metadata(format!("/proc/{tid}/exe")).map(|exe| FileId::of(&exe));
-    let own = std::process::id() as i32;
-    let is_same = || executes(tid).is_ok_and(|theirs| executes(own).is_ok_and(|own| own == theirs));
-    let is_namesake = || proc::link(tid, "exe").is_ok_and(|path| is_executable_of_ours(&path));
-    tid == own || is_namesake() || is_same()
+pub(super) fn is_supervisor(task: Tid) -> bool {
+    let executes = |task: Tid| std::fs::metadata(format!("/proc/{task}/exe")).map(|exe| FileId::of(&exe));
+    let own = Pid::own().main_thread();
+    let is_same = || executes(task).is_ok_and(|theirs| executes(own).is_ok_and(|own| own == theirs));
+    let is_namesake = || proc::link(task.get(), "exe").is_ok_and(|path| is_executable_of_ours(&path));
+    task == own || is_namesake() || is_same()
 }
 
 /// Reports whether the target of `/proc/PID/exe` is a supervisor.
@@ -34,10 +35,10 @@ mod tests {
     #[test]
     fn threads_of_ours_are_a_supervisors_and_other_programs_are_not() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let childs = is_supervisor(child.id() as i32);
+        let childs = is_supervisor(Pid::new(child.id() as i32).main_thread());
         child.kill().unwrap();
         child.wait().unwrap();
-        let threads = std::thread::spawn(|| is_supervisor(standfast_linux::sys::process::own_thread())).join().unwrap();
+        let threads = std::thread::spawn(|| is_supervisor(Tid::own())).join().unwrap();
         assert_eq!((threads, childs), (true, false));
     }
 }

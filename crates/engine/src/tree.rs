@@ -5,7 +5,9 @@ use crate::ProcessIdentity;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process::{self, Common};
+use standfast_linux::{Pid, Tid};
 use std::collections::{HashSet, VecDeque};
+use std::io;
 
 /// Where to find a job's processes.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +54,7 @@ impl Roots {
                 wait_status: is_zombie.then_some(stat.wait_status),
                 threads: stat.threads,
             });
-            let children = if stat.threads == 1 { proc::children_of_thread(pid, pid) } else { proc::children(pid) };
+            let children = if stat.threads == 1 { children_of_main(pid) } else { proc::children(pid) };
             open.extend(children.unwrap_or_default().into_iter().map(|child| (child, Some(pid))));
         }
         members
@@ -66,7 +68,7 @@ impl Roots {
         let children = |pid: i32| proc::children(pid).unwrap_or_default().into_iter();
         // It does not run, so it still has the same number of threads.
         let children_of = |member: &Member| match member.threads {
-            1 => proc::children_of_thread(member.pid, member.pid).unwrap_or_default().into_iter(),
+            1 => children_of_main(member.pid).unwrap_or_default().into_iter(),
             _ => children(member.pid),
         };
         let living = members.iter().rev().filter(|member| member.wait_status.is_none());
@@ -88,20 +90,27 @@ impl Roots {
             let is_zombie = Stat::of(pid).is_ok_and(|stat| stat.state == b'Z');
             if pid != self.main.pid && is_zombie && !standfast_linux::is_made_here(pid) {
                 // The status of a stray is not needed.
-                let _ = process::wait(pid, abi::WNOHANG);
+                let _ = process::wait(Pid::new(pid).main_thread(), abi::WNOHANG);
             }
         }
     }
 }
 
+/// Returns the children of the main thread of a process.
+fn children_of_main(pid: i32) -> io::Result<Vec<i32>> {
+    proc::children_of_thread(pid, Pid::new(pid).main_thread())
+}
+
 /// Reports whether a process has living threads besides its main thread.
 pub(crate) fn has_other_threads(pid: i32) -> bool {
-    let lives = |tid: &i32| Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
-    proc::numbers(pid, "task").unwrap_or_default().iter().any(lives)
+    let lives = |tid: &Tid| Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    proc::threads(pid).unwrap_or_default().iter().any(lives)
 }
 
 /// Reports whether a process lives in the memory of its parent. If it comes from vfork(2), the parent does not run, and
 /// cannot be stopped, before the child executes a program or ends.
 pub(crate) fn borrows_memory(member: &Member) -> bool {
-    member.parent.is_some_and(|parent| process::share(member.pid, parent, Common::Memory).unwrap_or(false))
+    let main = |pid: i32| Pid::new(pid).main_thread();
+    let shares = |parent| process::share(main(member.pid), main(parent), Common::Memory).unwrap_or(false);
+    member.parent.is_some_and(shares)
 }

@@ -4,7 +4,7 @@ use crate::freeze::{FrozenTask, refine};
 use crate::shared::Shared;
 use crate::waits::{Met, call_of_task};
 use standfast_linux::abi;
-use standfast_linux::{ProcessMemory, Task, TaskError};
+use standfast_linux::{ProcessMemory, Task, TaskError, Tid};
 use std::time::{Duration, Instant};
 
 /// How long a thread whose wait must be ended may take to stop. If it takes longer, it is not in that wait.
@@ -25,7 +25,7 @@ pub(crate) fn end_those_due(shared: &Shared) {
     }
 }
 
-fn end_one(tid: i32, met: Met, shared: &Shared) -> Result<(), TaskError> {
+fn end_one(tid: Tid, met: Met, shared: &Shared) -> Result<(), TaskError> {
     let opening = |source| TaskError::Kernel { tid, action: "opening its memory", source };
     let memory = ProcessMemory::open(met.pid).map_err(opening)?;
     let task = Task::seize(met.pid, tid, abi::PTRACE_O_TRACESYSGOOD)?;

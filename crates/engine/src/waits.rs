@@ -15,7 +15,7 @@ use standfast_format::records::Wait;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Sleep};
 use standfast_linux::sys::{process, socket};
-use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION};
+use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Tid};
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -59,9 +59,9 @@ const TIMES_OF_DAY: [i32; 6] = [
 /// The waits in which the job's threads have been found, by thread.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    met: HashMap<i32, Met>,
+    met: HashMap<Tid, Met>,
     /// Threads that were seen to sleep shortly before the stop, and since when they slept.
-    asleep: HashMap<i32, (Sleep, Instant)>,
+    asleep: HashMap<Tid, (Sleep, Instant)>,
     last_tag: u32,
 }
 
@@ -100,7 +100,7 @@ impl Waits {
     /// Notes which threads of these processes sleep in a call that may have a limit, and since when. They run meanwhile.
     pub(crate) fn prefetch(&mut self, pids: &[i32]) {
         self.asleep.clear();
-        for tid in pids.iter().flat_map(|pid| proc::numbers(*pid, "task").unwrap_or_default()) {
+        for tid in pids.iter().flat_map(|pid| proc::threads(*pid).unwrap_or_default()) {
             let may_have_limit = call_of_task(tid).is_some_and(|call| MAY_HAVE_LIMITS.contains(&call));
             let Some(sleep) = Some(tid).filter(|_| may_have_limit).and_then(Sleep::of) else { continue };
             // The scheduler's clock differs from the one that measures limits, and may be faster by this much.
@@ -111,7 +111,7 @@ impl Waits {
 
     /// Returns when a task that was just stopped in a call fell asleep in it. Returns `None` unless the task was seen to
     /// sleep, and has only woken up and stopped since.
-    fn asleep_since(&self, tid: i32, call: i64, registers: &Registers) -> Option<Instant> {
+    fn asleep_since(&self, tid: Tid, call: i64, registers: &Registers) -> Option<Instant> {
         let (sleep, since) = self.asleep.get(&tid)?;
         let same = (sleep.call, sleep.arguments, sleep.stack) == (call, registers.arguments(), registers.stack());
         (same && Sleep::times_slept(tid)? == sleep.times_slept + 1).then_some(*since)
@@ -123,7 +123,7 @@ impl Waits {
     pub(crate) fn meet(
         &mut self,
         pid: i32,
-        tid: i32,
+        tid: Tid,
         registers: &mut Registers,
         memory: &ProcessMemory,
         is_limited: bool,
@@ -169,7 +169,7 @@ impl Waits {
     }
 
     /// Notes a wait of a thread in a rebuilt process. Its registers must not have been changed since they were saved.
-    pub(crate) fn resume(&mut self, pid: i32, tid: i32, registers: &mut Registers, wait: &Wait) {
+    pub(crate) fn resume(&mut self, pid: i32, tid: Tid, registers: &mut Registers, wait: &Wait) {
         let is_there = registers.pending_restart() == Abort::Restart { number: wait.call };
         let end = Instant::now().checked_add(Duration::from_nanos(wait.remaining_nanoseconds));
         let tag = self.new_tag();
@@ -200,7 +200,7 @@ impl Waits {
     }
 
     /// Returns the threads whose waits must be ended by now, and the calls in which they wait. Each is returned once.
-    pub(crate) fn take_due(&mut self) -> Vec<(i32, Met)> {
+    pub(crate) fn take_due(&mut self) -> Vec<(Tid, Met)> {
         let now = Instant::now();
         let is_due = |met: &Met| met.is_ours_to_end && met.end.is_some_and(|end| end <= now);
         let due = self.met.iter_mut().map(|(tid, met)| (*tid, met)).filter(|(_, met)| is_due(met));
@@ -221,8 +221,8 @@ enum Limit {
     Remaining(Duration),
 }
 
-pub(crate) fn call_of_task(tid: i32) -> Option<i64> {
-    call_of(&proc::read(tid, "syscall").ok()?)
+pub(crate) fn call_of_task(tid: Tid) -> Option<i64> {
+    call_of(&proc::read(tid.get(), "syscall").ok()?)
 }
 
 /// Returns the call in which a thread waits, according to `/proc/PID/syscall`; `None` if the thread runs.
@@ -307,6 +307,7 @@ fn limit_of_socket(pid: i32, descriptor: u64, option: i32) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use standfast_linux::Pid;
 
     const RAX: usize = 10;
     const ORIG_RAX: usize = 15;
@@ -321,35 +322,35 @@ mod tests {
 
     #[test]
     fn a_wait_is_known_again_by_its_tag_and_another_one_is_not() {
-        let own = std::process::id() as i32;
+        let (own, thread) = (Pid::own().get(), Pid::own().main_thread());
         let memory = ProcessMemory::open(own).unwrap();
         let mut waits = Waits::default();
         let mut first = waiting();
-        let end = waits.meet(own, own, &mut first, &memory, true).end.unwrap();
+        let end = waits.meet(own, thread, &mut first, &memory, true).end.unwrap();
         assert_eq!(waits.next_end(), None, "the kernel ends it in time");
         let mut again = first;
-        assert_eq!(waits.meet(own, own, &mut again, &memory, false).end, Some(end));
+        assert_eq!(waits.meet(own, thread, &mut again, &memory, false).end, Some(end));
         assert_eq!(waits.next_end(), Some(end));
         let mut later = waiting();
-        assert!(waits.meet(own, own, &mut later, &memory, true).end.unwrap() > end);
+        assert!(waits.meet(own, thread, &mut later, &memory, true).end.unwrap() > end);
         assert_eq!(waits.next_end(), None);
     }
 
     #[test]
     fn a_wait_is_ended_when_its_limit_is_reached_and_not_before() {
-        let own = std::process::id() as i32;
+        let (own, thread) = (Pid::own().get(), Pid::own().main_thread());
         let memory = ProcessMemory::open(own).unwrap();
         for (remaining, ended) in [(0, true), (60_000_000_000, false)] {
             let mut waits = Waits::default();
             let mut registers = waiting();
             waits.resume(
                 own,
-                own,
+                thread,
                 &mut registers,
                 &Wait { call: abi::SYS_epoll_wait, remaining_nanoseconds: remaining },
             );
             assert_eq!(waits.take_due().len(), usize::from(ended));
-            waits.meet(own, own, &mut registers, &memory, false);
+            waits.meet(own, thread, &mut registers, &memory, false);
             assert_eq!((registers.pending_restart() == Abort::None, registers.result() == 0), (ended, ended));
         }
     }

@@ -15,7 +15,7 @@
 
 use crate::spawn::{made_here, made_here_is_gone};
 use crate::sys::process;
-use crate::{ProcessMemory, Registers, RemoteTask, Stop, Task, TaskError};
+use crate::{Pid, ProcessMemory, Registers, RemoteTask, Stop, Task, TaskError};
 use std::io;
 
 /// Flags of clone(2): what the clone shares with the process beyond what fork(2) shares.
@@ -78,7 +78,8 @@ impl RemoteTask<'_> {
         let answer = task.0.call(&registers, self.syscall_instruction(), libc::SYS_clone, arguments);
         let answer = answer.map_err(io::Error::other)?;
         match answer.new_task {
-            Some(pid) => {
+            Some(main) => {
+                let pid = main.get();
                 made_here(pid);
                 Ok(pid)
             }
@@ -120,7 +121,7 @@ impl MemoryClone {
 
     /// Returns the clone's process id as this process sees it.
     pub fn pid(&self) -> i32 {
-        self.task.tid()
+        self.task.process()
     }
 
     /// Reports whether the clone still exists, and so existed all the time. Memory that vanishes can be read as if it
@@ -132,7 +133,7 @@ impl MemoryClone {
     /// Kills the clone; the kernel frees its memory in the background.
     pub fn end(&self) {
         // An error means that it has already ended.
-        let _ = process::kill(self.task.tid(), libc::SIGKILL);
+        let _ = process::kill(self.task.process(), libc::SIGKILL);
     }
 }
 
@@ -148,7 +149,7 @@ struct Mortal(Task);
 impl Mortal {
     /// Wraps a child that the kernel has attached to us.
     fn attached(pid: i32) -> Self {
-        let mut task = Task::attached_by_clone(pid, pid);
+        let mut task = Task::attached_by_clone(pid, Pid::new(pid).main_thread());
         task.is_alone();
         Self(task)
     }
@@ -166,9 +167,9 @@ impl Mortal {
     }
 
     fn keep(self) -> Task {
-        let tid = self.0.tid();
+        let (process, tid) = (self.0.process(), self.0.tid());
         std::mem::forget(self);
-        let mut task = Task::attached_by_clone(tid, tid);
+        let mut task = Task::attached_by_clone(process, tid);
         task.is_alone();
         task
     }
@@ -182,10 +183,10 @@ impl Drop for Mortal {
 
 /// Kills a task that belongs to us, and waits until it is gone.
 fn end(task: &Task) {
-    let _ = process::kill(task.tid(), libc::SIGKILL);
+    let _ = process::kill(task.process(), libc::SIGKILL);
     // Ignore stops before its death.
     while task.wait().is_ok() {
         let _ = task.resume(0);
     }
-    made_here_is_gone(task.tid());
+    made_here_is_gone(task.process());
 }

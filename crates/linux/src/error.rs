@@ -1,6 +1,6 @@
 //! Errors of traced tasks.
 
-use crate::WaitStatus;
+use crate::{Tid, WaitStatus};
 use std::io;
 
 /// The reason why a task could not be stopped, inspected or moved.
@@ -10,7 +10,7 @@ pub enum TaskError {
     #[error("task {tid} ended")]
     Ended {
         /// The task.
-        tid: i32,
+        tid: Tid,
         /// Its status, if this call consumed it: no other call can get it any more.
         status: Option<WaitStatus>,
     },
@@ -18,13 +18,13 @@ pub enum TaskError {
     #[error("task {tid} did not stop in time")]
     TimedOut {
         /// The task.
-        tid: i32,
+        tid: Tid,
     },
     /// The kernel refused a request.
     #[error("{action} of task {tid}: {source}")]
     Kernel {
         /// The task.
-        tid: i32,
+        tid: Tid,
         /// The request.
         action: &'static str,
         /// The kernel's answer.
@@ -34,7 +34,7 @@ pub enum TaskError {
 
 impl TaskError {
     /// Converts an error of a ptrace request: ESRCH means that the task is gone (or was never ours).
-    pub(crate) fn of(tid: i32, action: &'static str, source: io::Error) -> Self {
+    pub(crate) fn of(tid: Tid, action: &'static str, source: io::Error) -> Self {
         if source.raw_os_error() == Some(libc::ESRCH) {
             Self::Ended { tid, status: None }
         } else {

@@ -9,7 +9,7 @@
 //! call.
 
 use crate::arch::{CallRecord, Registers, SigreturnFrame};
-use crate::{ParasiteArea, ProcessMemory, Stop, Task, TaskError};
+use crate::{ParasiteArea, Pid, ProcessMemory, Stop, Task, TaskError, Tid};
 use standfast_core::Address;
 use std::io;
 
@@ -64,7 +64,7 @@ pub struct OwnState<'a> {
     /// The call that a `restart_syscall` continues, if known.
     pub first_call: Option<i64>,
     /// Its process and thread id, as the task itself sees them.
-    pub ids: (i32, i32),
+    pub ids: (Pid, Tid),
 }
 
 impl<'a> Injector<'a> {
@@ -266,7 +266,7 @@ impl RemoteTask<'_> {
         run_to_syscall_stop(self.task)?;
         let child = run_to_syscall_stop(self.task)?;
         let result = self.task.registers()?.result();
-        Ok(child.ok_or_else(|| io::Error::from_raw_os_error(-result as i32)))
+        Ok(child.map(Tid::get).ok_or_else(|| io::Error::from_raw_os_error(-result as i32)))
     }
 
     /// Has the task wait for the child that it has just made, which has ended.
@@ -291,7 +291,10 @@ impl RemoteTask<'_> {
 
     fn ringing(&self, completion_signal: CompletionSignal) -> CallRecord {
         let (process, thread) = self.own.ids;
-        CallRecord::new(libc::SYS_tgkill, [process as u64, thread as u64, completion_signal.0 as u64, 0, 0, 0])
+        CallRecord::new(
+            libc::SYS_tgkill,
+            [process.get() as u64, thread.get() as u64, completion_signal.0 as u64, 0, 0, 0],
+        )
     }
 
     /// Makes the task take its calls from `record` on when it next runs.
@@ -348,11 +351,11 @@ pub struct Answer {
     /// The kernel's result, negative errors included.
     pub result: i64,
     /// The task that the call has made, as this process sees it. It is attached, and about to stop.
-    pub new_task: Option<i32>,
+    pub new_task: Option<Tid>,
 }
 
 /// Runs the task to its next system call stop. Ignores late answers to an interrupt; returns the new task of an event.
-fn run_to_syscall_stop(task: &Task) -> Result<Option<i32>, TaskError> {
+fn run_to_syscall_stop(task: &Task) -> Result<Option<Tid>, TaskError> {
     let mut new_task = None;
     let mut signal = 0;
     loop {
@@ -361,7 +364,7 @@ fn run_to_syscall_stop(task: &Task) -> Result<Option<i32>, TaskError> {
             Stop::Syscall => return Ok(new_task),
             Stop::Asked => 0,
             Stop::Event(_) => {
-                new_task = Some(task.event_message()? as i32);
+                new_task = Some(Tid::new(task.event_message()? as i32));
                 0
             }
             Stop::Signal(signal) => passed_on(signal),

@@ -23,7 +23,7 @@
 use crate::proc;
 use crate::spawn::{HeldChild, HeldProgram, InheritedSignals, gate, wait_and_execute};
 use crate::sys::{check, process};
-use crate::{ClockOffsets, WaitStatus};
+use crate::{ClockOffsets, Pid, WaitStatus};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -158,14 +158,14 @@ impl NamespaceInit {
     /// Reaps the init, which is our child, if it has ended.
     pub fn reap(&self) {
         // An error means that it has already been reaped.
-        let _ = process::wait(self.pid, libc::WNOHANG);
+        let _ = process::wait(Pid::new(self.pid).main_thread(), libc::WNOHANG);
     }
 
     fn expect_ready(&self) -> io::Result<()> {
         match receive(self.channel.as_raw_fd())? {
             [READY, ..] => Ok(()),
             [FAILED, error @ ..] => {
-                process::wait(self.pid, 0)?;
+                process::wait(Pid::new(self.pid).main_thread(), 0)?;
                 Err(io::Error::from_raw_os_error(i32::from_le_bytes(error)))
             }
             _ => Err(io::Error::other("the namespace's init spoke out of turn")),
@@ -176,7 +176,7 @@ impl NamespaceInit {
     pub fn destroy(self) {
         // Errors mean that it is already gone.
         let _ = process::kill(self.pid, libc::SIGKILL);
-        let _ = process::wait(self.pid, 0);
+        let _ = process::wait(Pid::new(self.pid).main_thread(), 0);
     }
 }
 

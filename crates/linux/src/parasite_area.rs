@@ -7,7 +7,7 @@
 
 use crate::arch::{CallRecord, Registers, SYSCALL_OFFSET, SigreturnFrame, healing_blob};
 use crate::proc::Map;
-use crate::{ProcessMemory, Task, TaskError};
+use crate::{ProcessMemory, Task, TaskError, Tid};
 use standfast_core::{Address, is_zero};
 use std::io;
 
@@ -42,7 +42,7 @@ pub enum ParasiteAreaError {
     #[error("task {tid} is still returning from an interrupted checkpoint")]
     Healing {
         /// The task.
-        tid: i32,
+        tid: Tid,
     },
     /// The kernel refused a request.
     #[error("looking for a parasite area: {0}")]

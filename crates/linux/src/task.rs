@@ -7,7 +7,7 @@
 //! is the last safety net of every checkpoint.
 
 use crate::sys::{process, ptrace};
-use crate::{Registers, TaskError, WaitStatus, proc};
+use crate::{Pid, Registers, TaskError, Tid, WaitStatus, proc};
 use std::time::Duration;
 
 /// The reason why a task is stopped.
@@ -49,7 +49,7 @@ const SLEEP: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub struct Task {
     process: i32,
-    tid: i32,
+    tid: Tid,
     /// Whether it is known to be the only task of its process.
     is_alone: bool,
 }
@@ -59,13 +59,13 @@ impl Task {
     ///
     /// # Errors
     /// When it is gone, or may not be traced.
-    pub fn seize(process: i32, tid: i32, options: i32) -> Result<Self, TaskError> {
+    pub fn seize(process: i32, tid: Tid, options: i32) -> Result<Self, TaskError> {
         ptrace::seize(tid, options).map_err(|error| TaskError::of(tid, "seizing", error))?;
         Ok(Self { process, tid, is_alone: false })
     }
 
     /// Wraps a task that a seized one has just created, and that the kernel has attached to us.
-    pub fn attached_by_clone(process: i32, tid: i32) -> Self {
+    pub fn attached_by_clone(process: i32, tid: Tid) -> Self {
         Self { process, tid, is_alone: false }
     }
 
@@ -75,13 +75,18 @@ impl Task {
     }
 
     /// Returns its id as this process sees it.
-    pub fn tid(&self) -> i32 {
+    pub fn tid(&self) -> Tid {
         self.tid
     }
 
     /// Returns its process, as this process sees it.
     pub fn process(&self) -> i32 {
         self.process
+    }
+
+    /// Reports whether it is the main thread of its process.
+    fn is_main(&self) -> bool {
+        self.tid == Pid::new(self.process).main_thread()
     }
 
     /// Asks the task to stop; [`Task::poll_stop`] reports when it has.
@@ -134,7 +139,7 @@ impl Task {
     /// # Errors
     /// When it ends.
     pub fn wait(&self) -> Result<Stop, TaskError> {
-        if self.is_alone || self.tid != self.process {
+        if self.is_alone || !self.is_main() {
             // The end of such a task is reported at once.
             return match self.look(0)? {
                 Some(status) => self.stop_of(status),
@@ -157,8 +162,9 @@ impl Task {
     /// Reaps other dead threads of the same process. Returns whether there were any. The status of the main thread is
     /// left for others.
     pub fn reap_dead_siblings(&self) -> bool {
-        let others = proc::numbers(self.process, "task").unwrap_or_default();
-        let others = others.into_iter().filter(|tid| *tid != self.tid && *tid != self.process);
+        let main = Pid::new(self.process).main_thread();
+        let others = proc::threads(self.process).unwrap_or_default();
+        let others = others.into_iter().filter(|tid| *tid != self.tid && *tid != main);
         // Nothing else needs the status of a thread.
         others.filter(|tid| process::has_ended(*tid) && process::wait(*tid, libc::WNOHANG).is_ok()).count() > 0
     }
@@ -311,10 +317,11 @@ mod tests {
     fn a_stop_whose_news_somebody_else_has_taken_is_found() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id() as i32;
-        let task = Task::seize(pid, pid, 0).unwrap();
+        let main = Pid::new(pid).main_thread();
+        let task = Task::seize(pid, main, 0).unwrap();
         assert_eq!(task.poll_silent_stop().unwrap(), None, "it runs");
         task.interrupt().unwrap();
-        assert!(process::wait(pid, 0).unwrap().is_some());
+        assert!(process::wait(main, 0).unwrap().is_some());
         assert_eq!(task.poll_stop().unwrap(), None);
         assert_eq!(task.poll_silent_stop().unwrap(), Some(Standstill::OurDoing));
         task.detach().unwrap();

@@ -9,6 +9,7 @@ use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::ProcessSwitches;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
+use standfast_linux::{Pid, Tid};
 use std::cmp::Ordering;
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
@@ -48,9 +49,9 @@ pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -
 
 /// Returns processes that another tracer traces, so that we could not stop them. A checkpoint in progress is no blocker.
 pub(super) fn traced(members: &[Member]) -> Vec<Blocker> {
-    let tracer = |member: &Member| Status::of(member.pid).map(|status| status.tracer).unwrap_or_default();
-    let traced = members.iter().map(|member| (member, tracer(member)));
-    let traced = traced.filter(|(_, tracer)| *tracer != 0 && !is_supervisor(*tracer));
+    let tracer = |member: &Member| Status::of(member.pid).ok().and_then(|status| status.tracer);
+    let traced = members.iter().filter_map(|member| Some((member, tracer(member)?)));
+    let traced = traced.filter(|(_, tracer)| !is_supervisor(*tracer));
     traced
         .map(|(it, tracer)| of_process(it.pid, RefusalCode::Traced, format!("process {tracer} traces it already")))
         .collect()
@@ -59,9 +60,9 @@ pub(super) fn traced(members: &[Member]) -> Vec<Blocker> {
 /// Returns what a thread has of its own that a restart would make all threads of the process share. `main` is the
 /// snapshot of its process.
 pub(super) fn of_thread(pid: i32, status: &Status, main: &ProcessSnapshot) -> Vec<Blocker> {
-    let tid = status.ids.first().copied().unwrap_or_default();
+    let tid = status.ids.first().copied().unwrap_or(Tid::new(0));
     // A thread that has just ended has nothing any more.
-    let shares = |what| process::share(pid, tid, what).unwrap_or(true);
+    let shares = |what| process::share(Pid::new(pid).main_thread(), tid, what).unwrap_or(true);
     let mut own = Vec::new();
     if !shares(Common::Descriptors) {
         own.push("a table of descriptors".to_owned());
@@ -78,7 +79,7 @@ pub(super) fn of_thread(pid: i32, status: &Status, main: &ProcessSnapshot) -> Ve
     // Without privileges, no thread can have left a namespace.
     let may_have_moved = |status: &Status| status.capabilities.permitted & CAP_SYS_ADMIN != 0;
     if may_have_moved(status) || may_have_moved(&main.status) {
-        let theirs = NamespacesAndCredentials::of(tid).ok().map(|it| it.namespaces);
+        let theirs = NamespacesAndCredentials::of(tid.get()).ok().map(|it| it.namespaces);
         if theirs.is_some_and(|theirs| theirs != main.namespaces_and_credentials.namespaces) {
             own.push("a namespace".to_owned());
         }
@@ -101,7 +102,10 @@ pub(super) fn signalled_by_thread<'a>(
     let mut blockers = Vec::new();
     for (pid, parent, switches) in processes {
         let (Some(parent), true) = (parent, switches.parent_death_signal != 0) else { continue };
-        if !proc::children_of_thread(parent, parent).map_err(|_| EngineError::Ended)?.contains(&pid) {
+        if !proc::children_of_thread(parent, Pid::new(parent).main_thread())
+            .map_err(|_| EngineError::Ended)?
+            .contains(&pid)
+        {
             let why = "it is to get a signal when the thread of its parent ends that has made it, which is not the main \
                        thread";
             blockers.push(of_process(pid, RefusalCode::ParentDeathSignal, why));
@@ -133,7 +137,8 @@ fn in_common(living: &[&Member]) -> Vec<Blocker> {
             name(member, first, "its working directory");
         }
     }
-    let share = |one, other| process::share(one, other, Common::Descriptors).unwrap_or(false);
+    let main = |pid: i32| Pid::new(pid).main_thread();
+    let share = |one, other| process::share(main(one), main(other), Common::Descriptors).unwrap_or(false);
     for (member, first) in sharers(living, Common::Descriptors) {
         if member.parent.is_none_or(|parent| !share(member.pid, parent)) {
             name(member, first, "its table of descriptors, without being its child,");
@@ -151,7 +156,8 @@ fn sharers<'a>(living: &[&'a Member], what: Common) -> Vec<(&'a Member, &'a Memb
     let mut sharers = Vec::new();
     for member in living {
         // A process that has just ended has nothing any more; its end is noticed elsewhere.
-        let order = |first: &&Member| process::compare(first.pid, member.pid, what).unwrap_or(Ordering::Less);
+        let main = |member: &Member| Pid::new(member.pid).main_thread();
+        let order = |first: &&Member| process::compare(main(first), main(member), what).unwrap_or(Ordering::Less);
         match firsts.binary_search_by(order) {
             // Processes that have ended have only that in common.
             Ok(_) if !has_memory(member.pid) => {}

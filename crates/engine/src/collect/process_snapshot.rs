@@ -4,6 +4,7 @@
 use crate::error::kernel;
 use crate::{EngineError, ProcessIdentity};
 use standfast_format::records::{Bytes, Limit, MemoryLayout};
+use standfast_linux::Pid;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process;
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
@@ -138,8 +139,8 @@ impl SupervisorBaseline {
         Ok(Self {
             status: Status::of(own)?,
             user_namespace: proc::link(own, "ns/user").ok(),
-            scheduling: schedule::attributes(own)?,
-            affinity: schedule::affinity(own)?,
+            scheduling: schedule::attributes(Pid::new(own).main_thread())?,
+            affinity: schedule::affinity(Pid::new(own).main_thread())?,
             secure_bits: process::secure_bits()?,
             oom_score_adjustment: proc::read(own, "oom_score_adj").unwrap_or_default(),
             core_dump_filter: proc::read(own, "coredump_filter").unwrap_or_default(),

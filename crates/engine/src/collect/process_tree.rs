@@ -8,6 +8,7 @@ use crate::freeze::Frozen;
 use crate::remote_caller::RemoteCaller;
 use crate::tree::Member;
 use standfast_format::records::{Bytes, JobState, ProcessState, ProcessSwitches, ProcessTree, ThreadState, Unreported};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
@@ -42,7 +43,8 @@ impl Relations {
             process_tree.stopped_by = process.stopped_by.map(|signal| signal as u8);
             let leads_to_one = || Stat::of(own.session).is_ok_and(|leader| leader.terminal != 0);
             process_tree.without_terminal = own.terminal == 0 && process_tree.session != 0 && leads_to_one();
-            let shares = |parent| process::share(process.pid, parent, Common::Descriptors).unwrap_or(false);
+            let main = |pid: i32| Pid::new(pid).main_thread();
+            let shares = |parent| process::share(main(process.pid), main(parent), Common::Descriptors).unwrap_or(false);
             process_tree.shares_descriptors = process.parent.is_some_and(shares);
             living.push(process_tree);
         }

@@ -4,6 +4,7 @@ use super::apart;
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use crate::remote_caller::{Answers, Number, RemoteCallBatch};
 use crate::{Blocker, RefusalCode};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use std::io;
@@ -12,7 +13,7 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 /// Returns blockers in the threads of a process other than the main one, as far as `/proc` shows them.
 pub(super) fn of_other_threads(pid: i32, main: &ProcessSnapshot, own: &Status) -> io::Result<Vec<Blocker>> {
-    let others = proc::numbers(pid, "task")?.into_iter().filter(|tid| *tid != pid);
+    let others = proc::threads(pid)?.into_iter().filter(|tid| *tid != Pid::new(pid).main_thread());
     // A thread may have ended since the look.
     let statuses = others.filter_map(|tid| Status::of_task(pid, tid).ok());
     Ok(statuses.flat_map(|it| [of_thread(&it, own), apart::of_thread(pid, &it, main)].concat()).collect())
@@ -34,7 +35,7 @@ pub(super) fn of_process(status: &Status) -> Option<Blocker> {
 
 /// Returns blockers in one thread; `own` is our own status.
 pub(super) fn of_thread(status: &Status, own: &Status) -> Vec<Blocker> {
-    let thread = status.ids.first().copied().unwrap_or_default();
+    let thread = status.ids.first().map_or(0, |tid| tid.get());
     let mut blockers = Vec::new();
     if (status.seccomp, status.seccomp_filters) != (own.seccomp, own.seccomp_filters) {
         blockers.push(lasting(
@@ -79,7 +80,7 @@ impl Landlock {
         let ids = own.ids.last().zip(status.process_ids.last());
         let question = ids.filter(|_| may_be && is_like_us && is_with_us).map(|(own_id, id)| {
             // A job in a pid namespace of its own sees none of our processes except its init.
-            let us = if status.ids.len() > own.ids.len() { 1 } else { *own_id };
+            let us = if status.ids.len() > own.ids.len() { 1 } else { own_id.get() };
             batch.call(abi::SYS_kcmp, [*id as u64, us as u64, KCMP_FILE, 0, 0, 0])
         });
         Self(question)
@@ -87,7 +88,7 @@ impl Landlock {
 
     pub(super) fn blocker(&self, answers: &Answers, status: &Status) -> Option<Blocker> {
         let answer = answers.number(self.0?);
-        let thread = status.ids.first().copied().unwrap_or_default();
+        let thread = status.ids.first().map_or(0, |tid| tid.get());
         (answer == -i64::from(abi::EPERM)).then(|| {
             lasting(
                 RefusalCode::Sandbox,
@@ -118,6 +119,7 @@ fn lasting(code: RefusalCode, what: String, why: &str, hint: &str) -> Blocker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use standfast_linux::Tid;
 
     /// Needs neither the hardware nor a kernel that supports it.
     #[test]
@@ -129,7 +131,7 @@ mod tests {
 
     #[test]
     fn restrictions_that_a_new_process_would_not_have_are_named() {
-        let own = Status { ids: vec![7], ..Status::default() };
+        let own = Status { ids: vec![Tid::new(7)], ..Status::default() };
         assert_eq!(of_thread(&own, &own), []);
         let named = |status: Status| of_thread(&status, &own).remove(0).what;
         assert_eq!(named(Status { shadow_stack: true, ..own.clone() }), "shadow stack of thread 7");

@@ -3,6 +3,7 @@
 use crate::EngineError;
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, Words};
 use standfast_format::records::{Bytes, NumaPolicy, Scheduling, ThreadRestrictions};
+use standfast_linux::Tid;
 use standfast_linux::abi;
 use standfast_linux::proc::Status;
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
@@ -19,7 +20,7 @@ const ARCH_GET_CPUID: u64 = 0x1011;
 
 /// Returns policy and priorities of a task. The slice of an ordinary task is reported only if it differs from the
 /// system's default, which depends on the number of processors.
-pub(super) fn scheduling(tid: i32, own: &SchedulingAttributes) -> io::Result<Scheduling> {
+pub(super) fn scheduling(tid: Tid, own: &SchedulingAttributes) -> io::Result<Scheduling> {
     let theirs = schedule::attributes(tid)?;
     let is_ordinary = matches!(theirs.policy as i32, abi::SCHED_OTHER | abi::SCHED_BATCH | abi::SCHED_IDLE);
     let runtime = if is_ordinary && theirs.runtime == own.runtime { 0 } else { theirs.runtime };
@@ -37,13 +38,13 @@ pub(super) fn scheduling(tid: i32, own: &SchedulingAttributes) -> io::Result<Sch
 }
 
 /// Returns the processors of a task, if they differ from ours, which it inherited.
-pub(super) fn affinity(tid: i32, own: &[u8]) -> io::Result<Option<Bytes>> {
+pub(super) fn affinity(tid: Tid, own: &[u8]) -> io::Result<Option<Bytes>> {
     let theirs = schedule::affinity(tid)?;
     Ok((theirs != own).then_some(Bytes(theirs)))
 }
 
 /// Returns the I/O priority; zero if the kernel has none.
-pub(super) fn io_priority(tid: i32) -> u32 {
+pub(super) fn io_priority(tid: Tid) -> u32 {
     schedule::io_priority(tid).unwrap_or_default()
 }
 

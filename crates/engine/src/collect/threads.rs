@@ -153,7 +153,7 @@ impl Inner {
         let of_thread = OfThread::of(&mut batch);
         let namespace = match place {
             0 => process_snapshot.namespaces_and_credentials.user_namespace().map(<[u8]>::to_vec),
-            _ => proc::link(task.task.tid(), "ns/user").ok(),
+            _ => proc::link(task.task.tid().get(), "ns/user").ok(),
         };
         let landlock = Landlock::of(&mut batch, status, namespace.as_deref(), also.supervisor_baseline);
         let answers = remote_caller.put(&batch)?;
@@ -355,7 +355,7 @@ impl OfThread {
         let sequence = task.task.rseq_configuration().map_err(|_| EngineError::Ended)?;
         let name = proc::read(task.task.process(), &format!("task/{tid}/comm")).map_err(gone)?;
         Ok(ThreadState {
-            tid: status.ids.last().copied().unwrap_or(tid),
+            tid: status.ids.last().copied().unwrap_or(tid).get(),
             registers: registers(task)?.0.to_vec(),
             extended_registers: Bytes::from(remote_caller.extended()),
             signal_mask: task.mask,

@@ -9,6 +9,7 @@
 //! for a single long sleep.
 
 use crate::EngineError;
+use standfast_linux::Tid;
 use standfast_linux::proc::{self, Stat, Status};
 use std::time::{Duration, Instant};
 
@@ -20,13 +21,13 @@ const PAUSE_MAX: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sleeper {
     pid: i32,
-    tid: i32,
+    tid: Tid,
     times_slept: u64,
 }
 
 impl Sleeper {
     /// Returns the sleep of a task if it is uninterruptible.
-    fn of(pid: i32, tid: i32) -> Option<Self> {
+    fn of(pid: i32, tid: Tid) -> Option<Self> {
         let sleeps = || Stat::of_task(pid, tid).is_ok_and(|stat| stat.state == b'D');
         if !sleeps() {
             return None;
@@ -41,9 +42,9 @@ impl Sleeper {
 }
 
 /// Returns the threads of a process that are in an uninterruptible sleep.
-pub(super) fn asleep(pid: i32) -> Vec<i32> {
-    let sleeps = |tid: &i32| Stat::of_task(pid, *tid).is_ok_and(|stat| stat.state == b'D');
-    proc::numbers(pid, "task").unwrap_or_default().into_iter().filter(sleeps).collect()
+pub(super) fn asleep(pid: i32) -> Vec<Tid> {
+    let sleeps = |tid: &Tid| Stat::of_task(pid, *tid).is_ok_and(|stat| stat.state == b'D');
+    proc::threads(pid).unwrap_or_default().into_iter().filter(sleeps).collect()
 }
 
 /// Waits until each task of these processes has been seen outside an uninterruptible sleep, or in another one. The
@@ -55,7 +56,7 @@ pub(crate) fn await_sleepers(pids: &[i32], limit: Duration, note: impl FnOnce(bo
     let deadline = Instant::now() + limit;
     let tasks = |pid: &i32| {
         let pid = *pid;
-        proc::numbers(pid, "task").unwrap_or_default().into_iter().map(move |tid| (pid, tid))
+        proc::threads(pid).unwrap_or_default().into_iter().map(move |tid| (pid, tid))
     };
     let mut sleepers: Vec<Sleeper> =
         pids.iter().flat_map(tasks).filter_map(|(pid, tid)| Sleeper::of(pid, tid)).collect();

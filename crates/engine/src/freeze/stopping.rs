@@ -17,7 +17,7 @@ use crate::{EngineError, pool};
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Map, Stat, Status};
 use standfast_linux::sys::process;
-use standfast_linux::{ProcessMemory, Standstill, Task, TaskError};
+use standfast_linux::{Pid, ProcessMemory, Standstill, Task, TaskError, Tid};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -156,7 +156,7 @@ impl<'a> Stopping<'a> {
             };
             self.wait(roots.main.pid)?;
             if self.is_hopeless(&running, Instant::now()) {
-                let tid = self.stuck().unwrap_or(*first);
+                let tid = self.stuck().unwrap_or(Pid::new(*first).main_thread());
                 return Err(EngineError::Unstoppable { tid, stood_still: self.begun.elapsed() });
             }
         }
@@ -181,7 +181,7 @@ impl<'a> Stopping<'a> {
     fn bury(&mut self, members: &[Member]) -> bool {
         let before = self.chased.len();
         let is_zombie = |pid| members.iter().any(|member| member.pid == pid && member.wait_status.is_some());
-        let take = |pid| matches!(process::wait(pid, abi::WNOHANG), Ok(Some(_)));
+        let take = |pid| matches!(process::wait(Pid::new(pid).main_thread(), abi::WNOHANG), Ok(Some(_)));
         self.chased.retain(|chased| !(is_zombie(chased.frozen.pid) && take(chased.frozen.pid)));
         self.chased.len() < before
     }
@@ -214,7 +214,7 @@ impl<'a> Stopping<'a> {
     }
 
     /// Returns a task that has been asked to stop and has not stopped.
-    fn stuck(&self) -> Option<i32> {
+    fn stuck(&self) -> Option<Tid> {
         self.chased.iter().flat_map(|chased| &chased.stopping).map(Task::tid).next()
     }
 
@@ -260,7 +260,8 @@ impl<'a> Stopping<'a> {
             }
             let place = self.chased.iter().position(|chased| chased.frozen.pid == member.pid);
             let mut frozen = self.chased.swap_remove(place.expect("it stands still")).frozen;
-            frozen.tasks.sort_by_key(|it| (it.task.tid() != frozen.pid, it.task.tid()));
+            let main = Pid::new(frozen.pid).main_thread();
+            frozen.tasks.sort_by_key(|it| (it.task.tid() != main, it.task.tid()));
             if let [only] = &mut frozen.tasks[..] {
                 only.task.is_alone();
             }
@@ -303,7 +304,7 @@ impl Chased {
     /// Seizes its threads that we have not seized yet; reports whether there were any.
     fn seize_new(&mut self, main: i32, shared: &Shared) -> Result<bool, EngineError> {
         let pid = self.frozen.pid;
-        match proc::numbers(pid, "task") {
+        match proc::threads(pid) {
             Ok(tids) => self.seize_each(tids, main, shared),
             Err(_) if pid == main => Err(EngineError::Ended),
             Err(_) => Ok(false),
@@ -311,7 +312,7 @@ impl Chased {
     }
 
     /// Seizes those of `tids` that we have not seized yet; reports whether there were any.
-    fn seize_each(&mut self, tids: Vec<i32>, main: i32, shared: &Shared) -> Result<bool, EngineError> {
+    fn seize_each(&mut self, tids: Vec<Tid>, main: i32, shared: &Shared) -> Result<bool, EngineError> {
         let pid = self.frozen.pid;
         let mut news = false;
         for tid in tids {
@@ -325,7 +326,7 @@ impl Chased {
                     news = true;
                 }
                 // It may end between the look and the seize; the main process of the job may not.
-                Err(TaskError::Ended { .. }) if tid != main => {}
+                Err(TaskError::Ended { .. }) if tid != Pid::new(main).main_thread() => {}
                 Err(error) => match refine(error, pid, shared) {
                     EngineError::Ended if pid != main => {}
                     error => return Err(error),
@@ -358,7 +359,7 @@ impl Chased {
                     self.frozen.tasks.push(frozen);
                 }
                 Ok(Err(task)) => self.stopping.push(task),
-                Err(TaskError::Ended { .. }) if tid != main => {}
+                Err(TaskError::Ended { .. }) if tid != Pid::new(main).main_thread() => {}
                 Err(error) => return Err(refine(error, self.frozen.pid, shared)),
             }
         }
@@ -395,21 +396,16 @@ impl Chased {
 }
 
 /// Seizes a task and asks it to stop. A task that the kernel has attached to us stops without being asked.
-fn seize(process: i32, tid: i32) -> Result<Task, TaskError> {
+fn seize(process: i32, tid: Tid) -> Result<Task, TaskError> {
     let task = match Task::seize(process, tid, OPTIONS) {
         Ok(task) => task,
-        Err(_) if Status::of_task(process, tid).is_ok_and(|status| is_ours(status.tracer)) => {
+        Err(_) if Status::of_task(process, tid).is_ok_and(|status| status.tracer == Some(Tid::own())) => {
             return Ok(Task::attached_by_clone(process, tid));
         }
         Err(error) => return Err(error),
     };
     task.interrupt()?;
     Ok(task)
-}
-
-/// Reports whether a tracer, as named in /proc, is this thread.
-fn is_ours(tracer: i32) -> bool {
-    tracer == standfast_linux::sys::process::own_thread()
 }
 
 /// Opens the memory of a process. A process that is changing its parent may be out of reach for a moment. A refusal

@@ -12,6 +12,7 @@ use crate::error::kernel;
 use crate::{EngineError, RefusalCode};
 use standfast_core::Address;
 use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcSubject};
+use standfast_linux::Tid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::file::FileSystem;
@@ -151,9 +152,10 @@ impl Walk<'_> {
             return Ok(place as u32);
         }
         let has_thread = |pid: i32| {
-            let threads = proc::numbers(pid, "task").unwrap_or_default();
-            let ids = |tid| proc::read(pid, &format!("task/{tid}/status")).ok().map(|text| Status::parse(&text).ids);
-            threads.into_iter().filter_map(ids).any(|ids| ids.last() == Some(&number))
+            let threads = proc::threads(pid).unwrap_or_default();
+            let ids =
+                |tid: Tid| proc::read(pid, &format!("task/{tid}/status")).ok().map(|text| Status::parse(&text).ids);
+            threads.into_iter().filter_map(ids).any(|ids| ids.last() == Some(&Tid::new(number)))
         };
         Err(Unsupported::because(
             RefusalCode::KernelFile,
@@ -250,10 +252,10 @@ fn holders(job: &JobState, living: usize, file: usize) -> Vec<usize> {
 fn directory_of(job: &JobState, processes: &[Construction], subject: ProcSubject) -> String {
     let recorded = &job.processes[subject.process as usize];
     let made = processes.get(subject.process as usize);
-    let pid = made.map_or(recorded.pid, |process| process.inner_ids[0]);
+    let pid = made.map_or(recorded.pid, |process| process.inner_ids[0].get());
     let Some(tid) = subject.thread else { return format!("/proc/{pid}/") };
     let thread = recorded.threads.iter().position(|thread| thread.tid == tid);
-    let tid = made.zip(thread).map_or(tid, |(process, thread)| process.inner_ids[thread]);
+    let tid = made.zip(thread).map_or(tid, |(process, thread)| process.inner_ids[thread].get());
     format!("/proc/{pid}/task/{tid}/")
 }
 

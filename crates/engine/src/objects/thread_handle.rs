@@ -5,6 +5,7 @@ use super::shown::Shown;
 use super::{Check, Kind, Known, O_EXCL, O_NONBLOCK, Opening, Recorded, Unsupported, Walk};
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{OpenFile, OpenFileKind};
+use standfast_linux::Tid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 
@@ -35,14 +36,14 @@ fn describe(kind: &OpenFileKind) -> Option<String> {
 
 impl Walk<'_> {
     fn thread_handle(&self, shown: &Shown) -> Known {
-        let Some(tid) = shown.information.process.filter(|tid| *tid > 0) else {
+        let Some(tid) = shown.information.process.filter(|tid| *tid > 0).map(Tid::new) else {
             return Err(Unsupported::with_hint(
                 RefusalCode::ProcessHandle,
                 "it stands for a thread that has ended",
                 "close it once its thread has ended",
             ));
         };
-        let is_of = |pid: i32| proc::numbers(pid, "task").is_ok_and(|threads| threads.contains(&tid));
+        let is_of = |pid: i32| proc::threads(pid).is_ok_and(|threads| threads.contains(&tid));
         let Some(process) = self.job().iter().position(|holder| is_of(holder.pid)) else {
             return Err(Unsupported::because(
                 RefusalCode::ProcessHandle,
@@ -50,7 +51,7 @@ impl Walk<'_> {
             ));
         };
         let ids = Status::of_task(self.job()[process].pid, tid)?.ids;
-        Ok(OpenFileKind::Thread { process: process as u32, thread: ids.last().copied().unwrap_or(tid) })
+        Ok(OpenFileKind::Thread { process: process as u32, thread: ids.last().copied().unwrap_or(tid).get() })
     }
 }
 
@@ -60,7 +61,7 @@ impl Opening<'_> {
         let is_own = std::ptr::eq(recorded, self.plan.process);
         // Only the process itself may have got new ids.
         let number = recorded.threads.iter().position(|it| it.tid == thread).filter(|_| is_own);
-        let tid = number.map_or(thread, |number| self.process.inner_ids[number]);
+        let tid = number.map_or(thread, |number| self.process.inner_ids[number].get());
         let flags = u64::from(flags & O_NONBLOCK | O_EXCL);
         self.call("making a thread descriptor", abi::SYS_pidfd_open, [tid as u64, flags, 0, 0, 0, 0])
     }

@@ -18,7 +18,7 @@ use standfast_core::{Address, PageRange};
 use standfast_format::ImageSource;
 use standfast_format::records::{Backing, Mapping};
 use standfast_linux::abi;
-use standfast_linux::{InheritedSignals, NamespaceInit, PinnedToCpu, Task};
+use standfast_linux::{InheritedSignals, NamespaceInit, PinnedToCpu, Task, Tid};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -202,7 +202,7 @@ impl Family {
 
     /// Removes what has been built.
     pub(super) fn abandon(mut self) {
-        let others: Vec<i32> =
+        let others: Vec<Tid> =
             self.processes.iter().flat_map(|process| process.tasks.iter().skip(1)).map(Task::tid).collect();
         let mut pids: Vec<i32> = self.processes.iter().map(Construction::pid).collect();
         pids.extend(self.remains.pids());

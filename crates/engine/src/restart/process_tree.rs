@@ -164,7 +164,7 @@ impl Construction {
         let ending = |source| kernel("ending a process", source);
         if signal == abi::SIGKILL {
             end_processes(&[self.pid()], &[], None);
-            return Ok(Some(TaskError::Ended { tid: self.pid(), status: None }));
+            return Ok(Some(TaskError::Ended { tid: self.main().tid(), status: None }));
         }
         process::set_limit(self.pid(), abi::RLIMIT_CORE, 0, 0).map_err(ending)?;
         // It may have inherited that the signal is ignored.

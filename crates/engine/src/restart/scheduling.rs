@@ -5,6 +5,7 @@
 use super::plan::Plan;
 use crate::construction::Construction;
 use standfast_format::records::{Scheduling, ThreadState};
+use standfast_linux::Tid;
 use standfast_linux::abi;
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
 use std::io;
@@ -32,16 +33,16 @@ impl Construction {
     }
 }
 
-fn set_affinity(tid: i32, thread: &ThreadState) -> io::Result<()> {
+fn set_affinity(tid: Tid, thread: &ThreadState) -> io::Result<()> {
     thread.affinity.as_ref().map_or(Ok(()), |mask| schedule::set_affinity(tid, &mask.0))
 }
 
-fn set_io_priority(tid: i32, priority: u32) -> io::Result<()> {
+fn set_io_priority(tid: Tid, priority: u32) -> io::Result<()> {
     let now = schedule::io_priority(tid).unwrap_or_default();
     if now == priority { Ok(()) } else { schedule::set_io_priority(tid, priority) }
 }
 
-fn set_attributes(tid: i32, scheduling: &Scheduling) -> io::Result<()> {
+fn set_attributes(tid: Tid, scheduling: &Scheduling) -> io::Result<()> {
     let now = schedule::attributes(tid)?;
     let mut wanted = SchedulingAttributes {
         size: now.size,

@@ -8,7 +8,7 @@ use crate::error::kernel;
 use standfast_core::Address;
 use standfast_format::records::{PendingSignal, ThreadRestrictions, ThreadState};
 use standfast_linux::abi;
-use standfast_linux::{Registers, Stop, Task};
+use standfast_linux::{Registers, Stop, Task, Tid};
 
 /// Flags that make a task a thread of its maker.
 const THREAD: i32 = abi::CLONE_VM
@@ -43,8 +43,9 @@ impl Construction {
         self.ask_for_features(plan)?;
         for (place, thread) in plan.process.threads.iter().enumerate() {
             let own_tid = if place == 0 { own_pid } else { self.make_thread(thread)? };
-            self.inner_ids.push(own_tid as i32);
-            self.correct_cached_id(thread, own_tid as i32)?;
+            let inner_id = Tid::new(own_tid as i32);
+            self.inner_ids.push(inner_id);
+            self.correct_cached_id(thread, inner_id)?;
             self.dress(&self.tasks[place], thread)?;
             self.make_room_for_state(&self.tasks[place], thread)?;
             self.choose_nodes(place, thread)?;
@@ -62,9 +63,9 @@ impl Construction {
             arguments.iter_mut().zip(given).for_each(|(argument, value)| *argument = value);
             self.call_in(task, &base, "queueing a signal again", number, arguments).map(drop)
         };
-        let own_pid = self.inner_ids[0] as u64;
+        let own_pid = self.inner_ids[0].get() as u64;
         for (place, thread) in plan.process.threads.iter().enumerate() {
-            let ids = [own_pid, self.inner_ids[place] as u64];
+            let ids = [own_pid, self.inner_ids[place].get() as u64];
             for signal in &thread.pending {
                 queue(&self.tasks[place], abi::SYS_rt_tgsigqueueinfo, &ids, signal)?;
             }
@@ -98,8 +99,8 @@ impl Construction {
     }
 
     /// Corrects a cached thread id. A C library keeps the id in the word that the kernel clears at the thread's end.
-    fn correct_cached_id(&self, thread: &ThreadState, inner_id: i32) -> Result<(), EngineError> {
-        if thread.clear_child_tid == 0 || inner_id == thread.tid {
+    fn correct_cached_id(&self, thread: &ThreadState, inner_id: Tid) -> Result<(), EngineError> {
+        if thread.clear_child_tid == 0 || inner_id.get() == thread.tid {
             return Ok(());
         }
         let writing = |source| kernel("putting a thread id right", source);
@@ -107,7 +108,7 @@ impl Construction {
         let mut word = [0u8; 4];
         self.memory.read(at, &mut word).map_err(writing)?;
         if i32::from_le_bytes(word) == thread.tid {
-            self.memory.write(at, &inner_id.to_le_bytes()).map_err(writing)?;
+            self.memory.write(at, &inner_id.get().to_le_bytes()).map_err(writing)?;
         }
         Ok(())
     }
@@ -203,7 +204,7 @@ impl Construction {
             task.set_extended_registers(&extended).map_err(building)?;
             let mut registers = Registers(registers(thread));
             if let Some(wait) = &thread.wait {
-                self.waits.resume(self.tasks[0].tid(), task.tid(), &mut registers, wait);
+                self.waits.resume(self.tasks[0].process(), task.tid(), &mut registers, wait);
             }
             task.set_registers(&registers).map_err(building)?;
             task.set_signal_mask(thread.signal_mask).map_err(building)?;

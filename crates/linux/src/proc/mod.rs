@@ -26,6 +26,7 @@ pub use stat::Stat;
 pub use status::{Capabilities, Status};
 pub use timers::{Notice, TimerInformation};
 
+use crate::Tid;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -54,7 +55,7 @@ pub fn link(pid: i32, name: &str) -> io::Result<Vec<u8>> {
     std::fs::read_link(format!("/proc/{pid}/{name}")).map(|path| OsString::from(path).into_vec())
 }
 
-/// Returns the numbers that name the entries of a directory of `/proc/PID`: `task`, `fd`. Ascending.
+/// Returns the numbers that name the entries of a directory of `/proc/PID`, like `fd`. Ascending.
 ///
 /// # Errors
 /// When the process is gone or may not be inspected.
@@ -65,6 +66,14 @@ pub fn numbers(pid: i32, directory: &str) -> io::Result<Vec<i32>> {
     }
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// Returns the threads of a process. Ascending.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn threads(pid: i32) -> io::Result<Vec<Tid>> {
+    Ok(numbers(pid, "task")?.into_iter().map(Tid::new).collect())
 }
 
 /// Returns all processes.
@@ -84,7 +93,7 @@ pub fn all() -> io::Result<Vec<i32>> {
 /// When the process is gone.
 pub fn children(pid: i32) -> io::Result<Vec<i32>> {
     let mut children = Vec::new();
-    for tid in numbers(pid, "task")? {
+    for tid in threads(pid)? {
         match read(pid, &format!("task/{tid}/children")) {
             Ok(text) => children.extend(words(&text).filter_map(parse::<i32>)),
             Err(_) => return children_by_parent(pid),
@@ -98,7 +107,7 @@ pub fn children(pid: i32) -> io::Result<Vec<i32>> {
 ///
 /// # Errors
 /// When the thread is gone.
-pub fn children_of_thread(pid: i32, tid: i32) -> io::Result<Vec<i32>> {
+pub fn children_of_thread(pid: i32, tid: Tid) -> io::Result<Vec<i32>> {
     match read(pid, &format!("task/{tid}/children")) {
         Ok(text) => Ok(words(&text).filter_map(parse).collect()),
         Err(_) => children_by_parent(pid),

@@ -2,7 +2,7 @@
 //! task.
 
 use super::{Stat, parse, parse_hex, words};
-use crate::PinnedToCpu;
+use crate::{PinnedToCpu, Tid};
 
 /// A task that sleeps in a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,14 +21,14 @@ pub struct Sleep {
 
 impl Sleep {
     /// Reads the sleep of a task, if it sleeps and the kernel reports all of that (CONFIG_SCHED_DEBUG).
-    pub fn of(tid: i32) -> Option<Self> {
+    pub fn of(tid: Tid) -> Option<Self> {
         // The scheduler has a clock for each processor, and no two clocks agree.
-        let _same_clock = PinnedToCpu::new(Stat::of(tid).ok()?.cpu)?;
+        let _same_clock = PinnedToCpu::new(Stat::of(tid.get()).ok()?.cpu)?;
         let times_slept = Self::times_slept(tid)?;
-        let (call, arguments, stack) = waiting_call(&super::read(tid, "syscall").ok()?)?;
-        let fell_asleep = last_ran(&super::read(tid, "sched").ok()?)?;
+        let (call, arguments, stack) = waiting_call(&super::read(tid.get(), "syscall").ok()?)?;
+        let fell_asleep = last_ran(&super::read(tid.get(), "sched").ok()?)?;
         // Our own time is that of the last tick or later, so it is behind the task's clock by at most one tick.
-        let now = last_ran(&super::read(crate::sys::process::own_thread(), "sched").ok()?)?;
+        let now = last_ran(&super::read(Tid::own().get(), "sched").ok()?)?;
         let nanoseconds = now.saturating_sub(fell_asleep);
         if fell_asleep == 0 {
             // The task has been moved to another processor and has not run there.
@@ -39,8 +39,8 @@ impl Sleep {
     }
 
     /// Returns how often a task has gone to sleep so far, or stopped for a tracer. Preemption does not count.
-    pub fn times_slept(tid: i32) -> Option<u64> {
-        let text = super::read(tid, "sched").ok()?;
+    pub fn times_slept(tid: Tid) -> Option<u64> {
+        let text = super::read(tid.get(), "sched").ok()?;
         let line = text.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"nr_voluntary_switches"))?;
         parse(words(line).last()?)
     }
@@ -90,13 +90,13 @@ mod tests {
         // It may sleep for long before the first read.
         let begin = std::time::Instant::now();
         let sleeper = std::thread::spawn(move || {
-            tell.send(crate::sys::process::own_thread()).unwrap();
+            tell.send(Tid::own()).unwrap();
             assert!(sleeps.recv().is_err());
         });
         let tid = told.recv().unwrap();
         // Repeat until it sleeps in this call: for a moment it may sleep elsewhere. Skip a kernel that does not report
         // sleeps.
-        while let Some(text) = super::super::read(tid, "sched").ok().filter(|text| last_ran(text).is_some()) {
+        while let Some(text) = super::super::read(tid.get(), "sched").ok().filter(|text| last_ran(text).is_some()) {
             assert!(!text.is_empty());
             let sleep = Sleep::of(tid).filter(|sleep| sleep.nanoseconds > 0);
             if let Some(sleep) = sleep.filter(|sleep| sleep.call == libc::SYS_futex) {

@@ -1,6 +1,7 @@
 //! `/proc/PID/stat`: parent, start time, and the memory layout that the kernel has recorded.
 
 use super::{malformed, parse, words};
+use crate::Tid;
 use std::io;
 
 /// The fields of `/proc/PID/stat`.
@@ -57,7 +58,7 @@ impl Stat {
     ///
     /// # Errors
     /// When it is gone.
-    pub fn of_task(pid: i32, tid: i32) -> io::Result<Self> {
+    pub fn of_task(pid: i32, tid: Tid) -> io::Result<Self> {
         Self::parse(&super::read(pid, &format!("task/{tid}/stat"))?)
     }
 

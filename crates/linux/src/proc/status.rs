@@ -1,13 +1,14 @@
 //! `/proc/PID/status`: ids in namespaces, caught and ignored signals, umask, tracer, restrictions.
 
 use super::{parse, parse_hex, parse_octal, words};
+use crate::Tid;
 use std::io;
 
 /// The fields of `/proc/PID/status`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
     /// The task's id in each nested namespace, the innermost last.
-    pub ids: Vec<i32>,
+    pub ids: Vec<Tid>,
     /// The ids of its process in the same namespaces.
     pub process_ids: Vec<i32>,
     /// The ids of its process group; 0 in a namespace to which the group's leader does not belong.
@@ -16,8 +17,8 @@ pub struct Status {
     pub sessions: Vec<i32>,
     /// Effective user.
     pub user: u32,
-    /// Its tracer; 0 if none.
-    pub tracer: i32,
+    /// Its tracer.
+    pub tracer: Option<Tid>,
     /// File mode creation mask.
     pub umask: u32,
     /// Ignored signals; bit n - 1 is signal n.
@@ -90,7 +91,7 @@ impl Status {
     ///
     /// # Errors
     /// When it is gone.
-    pub fn of_task(pid: i32, tid: i32) -> io::Result<Self> {
+    pub fn of_task(pid: i32, tid: Tid) -> io::Result<Self> {
         Ok(Self::parse(&super::read(pid, &format!("task/{tid}/status"))?))
     }
 
@@ -102,7 +103,7 @@ impl Status {
             let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
             let hex = || parse_hex(value).unwrap_or_default();
             match name {
-                b"NSpid" => status.ids = words(value).filter_map(parse).collect(),
+                b"NSpid" => status.ids = words(value).filter_map(parse).map(Tid::new).collect(),
                 b"NSpgid" => status.process_groups = words(value).filter_map(parse).collect(),
                 b"NSsid" => status.sessions = words(value).filter_map(parse).collect(),
                 b"NStgid" => status.process_ids = words(value).filter_map(parse).collect(),
@@ -110,7 +111,7 @@ impl Status {
                     status.users = words(value).filter_map(parse).collect();
                     status.user = status.users.get(1).copied().unwrap_or_default();
                 }
-                b"TracerPid" => status.tracer = parse(value).unwrap_or_default(),
+                b"TracerPid" => status.tracer = parse(value).filter(|id| *id != 0).map(Tid::new),
                 b"Umask" => status.umask = parse_octal(value).unwrap_or_default(),
                 b"SigIgn" => status.ignored = hex(),
                 b"SigCgt" => status.caught = hex(),
@@ -170,12 +171,12 @@ mod tests {
             CapAmb:\t5\nSpeculation_Store_Bypass:\tthread force mitigated\n\
             SpeculationIndirectBranch:\tconditional disabled\nCoreDumping:\t1\nvoluntary_ctxt_switches:\t12\n";
         let expected = Status {
-            ids: vec![10, 4],
+            ids: [10, 4].map(Tid::new).to_vec(),
             process_ids: vec![9, 3],
             process_groups: vec![8, 2],
             sessions: vec![6, 0],
             user: 2,
-            tracer: 7,
+            tracer: Some(Tid::new(7)),
             umask: 0o22,
             ignored: 0x1000,
             caught: u64::MAX,

@@ -1,6 +1,7 @@
 //! `/proc/PID/timers`: the timers that a process has made with timer_create(2).
 
 use super::{malformed, parse};
+use crate::Tid;
 use std::io;
 
 /// One timer of a process.
@@ -26,7 +27,7 @@ pub enum Notice {
     /// `SIGEV_SIGNAL`.
     Process,
     /// `SIGEV_THREAD_ID`.
-    Thread(i32),
+    Thread(Tid),
 }
 
 impl TimerInformation {
@@ -72,7 +73,7 @@ fn notice(text: &str) -> Option<Notice> {
     let (unit, id) = whom.split_once('.')?;
     match (kind, unit) {
         ("none", _) => Some(Notice::Nobody),
-        (_, "tid") => id.parse().ok().map(Notice::Thread),
+        (_, "tid") => id.parse().ok().map(Tid::new).map(Notice::Thread),
         ("signal" | "thread", "pid") => Some(Notice::Process),
         _ => None,
     }
@@ -91,7 +92,7 @@ mod tests {
         let expected = [
             timer(0, 14, 0, 1, Notice::Nobody),
             timer(1, 64, u64::MAX, 0, Notice::Process),
-            timer(3, 34, 0x7ffe_0102_0304, -6, Notice::Thread(77)),
+            timer(3, 34, 0x7ffe_0102_0304, -6, Notice::Thread(Tid::new(77))),
         ];
         assert_eq!(TimerInformation::parse(text).unwrap(), expected);
         assert_eq!(TimerInformation::parse(b"").unwrap(), []);

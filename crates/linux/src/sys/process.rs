@@ -5,17 +5,18 @@
 
 use super::check;
 use super::descriptors::HeldDescriptor;
+use crate::Tid;
 use std::cmp::Ordering;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 /// waitpid(2) with `__WALL`: returns the raw status, or `None` with WNOHANG if there is no news.
-pub fn wait(tid: i32, flags: i32) -> io::Result<Option<i32>> {
+pub fn wait(tid: Tid, flags: i32) -> io::Result<Option<i32>> {
     let mut status = 0;
     loop {
         // SAFETY: `status` is a live i32.
-        let got = unsafe { libc::waitpid(tid, &raw mut status, flags | libc::__WALL) };
+        let got = unsafe { libc::waitpid(tid.get(), &raw mut status, flags | libc::__WALL) };
         match check(got.into()) {
             Ok(0) => return Ok(None),
             Ok(_) => return Ok(Some(status)),
@@ -27,12 +28,12 @@ pub fn wait(tid: i32, flags: i32) -> io::Result<Option<i32>> {
 
 /// waitpid(2) with `__WALL` for any child or tracee of this process: consumes the news and returns the id. Only if
 /// nothing else waits for any of them.
-pub fn wait_for_any() -> io::Result<i32> {
+pub fn wait_for_any() -> io::Result<Tid> {
     let mut status = 0;
     loop {
         // SAFETY: `status` is a live i32.
         match check(unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) }.into()) {
-            Ok(pid) => return Ok(pid as i32),
+            Ok(tid) => return Ok(Tid::new(tid as i32)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -59,9 +60,9 @@ pub fn wait_for_news() -> io::Result<()> {
 }
 
 /// Reports whether a child or tracee has ended, without consuming the news.
-pub fn has_ended(tid: i32) -> bool {
+pub fn has_ended(tid: Tid) -> bool {
     // The kernel reports stops of tracees even if they are not requested.
-    let news = peek(libc::P_PID, tid as libc::id_t, libc::WEXITED | libc::WNOHANG);
+    let news = peek(libc::P_PID, tid.get() as libc::id_t, libc::WEXITED | libc::WNOHANG);
     news.is_ok_and(|code| matches!(code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED))
 }
 
@@ -101,12 +102,6 @@ pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// gettid(2): returns the id of this thread, by which /proc names tracers.
-pub fn own_thread() -> i32 {
-    // SAFETY: cannot fail.
-    unsafe { libc::gettid() }
-}
-
 /// kill(2).
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: plain numbers.
@@ -135,15 +130,15 @@ pub enum Common {
 }
 
 /// kcmp(2): reports whether two tasks share a part.
-pub fn share(one: i32, other: i32, what: Common) -> io::Result<bool> {
+pub fn share(one: Tid, other: Tid, what: Common) -> io::Result<bool> {
     compare(one, other, what).map(Ordering::is_eq)
 }
 
 /// kcmp(2): compares a part of two tasks, in an order that stays the same while the kernel runs; equal if they share
 /// it.
-pub fn compare(one: i32, other: i32, what: Common) -> io::Result<Ordering> {
+pub fn compare(one: Tid, other: Tid, what: Common) -> io::Result<Ordering> {
     // SAFETY: plain numbers.
-    let order = check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, what as i32, 0, 0) })?;
+    let order = check(unsafe { libc::syscall(libc::SYS_kcmp, one.get(), other.get(), what as i32, 0, 0) })?;
     match order {
         0 => Ok(Ordering::Equal),
         1 => Ok(Ordering::Less),
@@ -168,10 +163,10 @@ pub fn set_limit(pid: i32, resource: u32, soft: u64, hard: u64) -> io::Result<()
 }
 
 /// get_robust_list(2) of any task: returns head and length.
-pub fn robust_list(tid: i32) -> io::Result<(u64, u64)> {
+pub fn robust_list(tid: Tid) -> io::Result<(u64, u64)> {
     let (mut head, mut length) = (0u64, 0u64);
     // SAFETY: two live words.
-    check(unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut length) })?;
+    check(unsafe { libc::syscall(libc::SYS_get_robust_list, tid.get(), &raw mut head, &raw mut length) })?;
     Ok((head, length))
 }
 

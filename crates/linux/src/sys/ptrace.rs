@@ -4,6 +4,7 @@
 //! Each block passes the kernel addresses of live local values of the size that the request documents.
 
 use super::check;
+use crate::Tid;
 use std::io;
 
 /// `NT_PRSTATUS`: the general registers.
@@ -17,23 +18,23 @@ const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 /// Selects the queue of the process instead of the thread's.
 const PEEK_SHARED: u32 = 1;
 
-fn request(request: libc::c_uint, tid: i32, address: usize, data: usize) -> io::Result<i64> {
+fn request(request: libc::c_uint, tid: Tid, address: usize, data: usize) -> io::Result<i64> {
     // SAFETY: the callers below pass addresses of live values, or plain numbers if the request takes numbers.
-    check(unsafe { libc::ptrace(request, tid, address, data) })
+    check(unsafe { libc::ptrace(request, tid.get(), address, data) })
 }
 
 /// `PTRACE_SEIZE`: becomes the tracer without stopping the task.
-pub fn seize(tid: i32, options: i32) -> io::Result<()> {
+pub fn seize(tid: Tid, options: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, tid, 0, options as usize).map(drop)
 }
 
 /// `PTRACE_INTERRUPT`: asks a seized task to stop.
-pub fn interrupt(tid: i32) -> io::Result<()> {
+pub fn interrupt(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
 }
 
 /// `PTRACE_GETSIGINFO`: returns signal and code of the current stop; fails while the task runs.
-pub fn stop_cause(tid: i32) -> io::Result<(i32, i32)> {
+pub fn stop_cause(tid: Tid) -> io::Result<(i32, i32)> {
     // SAFETY: a siginfo_t is plain data for which all zeros is a value.
     let mut cause: libc::siginfo_t = unsafe { std::mem::zeroed() };
     request(libc::PTRACE_GETSIGINFO, tid, 0, &raw mut cause as usize)?;
@@ -41,39 +42,39 @@ pub fn stop_cause(tid: i32) -> io::Result<(i32, i32)> {
 }
 
 /// `PTRACE_CONT`: resumes the task, with a signal if not 0.
-pub fn resume(tid: i32, signal: i32) -> io::Result<()> {
+pub fn resume(tid: Tid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
 }
 
 /// `PTRACE_SYSCALL`: resumes the task until the next entry to or exit from a system call, with a signal if not 0.
-pub fn resume_to_syscall(tid: i32, signal: i32) -> io::Result<()> {
+pub fn resume_to_syscall(tid: Tid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SYSCALL, tid, 0, signal as usize).map(drop)
 }
 
 /// `PTRACE_DETACH`: detaches the task; the kernel then handles an interrupted system call as after any other stop.
-pub fn detach(tid: i32) -> io::Result<()> {
+pub fn detach(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_DETACH, tid, 0, 0).map(drop)
 }
 
 /// `PTRACE_SETOPTIONS`.
-pub fn set_options(tid: i32, options: i32) -> io::Result<()> {
+pub fn set_options(tid: Tid, options: i32) -> io::Result<()> {
     request(libc::PTRACE_SETOPTIONS, tid, 0, options as usize).map(drop)
 }
 
 /// `PTRACE_GETEVENTMSG`: returns the id of the new task after a clone event.
-pub fn event_message(tid: i32) -> io::Result<u64> {
+pub fn event_message(tid: Tid) -> io::Result<u64> {
     let mut message: libc::c_ulong = 0;
     request(libc::PTRACE_GETEVENTMSG, tid, 0, &raw mut message as usize)?;
     Ok(message)
 }
 
 /// `PTRACE_POKEDATA`: writes one word, even where the program itself may not write.
-pub fn poke(tid: i32, address: u64, word: u64) -> io::Result<()> {
+pub fn poke(tid: Tid, address: u64, word: u64) -> io::Result<()> {
     request(libc::PTRACE_POKEDATA, tid, address as usize, word as usize).map(drop)
 }
 
 /// `PTRACE_GETREGSET` of the general registers.
-pub fn registers(tid: i32) -> io::Result<[u64; 27]> {
+pub fn registers(tid: Tid) -> io::Result<[u64; 27]> {
     let mut words = [0u64; 27];
     let mut vector = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
     request(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut vector as usize)?;
@@ -81,13 +82,13 @@ pub fn registers(tid: i32) -> io::Result<[u64; 27]> {
 }
 
 /// `PTRACE_SETREGSET` of the general registers.
-pub fn set_registers(tid: i32, words: &[u64; 27]) -> io::Result<()> {
+pub fn set_registers(tid: Tid, words: &[u64; 27]) -> io::Result<()> {
     let mut vector = libc::iovec { iov_base: words.as_ptr().cast_mut().cast(), iov_len: size_of_val(words) };
     request(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, &raw mut vector as usize).map(drop)
 }
 
 /// `PTRACE_GETREGSET` of the extended registers; the kernel determines the length.
-pub fn extended_registers(tid: i32) -> io::Result<Vec<u8>> {
+pub fn extended_registers(tid: Tid) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0u8; XSTATE_BYTES_MAX];
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     request(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut vector as usize)?;
@@ -96,20 +97,20 @@ pub fn extended_registers(tid: i32) -> io::Result<Vec<u8>> {
 }
 
 /// `PTRACE_SETREGSET` of the extended registers.
-pub fn set_extended_registers(tid: i32, bytes: &[u8]) -> io::Result<()> {
+pub fn set_extended_registers(tid: Tid, bytes: &[u8]) -> io::Result<()> {
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     request(libc::PTRACE_SETREGSET, tid, NT_X86_XSTATE, &raw mut vector as usize).map(drop)
 }
 
 /// `PTRACE_GETSIGMASK`.
-pub fn signal_mask(tid: i32) -> io::Result<u64> {
+pub fn signal_mask(tid: Tid) -> io::Result<u64> {
     let mut mask = 0u64;
     request(libc::PTRACE_GETSIGMASK, tid, size_of::<u64>(), &raw mut mask as usize)?;
     Ok(mask)
 }
 
 /// `PTRACE_SETSIGMASK`.
-pub fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
+pub fn set_signal_mask(tid: Tid, mask: u64) -> io::Result<()> {
     request(libc::PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw const mask as usize).map(drop)
 }
 
@@ -129,7 +130,7 @@ pub struct RseqConfiguration {
 }
 
 /// `PTRACE_GET_RSEQ_CONFIGURATION`; returns an empty one if the kernel does not know the request.
-pub fn rseq_configuration(tid: i32) -> io::Result<RseqConfiguration> {
+pub fn rseq_configuration(tid: Tid) -> io::Result<RseqConfiguration> {
     let mut configuration = RseqConfiguration::default();
     let address = &raw mut configuration as usize;
     match request(GET_RSEQ_CONFIGURATION, tid, size_of::<RseqConfiguration>(), address) {
@@ -149,7 +150,7 @@ pub enum Queue {
 }
 
 /// `PTRACE_PEEKSIGINFO`: returns all pending signals of a queue, in order, without removing them.
-pub fn pending_signals(tid: i32, queue: Queue) -> io::Result<Vec<[u8; 128]>> {
+pub fn pending_signals(tid: Tid, queue: Queue) -> io::Result<Vec<[u8; 128]>> {
     /// Number of signals that one request fetches.
     const BATCH: usize = 32;
     let flags = if queue == Queue::Process { PEEK_SHARED } else { 0 };

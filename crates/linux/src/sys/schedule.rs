@@ -4,6 +4,7 @@
 //! Each block passes plain numbers or addresses of live local values of the size given to the call that it names.
 
 use super::check;
+use crate::Tid;
 use std::io;
 use std::time::Duration;
 
@@ -60,64 +61,65 @@ pub fn rest(duration: Duration) {
 }
 
 /// sched_getattr(2). <https://man7.org/linux/man-pages/man2/sched_setattr.2.html>
-pub fn attributes(tid: i32) -> io::Result<SchedulingAttributes> {
+pub fn attributes(tid: Tid) -> io::Result<SchedulingAttributes> {
     let mut attributes = SchedulingAttributes::default();
     let size = size_of::<SchedulingAttributes>();
     // SAFETY: `attributes` is live and has the length passed.
-    check(unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attributes, size, 0) })?;
+    check(unsafe { libc::syscall(libc::SYS_sched_getattr, tid.get(), &raw mut attributes, size, 0) })?;
     // The length that this kernel has filled in says nothing about the task.
     attributes.size = 0;
     Ok(attributes)
 }
 
 /// sched_setattr(2).
-pub fn set_attributes(tid: i32, attributes: &SchedulingAttributes) -> io::Result<()> {
+pub fn set_attributes(tid: Tid, attributes: &SchedulingAttributes) -> io::Result<()> {
     let attributes = SchedulingAttributes { size: size_of::<SchedulingAttributes>() as u32, ..*attributes };
     // SAFETY: `attributes` is live and contains its own length.
-    check(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attributes, 0) }).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_sched_setattr, tid.get(), &raw const attributes, 0) }).map(drop)
 }
 
 /// Returns the nice value of a task: getpriority(2) reports it under every policy, sched_getattr(2) only under ordinary
 /// ones.
-pub fn nice(tid: i32) -> io::Result<i32> {
+pub fn nice(tid: Tid) -> io::Result<i32> {
     // SAFETY: plain numbers. The raw call returns 20 minus the value: 1 to 40.
-    check(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) }).map(|answer| 20 - answer as i32)
+    check(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid.get()) })
+        .map(|answer| 20 - answer as i32)
 }
 
 /// setpriority(2) of one task.
-pub fn set_nice(tid: i32, nice: i32) -> io::Result<()> {
+pub fn set_nice(tid: Tid, nice: i32) -> io::Result<()> {
     // SAFETY: plain numbers.
-    check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, nice) }).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid.get(), nice) }).map(drop)
 }
 
 /// sched_getaffinity(2): returns the mask as bytes, cut off after the last processor in it.
-pub fn affinity(tid: i32) -> io::Result<Vec<u8>> {
+pub fn affinity(tid: Tid) -> io::Result<Vec<u8>> {
     let mut mask = [0u8; AFFINITY_BYTES_MAX];
     // SAFETY: `mask` is live and has the length passed.
-    let bytes = check(unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, mask.len(), mask.as_mut_ptr()) })?;
+    let bytes = check(unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid.get(), mask.len(), mask.as_mut_ptr()) })?;
     let used = mask[..bytes as usize].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     Ok(mask[..used].to_vec())
 }
 
 /// sched_setaffinity(2). Ignores processors that the task may not use here; EINVAL if none is left.
-pub fn set_affinity(tid: i32, mask: &[u8]) -> io::Result<()> {
+pub fn set_affinity(tid: Tid, mask: &[u8]) -> io::Result<()> {
     let mut padded = [0u8; AFFINITY_BYTES_MAX];
     let bytes = mask.len().min(padded.len());
     padded[..bytes].copy_from_slice(&mask[..bytes]);
     // SAFETY: `padded` is live and has the length passed.
-    check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, padded.len(), padded.as_ptr()) }).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid.get(), padded.len(), padded.as_ptr()) }).map(drop)
 }
 
 /// ioprio_get(2) of one task: 0 if none was set.
-pub fn io_priority(tid: i32) -> io::Result<u32> {
+pub fn io_priority(tid: Tid) -> io::Result<u32> {
     // SAFETY: plain numbers.
-    check(unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, tid) }).map(|priority| priority as u32)
+    check(unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, tid.get()) }).map(|priority| priority as u32)
 }
 
 /// ioprio_set(2) of one task.
-pub fn set_io_priority(tid: i32, priority: u32) -> io::Result<()> {
+pub fn set_io_priority(tid: Tid, priority: u32) -> io::Result<()> {
     // SAFETY: plain numbers.
-    check(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, tid, priority) }).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, tid.get(), priority) }).map(drop)
 }
 
 #[cfg(test)]
@@ -140,16 +142,17 @@ mod tests {
 
     #[test]
     fn what_is_asked_can_be_set_again() {
-        let own = attributes(0).unwrap();
-        set_attributes(0, &own).unwrap();
-        assert_eq!(attributes(0).unwrap(), own);
-        assert_eq!(nice(0).unwrap(), own.nice);
-        set_nice(0, own.nice).unwrap();
-        let mask = affinity(0).unwrap();
+        let thread = Tid::own();
+        let own = attributes(thread).unwrap();
+        set_attributes(thread, &own).unwrap();
+        assert_eq!(attributes(thread).unwrap(), own);
+        assert_eq!(nice(thread).unwrap(), own.nice);
+        set_nice(thread, own.nice).unwrap();
+        let mask = affinity(thread).unwrap();
         assert!(!mask.is_empty() && mask.last() != Some(&0));
-        set_affinity(0, &mask).unwrap();
-        assert_eq!(affinity(0).unwrap(), mask);
-        assert_eq!(set_affinity(0, &[]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
-        assert_eq!(io_priority(0).unwrap() >> 13, 0);
+        set_affinity(thread, &mask).unwrap();
+        assert_eq!(affinity(thread).unwrap(), mask);
+        assert_eq!(set_affinity(thread, &[]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(io_priority(thread).unwrap() >> 13, 0);
     }
 }

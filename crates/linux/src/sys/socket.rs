@@ -4,6 +4,7 @@
 //! Each block passes plain numbers, or addresses and lengths of live local buffers, to the call that it names.
 
 use super::check;
+use crate::Pid;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -237,7 +238,7 @@ pub fn make_room(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
         }
         child => {
             let child = check(child)? as i32;
-            match super::process::wait(child, 0)? {
+            match super::process::wait(Pid::new(child).main_thread(), 0)? {
                 Some(0) => Ok(()),
                 _ => Err(io::Error::other("the child that was to make room failed")),
             }

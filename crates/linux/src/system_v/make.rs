@@ -183,6 +183,7 @@ impl Limits {
 mod tests {
     use super::super::{SystemVObject, queue_contents, same_undo_list, semaphores, with_undo_list};
     use super::*;
+    use crate::Pid;
 
     fn found(made: Made) -> SystemVObject {
         SystemVObject::all().unwrap().into_iter().find(|it| (it.kind, it.id) == (made.kind, made.id)).unwrap()
@@ -238,12 +239,12 @@ mod tests {
 
     #[test]
     fn who_has_made_threads_may_have_something_to_undo() {
-        let own = std::process::id() as i32;
+        let own = Pid::own().main_thread();
         std::thread::spawn(|| {}).join().unwrap();
         assert_eq!(with_undo_list(&[own]).unwrap(), [own]);
         assert!(same_undo_list(own, own).unwrap());
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let found = with_undo_list(&[child.id() as i32]);
+        let found = with_undo_list(&[Pid::new(child.id() as i32).main_thread()]);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(found.unwrap(), []);

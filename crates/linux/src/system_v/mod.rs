@@ -12,6 +12,7 @@ mod make;
 
 use crate::proc;
 use crate::sys::check;
+use crate::{Pid, Tid};
 pub use attached::AttachedSegment;
 pub use make::{Limits, Made, NewObject};
 use std::io;
@@ -260,10 +261,10 @@ pub fn queue_contents(queue: &SystemVObject) -> io::Result<QueueContents> {
 ///
 /// # Errors
 /// When the kernel does not compare.
-pub fn with_undo_list(threads: &[i32]) -> io::Result<Vec<i32>> {
+pub fn with_undo_list(threads: &[Tid]) -> io::Result<Vec<Tid>> {
     crate::namespace_helper::apart(|| {
-        let own = std::process::id() as i32;
-        let differs = |tid: &i32| same_undo_list(own, *tid).map(|same| !same);
+        let own = Pid::own().main_thread();
+        let differs = |tid: &Tid| same_undo_list(own, *tid).map(|same| !same);
         let mut with = Vec::new();
         for tid in threads {
             if differs(tid)? {
@@ -278,10 +279,10 @@ pub fn with_undo_list(threads: &[i32]) -> io::Result<Vec<i32>> {
 ///
 /// # Errors
 /// When the kernel does not compare.
-pub fn same_undo_list(one: i32, other: i32) -> io::Result<bool> {
+pub fn same_undo_list(one: Tid, other: Tid) -> io::Result<bool> {
     const KCMP_SYSVSEM: i32 = 6;
     // SAFETY: plain numbers.
-    let order = check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_SYSVSEM, 0, 0) })?;
+    let order = check(unsafe { libc::syscall(libc::SYS_kcmp, one.get(), other.get(), KCMP_SYSVSEM, 0, 0) })?;
     Ok(order == 0)
 }
 

@@ -75,7 +75,10 @@ impl JobFreezer for FakeJob {
 
     fn freeze(&self) -> Result<Self, EngineError> {
         if self.script.is_unstoppable {
-            return Err(EngineError::Unstoppable { tid: 1, stood_still: Duration::from_millis(200) });
+            return Err(EngineError::Unstoppable {
+                tid: standfast_linux::Tid::new(1),
+                stood_still: Duration::from_millis(200),
+            });
         }
         self.note("freeze");
         Ok(self.clone())

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::control::SocketPlace;
 use standfast_engine::TerminalHolder;
 use standfast_linux::sys::process;
-use standfast_linux::{Half, made_here, made_here_is_gone, split};
+use standfast_linux::{Half, Pid, made_here, made_here_is_gone, split};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -55,7 +55,7 @@ impl HeldTerminal {
     /// Reaps the holder, which is gone.
     pub(crate) fn reap(&self) {
         // It may still be exiting, which takes no time.
-        let _ = process::wait(self.process, 0);
+        let _ = process::wait(Pid::new(self.process).main_thread(), 0);
         made_here_is_gone(self.process);
     }
 

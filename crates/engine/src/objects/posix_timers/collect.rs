@@ -196,7 +196,7 @@ fn clock(number: i32, process: &FrozenProcess) -> Option<(TimerClock, bool)> {
     }
     let inner = |task: &FrozenTask| {
         let status = Status::of_task(process.pid, task.task.tid()).ok()?;
-        status.ids.last().copied()
+        status.ids.last().map(|tid| tid.get())
     };
     let kind = kind as u8;
     let is_thread = number & OF_THREAD != 0;

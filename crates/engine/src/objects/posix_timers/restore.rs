@@ -60,7 +60,7 @@ impl Construction {
         let (notify, thread) = match timer.notice {
             TimerNotice::Nobody => (SIGEV_NONE, 0),
             TimerNotice::Process => (SIGEV_SIGNAL, 0),
-            TimerNotice::Thread { thread } => (SIGEV_THREAD_ID, self.inner_ids[thread as usize]),
+            TimerNotice::Thread { thread } => (SIGEV_THREAD_ID, self.inner_ids[thread as usize].get()),
         };
         let mut event = timer.value.to_le_bytes().to_vec();
         event.extend(u32::from(timer.signal).to_le_bytes());
@@ -85,7 +85,9 @@ impl Construction {
         match clock {
             TimerClock::System { clock } => clock,
             TimerClock::Process { kind } => number(0, kind.into()),
-            TimerClock::Thread { thread, kind } => number(self.inner_ids[thread as usize], OF_THREAD | i32::from(kind)),
+            TimerClock::Thread { thread, kind } => {
+                number(self.inner_ids[thread as usize].get(), OF_THREAD | i32::from(kind))
+            }
         }
     }
 

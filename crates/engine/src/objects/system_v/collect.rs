@@ -14,11 +14,11 @@ use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{
     JobState, MessageQueue, ObjectKind, Semaphore, SemaphoreSet, SystemVName, TypedMessage,
 };
-use standfast_linux::IpcNamespace;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process;
 use standfast_linux::system_v::{self, ObjectUser, SystemVKind, SystemVObject};
+use standfast_linux::{IpcNamespace, Pid};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -221,7 +221,7 @@ impl Judge<'_> {
         // of objects, and the job is stopped.
         let stranger = || {
             let others = object.users.iter().filter(|user| !of_job(user));
-            others.filter(|user| may_have_been(user)).find(|user| !is_supervisor(user.pid))
+            others.filter(|user| may_have_been(user)).find(|user| !is_supervisor(Pid::new(user.pid).main_thread()))
         };
         let shared = |why: String| Verdict::Shared { why };
         if !used {
@@ -230,7 +230,8 @@ impl Judge<'_> {
                 && object.creator == process::effective_user()
                 && stranger().is_none();
             // An attached object may be attached only by a supervisor that reads it as we do.
-            let is_idle = object.attached == 0 || object.users.iter().any(|user| is_supervisor(user.pid));
+            let is_idle =
+                object.attached == 0 || object.users.iter().any(|user| is_supervisor(Pid::new(user.pid).main_thread()));
             return if leftovers && is_idle { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
         }
         if object.attached != attached {
@@ -297,7 +298,7 @@ pub(crate) fn is_leftover(job: &JobState, kind: SystemVKind, name: &SystemVName)
         (object.kind, object.id, object.key) == (kind, name.id, name.key)
             && object.creator == process::effective_user()
             && object.attached == 0
-            && !object.users.iter().any(|user| may_have_been(user) && !is_supervisor(user.pid))
+            && !object.users.iter().any(|user| may_have_been(user) && !is_supervisor(Pid::new(user.pid).main_thread()))
     };
     was_here(job) && SystemVObject::all().is_ok_and(|all| all.iter().any(is_it))
 }
@@ -327,7 +328,7 @@ pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
             && object.creator == process::effective_user()
             && object.changed_seconds >= taken
             && object.users.iter().any(of_job)
-            && object.users.iter().all(|user| of_job(user) || is_supervisor(user.pid))
+            && object.users.iter().all(|user| of_job(user) || is_supervisor(Pid::new(user.pid).main_thread()))
             && !known(object.id)
     };
     let all = SystemVObject::all().unwrap_or_default();

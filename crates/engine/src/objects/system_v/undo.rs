@@ -14,6 +14,7 @@ use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{SemaphoreSet, Undo};
 use standfast_linux::abi;
 use standfast_linux::system_v;
+use standfast_linux::{Pid, Tid};
 use std::io;
 
 /// `SEMVMX`, and `SEMAEM`: the largest value, and the largest adjustment.
@@ -37,9 +38,9 @@ pub(crate) type FoundUndo = Vec<(usize, Undo)>;
 pub(crate) fn probes<'a>(frozen: &Frozen, sets: &'a [SemaphoreSet]) -> Result<Vec<Option<Probe<'a>>>, EngineError> {
     let comparing = |source| kernel("looking for semaphore adjustments", source);
     let tids = |place: usize| frozen.processes[place].tasks.iter().map(|task| task.task.tid());
-    let all: Vec<i32> = (0..frozen.processes.len()).flat_map(tids).collect();
+    let all: Vec<Tid> = (0..frozen.processes.len()).flat_map(tids).collect();
     let with = system_v::with_undo_list(&all).map_err(comparing)?;
-    let mut mains: Vec<i32> = Vec::new();
+    let mut mains: Vec<Tid> = Vec::new();
     let mut probes = Vec::new();
     for process in &frozen.processes {
         let mut threads = process.tasks.iter().map(|task| task.task.tid()).filter(|tid| with.contains(tid));
@@ -47,7 +48,7 @@ pub(crate) fn probes<'a>(frozen: &Frozen, sets: &'a [SemaphoreSet]) -> Result<Ve
             probes.push(None);
             continue;
         };
-        let mut alone = first == process.pid;
+        let mut alone = first == Pid::new(process.pid).main_thread();
         for other in threads {
             alone &= system_v::same_undo_list(first, other).map_err(comparing)?;
         }

@@ -1,0 +1,63 @@
+//! Types for the kernel's process ids and thread ids, so that one cannot be passed for the other.
+
+use std::fmt::{self, Display, Formatter};
+
+/// The id of a process, as this process sees it unless stated otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pid(i32);
+
+impl Pid {
+    /// Wraps the number of a process.
+    pub const fn new(number: i32) -> Self {
+        Self(number)
+    }
+
+    /// Returns the bare number.
+    pub const fn get(self) -> i32 {
+        self.0
+    }
+
+    /// Returns the id of this process.
+    pub fn own() -> Self {
+        Self(std::process::id() as i32)
+    }
+
+    /// Returns the id of the main thread, which has the number of its process.
+    pub const fn main_thread(self) -> Tid {
+        Tid(self.0)
+    }
+}
+
+impl Display for Pid {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// The id of a thread, as this process sees it unless stated otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tid(i32);
+
+impl Tid {
+    /// Wraps the number of a thread.
+    pub const fn new(number: i32) -> Self {
+        Self(number)
+    }
+
+    /// Returns the bare number.
+    pub const fn get(self) -> i32 {
+        self.0
+    }
+
+    /// Returns the id of this thread, by which `/proc` names tracers.
+    pub fn own() -> Self {
+        // SAFETY: gettid(2) cannot fail.
+        Self(unsafe { libc::gettid() })
+    }
+}
+
+impl Display for Tid {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
