@@ -27,7 +27,7 @@ pub(crate) fn clone_of(
     state: &JobState,
 ) -> Result<Result<MemoryClone, Reason>, EngineError> {
     let parent = Stat::of(process.pid).map_err(|_| EngineError::Ended)?.parent;
-    let is_ours = parent == std::process::id() as i32 || Some(parent) == frozen.reaper;
+    let is_ours = parent == Pid::own() || Some(parent) == frozen.reaper;
     let parent = if is_ours { CloneParent::Sibling } else { CloneParent::Orphan };
     if parent == CloneParent::Orphan && state.processes.iter().any(|process| process.switches.subreaper) {
         return Ok(Err("a process of the job takes orphans, and would find the clone among them".to_owned()));
@@ -58,7 +58,7 @@ fn inject(
         extended: &extended,
         mask: main.mask,
         first_call: main.interrupted.call,
-        ids: (Pid::new(*own_process), *own_thread),
+        ids: (*own_process, *own_thread),
     };
     // Without a completion signal: no signal at all may arrive in between.
     let injector = Injector::new(&process.memory, &parasite_area, None);

@@ -108,13 +108,13 @@ impl Construction {
         let answer = self.ask(self.main(), &self.base, "making a process", abi::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
         let failed = |reason: String| kernel("making a process", std::io::Error::other(reason));
         let main = answer.new_task.ok_or_else(|| failed("the kernel did not attach it".to_owned()))?;
-        let task = Task::attached_by_clone(main.get(), main);
+        let task = Task::attached_by_clone(main.as_process(), main);
         match task.wait().map_err(building)? {
             Stop::Asked => {}
             stop => return Err(failed(format!("unexpected stop {stop:?}"))),
         }
         if let Some(id) = id.filter(|id| i64::from(*id) != answer.result) {
-            end_processes(&[main.get()], &[], None);
+            end_processes(&[main.as_process()], &[], None);
             return Err(failed(format!("it got the id {} instead of {id}", answer.result)));
         }
         let child = Self::of(task, self.scratch, self.ids.clone())?;
@@ -122,7 +122,7 @@ impl Construction {
         Ok(Self { syscall: self.syscall, init, objects, ..child })
     }
 
-    pub(crate) fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> Pid {
         self.main().process()
     }
 
@@ -224,17 +224,17 @@ impl Construction {
 }
 
 /// Ends processes under construction, and their namespaces with everything in them.
-pub(crate) fn end_processes(pids: &[i32], other_threads: &[Tid], init: Option<Arc<NamespaceInit>>) {
+pub(crate) fn end_processes(pids: &[Pid], other_threads: &[Tid], init: Option<Arc<NamespaceInit>>) {
     // Errors mean that it is already gone.
     pids.iter().for_each(|pid| drop(process::kill(*pid, abi::SIGKILL)));
-    let main_threads = pids.iter().map(|pid| Pid::new(*pid).main_thread());
+    let main_threads = pids.iter().map(|pid| pid.main_thread());
     for tid in other_threads.iter().copied().chain(main_threads) {
         while process::wait(tid, 0).is_ok_and(|status| status.is_some_and(|status| status & 0xff == 0x7f)) {}
     }
     if let Some(init) = init.and_then(Arc::into_inner) {
         // The init of a namespace cannot end before every process in it has been reaped, and we are the tracer of all.
         let _ = process::kill(init.pid(), abi::SIGKILL);
-        while process::wait_for_any().is_ok_and(|tid| tid != Pid::new(init.pid()).main_thread()) {}
+        while process::wait_for_any().is_ok_and(|tid| tid != init.pid().main_thread()) {}
         init.destroy();
     }
 }

@@ -11,12 +11,12 @@ const THREADS_MAX: usize = 64;
 
 /// The threads that the job had when this was made, and how long each had waited at the last call.
 #[derive(Debug)]
-pub struct Delays(Vec<(i32, Tid, Duration)>);
+pub struct Delays(Vec<(Pid, Tid, Duration)>);
 
 impl Freezer {
     /// Begins to watch how long the threads of the job wait for processors.
     pub fn delays(&self) -> Delays {
-        let threads = |pid: i32| {
+        let threads = |pid: Pid| {
             let ids = proc::threads(pid).unwrap_or_default();
             ids.into_iter().map(move |tid| (pid, tid))
         };
@@ -43,7 +43,7 @@ impl Delays {
 
 /// Returns how long the calling thread has waited for a processor so far; zero if the kernel does not report it.
 pub fn own_delay() -> Duration {
-    let own = ProcessorTime::of(Pid::own().get(), Tid::own());
+    let own = ProcessorTime::of(Pid::own(), Tid::own());
     own.map_or(Duration::ZERO, |time| time.waited)
 }
 
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn each_wait_is_told_once_and_who_has_ended_waits_no_more() {
-        let (pid, tid) = (Pid::own().get(), Tid::own());
+        let (pid, tid) = (Pid::own(), Tid::own());
         let mut delays = Delays(vec![(pid, tid, Duration::ZERO), (pid, Tid::new(0), Duration::ZERO)]);
         let before = own_delay();
         let reported = delays.since_last();

@@ -17,7 +17,7 @@ use standfast_core::directions::{
 };
 use standfast_core::{Address, PageRange};
 use standfast_linux::proc::Map;
-use standfast_linux::{ProcessMemory, monotonic_clocks_of};
+use standfast_linux::{Pid, ProcessMemory, monotonic_clocks_of};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -103,7 +103,7 @@ impl Frozen {
 
 /// Tells a rebuilt process, before it runs, that it has been restarted, and where its supervisor is.
 pub(crate) fn tell_restarted(
-    pid: i32,
+    pid: Pid,
     memory: &ProcessMemory,
     [mapped, private]: [&[PageRange]; 2],
     news: RestartNews<'_>,
@@ -148,7 +148,7 @@ fn poison(memory: &ProcessMemory, regions: &Regions, private: &[PageRange]) -> R
 
 impl Advised {
     /// Returns the times on the clock that the process sees.
-    fn times(self, pid: i32) -> Times {
+    fn times(self, pid: Pid) -> Times {
         let (now, _) = monotonic_clocks_of(pid);
         let at = |wait: Option<Duration>| match wait {
             None => u64::MAX,

@@ -3,7 +3,7 @@
 use crate::refusal_code::RefusalCode;
 use standfast_core::{HINT, printable};
 use standfast_format::BoxError;
-use standfast_linux::Tid;
+use standfast_linux::{Pid, Tid};
 use std::fmt;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub enum EngineError {
     #[error("process {pid} cannot be examined: {reason}")]
     Forbidden {
         /// The process.
-        pid: i32,
+        pid: Pid,
         /// Why, and what to do.
         reason: String,
     },
@@ -181,7 +181,7 @@ mod tests {
             EngineError::Refused(vec![connection, timers]),
             EngineError::Unstoppable { tid: Tid::new(7), stood_still: Duration::ZERO },
             EngineError::Forbidden {
-                pid: 7,
+                pid: Pid::new(7),
                 reason: "it belongs to user 0; run standfast as that user or as root".to_owned(),
             },
             EngineError::Image(full()),

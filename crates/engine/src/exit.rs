@@ -5,10 +5,10 @@
 
 use crate::ProcessIdentity;
 use crate::tree::has_other_threads;
-use standfast_linux::Tid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process;
+use standfast_linux::{Pid, Tid};
 
 const KILL: u64 = 1 << (abi::SIGKILL - 1);
 
@@ -26,17 +26,17 @@ pub enum Vitality {
 impl ProcessIdentity {
     /// Returns how far the process is from its end.
     pub fn vitality(&self) -> Vitality {
-        match Stat::of(self.pid) {
-            Ok(stat) if stat.start_time == self.start_time => vitality(self.pid, &stat),
+        match Stat::of(self.id()) {
+            Ok(stat) if stat.start_time == self.start_time => vitality(self.id(), &stat),
             _ => Vitality::Gone,
         }
     }
 }
 
 /// Returns the liveliest member of the process group that `leader` led, with its pid; `None` if the group is empty.
-pub fn group_vitality(leader: i32) -> Option<(i32, Vitality)> {
-    let member = |pid: i32| {
-        let stat = Stat::of(pid).ok().filter(|stat| stat.process_group == leader)?;
+pub fn group_vitality(leader: Pid) -> Option<(Pid, Vitality)> {
+    let member = |pid: Pid| {
+        let stat = Stat::of(pid).ok().filter(|stat| stat.process_group == leader.get())?;
         Some((pid, vitality(pid, &stat))).filter(|(_, vitality)| *vitality != Vitality::Gone)
     };
     proc::all().unwrap_or_default().into_iter().filter_map(member).max_by_key(|(_, vitality)| *vitality)
@@ -45,16 +45,16 @@ pub fn group_vitality(leader: i32) -> Option<(i32, Vitality)> {
 /// Returns the processes of this user (of any user, for root) that are exiting and not older than `first`.
 pub fn exiting_since(first: ProcessIdentity) -> Vec<ProcessIdentity> {
     let own = process::effective_user();
-    let is_ours = |pid: i32| own == 0 || Status::of(pid).is_ok_and(|status| status.user == own);
-    let exiting = |pid: i32| {
+    let is_ours = |pid: Pid| own == 0 || Status::of(pid).is_ok_and(|status| status.user == own);
+    let exiting = |pid: Pid| {
         let stat = Stat::of(pid).ok().filter(|stat| stat.start_time >= first.start_time)?;
         let is_meant = vitality(pid, &stat) == Vitality::Exiting && is_ours(pid);
-        is_meant.then_some(ProcessIdentity { pid, start_time: stat.start_time })
+        is_meant.then_some(ProcessIdentity { pid: pid.get(), start_time: stat.start_time })
     };
     proc::all().unwrap_or_default().into_iter().filter_map(exiting).collect()
 }
 
-fn vitality(pid: i32, stat: &Stat) -> Vitality {
+fn vitality(pid: Pid, stat: &Stat) -> Vitality {
     // The main thread may have ended before the others.
     if matches!(stat.state, b'Z' | b'X') && !has_other_threads(pid) {
         return Vitality::Gone;
@@ -86,7 +86,7 @@ mod tests {
     fn a_killed_process_is_never_taken_for_a_living_one() {
         for _ in 0..200 {
             let mut child = sleeper();
-            let identity = ProcessIdentity::of(child.id() as i32).expect("it is our child");
+            let identity = ProcessIdentity::of(Pid::new(child.id() as i32)).expect("it is our child");
             assert_eq!(identity.vitality(), Vitality::Alive);
             child.kill().expect("it is our child");
             assert_ne!(identity.vitality(), Vitality::Alive);
@@ -97,21 +97,21 @@ mod tests {
 
     #[test]
     fn another_process_of_the_same_number_is_not_meant() {
-        let own = ProcessIdentity::of(std::process::id() as i32).expect("we live");
+        let own = ProcessIdentity::of(Pid::own()).expect("we live");
         assert_eq!(own.vitality(), Vitality::Alive);
         assert_eq!(ProcessIdentity { start_time: own.start_time + 1, ..own }.vitality(), Vitality::Gone);
     }
 
     #[test]
     fn a_group_is_as_lively_as_its_liveliest_member() {
-        let own = Stat::of(std::process::id() as i32).expect("we live");
-        assert_eq!(group_vitality(own.process_group).map(|(_, vitality)| vitality), Some(Vitality::Alive));
-        assert_eq!(group_vitality(i32::MAX), None);
+        let own = Stat::of(Pid::own()).expect("we live");
+        assert_eq!(group_vitality(Pid::new(own.process_group)).map(|(_, vitality)| vitality), Some(Vitality::Alive));
+        assert_eq!(group_vitality(Pid::new(i32::MAX)), None);
     }
 
     #[test]
     fn who_is_older_is_not_meant() {
-        let own = ProcessIdentity::of(std::process::id() as i32).expect("we live");
+        let own = ProcessIdentity::of(Pid::own()).expect("we live");
         assert_eq!(exiting_since(ProcessIdentity { start_time: u64::MAX, ..own }), []);
     }
 }

@@ -13,9 +13,9 @@ const DYING_MAX: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Returns why a process may not be inspected, as far as `/proc` shows.
-pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
+pub(crate) fn forbidden(pid: Pid, source: std::io::Error) -> EngineError {
     let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
-    let main = Pid::new(pid).main_thread();
+    let main = pid.main_thread();
     let lives = |tid: &Tid| proc::Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     let some_live = || proc::threads(pid).unwrap_or_default().iter().any(lives);
     let wait_while = |alive: &dyn Fn() -> bool| {

@@ -5,6 +5,7 @@ use crate::births::rehearse_births;
 use crate::scratch::hole;
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{EpollInterest, JobState, OpenFile, OpenFileKind, ProcessState};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::sys::process;
 
@@ -13,7 +14,7 @@ const DESCRIPTORS_SPARE: u64 = 32;
 
 /// Returns what would prevent any restart of this job here.
 pub(crate) fn foreseen(job: &JobState) -> Vec<Blocker> {
-    let limit = process::limit(std::process::id() as i32, abi::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
+    let limit = process::limit(Pid::own(), abi::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
     let mut blockers = rehearse_births(job);
     let living = job.processes.iter().filter(|process| process.process_tree.wait_status.is_none());
     blockers.extend(living.filter(|process| hole(process).is_none()).map(no_room));

@@ -46,7 +46,7 @@ pub struct Frozen {
     pub(crate) zombies: Vec<Member>,
     pub(crate) main: ProcessIdentity,
     /// The process that adopts processes of the job that lose their parent, if it is known.
-    pub(crate) reaper: Option<i32>,
+    pub(crate) reaper: Option<Pid>,
     pub(crate) shared: Arc<Shared>,
     since: Instant,
     _tracer_lock: TracerLockGuard,
@@ -58,9 +58,9 @@ pub struct Frozen {
 #[derive(Debug)]
 pub(crate) struct FrozenProcess {
     /// Its pid as this process sees it.
-    pub(crate) pid: i32,
+    pub(crate) pid: Pid,
     /// Its parent, if the parent belongs to the job.
-    pub(crate) parent: Option<i32>,
+    pub(crate) parent: Option<Pid>,
     /// Its tasks; the main thread first.
     pub(crate) tasks: Vec<FrozenTask>,
     pub(crate) memory: ProcessMemory,
@@ -104,7 +104,7 @@ impl Frozen {
             };
             if let Some((processes, zombies)) = stopped.filter(settled) {
                 // The main process may have ended while the others were being stopped.
-                if processes.first().is_none_or(|first| first.pid != roots.main.pid) {
+                if processes.first().is_none_or(|first| first.pid != roots.main.id()) {
                     return Err(EngineError::Ended);
                 }
                 let Roots { main, reaper } = roots;
@@ -122,7 +122,7 @@ impl Frozen {
             }
             if Instant::now() > deadline {
                 return Err(EngineError::Unstoppable {
-                    tid: Pid::new(roots.main.pid).main_thread(),
+                    tid: roots.main.id().main_thread(),
                     stood_still: begun.elapsed(),
                 });
             }
@@ -225,7 +225,7 @@ impl Drop for FrozenProcess {
         }
         // If a process was killed while it was frozen, we got its exit status, and reaping it here passes it on to its
         // parent. The main process is our own child, and its status is for the caller who asks how the job ended.
-        let main = Pid::new(self.pid).main_thread();
+        let main = self.pid.main_thread();
         if self.parent.is_some() && process::has_ended(main) {
             let _ = process::wait(main, abi::WNOHANG);
         }
@@ -280,10 +280,10 @@ fn sequence_abort(task: &Task, registers: &Registers, memory: &ProcessMemory) ->
 }
 
 /// Translates an error of a task into its meaning for the job, and keeps an exit status that can be read only once.
-pub(crate) fn refine(error: TaskError, pid: i32, shared: &Shared) -> EngineError {
+pub(crate) fn refine(error: TaskError, pid: Pid, shared: &Shared) -> EngineError {
     match error {
         TaskError::Ended { tid, status } => {
-            if let Some(status) = status.filter(|_| tid == Pid::new(pid).main_thread() && pid == shared.main) {
+            if let Some(status) = status.filter(|_| tid == pid.main_thread() && pid == shared.main) {
                 shared.keep_status(status);
             }
             EngineError::Ended

@@ -1,6 +1,7 @@
 //! A process by its number and its start time.
 
 use crate::EngineError;
+use standfast_linux::Pid;
 use standfast_linux::proc::Stat;
 
 /// A process that cannot be confused with a later one of the same number.
@@ -17,18 +18,23 @@ impl ProcessIdentity {
     ///
     /// # Errors
     /// [`EngineError::Ended`] if there is none.
-    pub fn of(pid: i32) -> Result<Self, EngineError> {
+    pub fn of(pid: Pid) -> Result<Self, EngineError> {
         let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
-        Ok(Self { pid, start_time: stat.start_time })
+        Ok(Self { pid: pid.get(), start_time: stat.start_time })
+    }
+
+    /// Returns its process id as this process sees it.
+    pub fn id(&self) -> Pid {
+        Pid::new(self.pid)
     }
 
     /// Reports whether it has not ended.
     pub(crate) fn is_running(&self) -> bool {
-        Stat::of(self.pid).is_ok_and(|now| now.start_time == self.start_time && !matches!(now.state, b'Z' | b'X'))
+        Stat::of(self.id()).is_ok_and(|now| now.start_time == self.start_time && !matches!(now.state, b'Z' | b'X'))
     }
 
     /// Reports whether it still exists, if only as a zombie.
     pub(crate) fn is_alive(&self) -> bool {
-        Self::of(self.pid).is_ok_and(|now| now == *self)
+        Self::of(self.id()).is_ok_and(|now| now == *self)
     }
 }

@@ -3,6 +3,7 @@
 use crate::ProcessIdentity;
 use crate::files::FileId;
 use crate::tree::Roots;
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, DescriptorInformation};
 use standfast_linux::system_v::{SystemVKind, SystemVObject};
@@ -30,7 +31,7 @@ pub(crate) struct Inheritance {
 impl Inheritance {
     /// Returns what a child of this process inherits. Our own descriptors are closed on exec, so they do not count.
     pub(crate) fn of_children() -> Self {
-        let own = std::process::id() as i32;
+        let own = Pid::own();
         let numbers = proc::numbers(own, "fd").unwrap_or_default();
         let inherited = Self::of(own, numbers.into_iter().filter(|number| is_inherited(*number)));
         Self { system_v: known_here(), ..inherited }
@@ -38,10 +39,10 @@ impl Inheritance {
 
     /// Returns the best guess for a running program that another process has started. Its standard streams are those
     /// that it has now. Of the rest, only a pipe whose other end is outside can have been given to it.
-    pub(crate) fn of_orphan(pid: i32) -> Self {
+    pub(crate) fn of_orphan(pid: Pid) -> Self {
         let ends = pipe_ends(pid);
         // The program holds only one end of a pipe to one of its children.
-        let main = ProcessIdentity::of(pid).unwrap_or(ProcessIdentity { pid, start_time: 0 });
+        let main = ProcessIdentity::of(pid).unwrap_or(ProcessIdentity { pid: pid.get(), start_time: 0 });
         let members = Roots { main, reaper: None }.members();
         let of_job: Vec<PipeEnd> = members.iter().flat_map(|member| pipe_ends(member.pid)).collect();
         let foreign = |number: i32, inode: u64| {
@@ -59,7 +60,7 @@ impl Inheritance {
     }
 
     /// Returns the standard streams of a process, and the given other descriptors.
-    fn of(pid: i32, numbers: impl Iterator<Item = i32>) -> Self {
+    fn of(pid: Pid, numbers: impl Iterator<Item = i32>) -> Self {
         let identity = |number: i32| {
             let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}")).ok()?;
             Some(FileId::of(&file))
@@ -81,7 +82,7 @@ struct PipeEnd {
     writes: bool,
 }
 
-fn pipe_ends(pid: i32) -> Vec<PipeEnd> {
+fn pipe_ends(pid: Pid) -> Vec<PipeEnd> {
     const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
     const O_WRONLY: u32 = abi::O_WRONLY as u32;
     let end = |number: i32| {
@@ -97,6 +98,6 @@ fn pipe_ends(pid: i32) -> Vec<PipeEnd> {
 /// Reports whether a descriptor of this process survives an exec.
 pub(crate) fn is_inherited(number: i32) -> bool {
     const O_CLOEXEC: u32 = abi::O_CLOEXEC as u32;
-    let information = DescriptorInformation::of(std::process::id() as i32, number);
+    let information = DescriptorInformation::of(Pid::own(), number);
     information.is_ok_and(|information| information.flags & O_CLOEXEC == 0)
 }

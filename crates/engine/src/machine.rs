@@ -3,6 +3,7 @@
 use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{Clocks, Machine, StateArea};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::Map;
 use standfast_linux::processor;
@@ -39,7 +40,7 @@ fn find_machine(xsave_features: u64) -> Machine {
 
 /// Returns the vdso of this process; the kernel gives every process the same code.
 pub(crate) fn own_vdso_code() -> Vec<u8> {
-    let own = std::process::id() as i32;
+    let own = Pid::own();
     let bytes = || {
         let maps = Map::of(own).ok()?;
         let vdso = maps.iter().find(|map| map.path == b"[vdso]")?;
@@ -51,7 +52,7 @@ pub(crate) fn own_vdso_code() -> Vec<u8> {
     bytes().unwrap_or_default()
 }
 
-pub(crate) fn clocks(pid: i32) -> Clocks {
+pub(crate) fn clocks(pid: Pid) -> Clocks {
     let (monotonic_nanoseconds, boottime_nanoseconds) = standfast_linux::monotonic_clocks_of(pid);
     Clocks {
         realtime_nanoseconds: process::clock_nanoseconds(abi::CLOCK_REALTIME),

@@ -8,8 +8,8 @@
 
 use crate::ProcessIdentity;
 use standfast_core::{Address, Checksum};
-use standfast_linux::ProcessMemory;
 use standfast_linux::proc::{self, Stat};
+use standfast_linux::{Pid, ProcessMemory};
 
 /// The entry of the auxiliary vector with the address of the 16 random bytes.
 const AT_RANDOM: u64 = 25;
@@ -30,7 +30,7 @@ pub(crate) struct ProgramIdentity {
 impl ProgramIdentity {
     /// Returns the program that a process executes now.
     pub(crate) fn of(process: ProcessIdentity, memory: &ProcessMemory) -> Self {
-        Self { process, start: start_of(process.pid, memory) }
+        Self { process, start: start_of(process.id(), memory) }
     }
 
     /// Returns a process whose program need not be known, since it has said nothing about its memory.
@@ -57,7 +57,7 @@ impl ProgramIdentity {
     }
 }
 
-fn start_of(pid: i32, memory: &ProcessMemory) -> Option<Checksum> {
+fn start_of(pid: Pid, memory: &ProcessMemory) -> Option<Checksum> {
     let mut start = proc::read(pid, "auxv").ok()?;
     let mut random = [0; RANDOM_BYTES];
     memory.read(Address::new(random_bytes_at(&start)?), &mut random).ok()?;
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_program_is_itself_until_its_process_executes_another_one() {
         let mut child = two_programs_in_turn();
-        let pid = child.id() as i32;
+        let pid = Pid::new(child.id() as i32);
         let scan = || ProgramIdentity::of(ProcessIdentity::of(pid).unwrap(), &ProcessMemory::open(pid).unwrap());
         let mut said = [0; 2];
         let mut output = child.stdout.take().unwrap();

@@ -46,8 +46,8 @@ fn perform() -> Result<(), EngineError> {
     if asked.is_err() || let_go.is_err() {
         let _ = process::kill(pid, abi::SIGKILL);
     }
-    let status = process::wait(Pid::new(pid).main_thread(), 0)
-        .map_err(|source| kernel("reaping a throw-away process", source))?;
+    let status =
+        process::wait(pid.main_thread(), 0).map_err(|source| kernel("reaping a throw-away process", source))?;
     made_here_is_gone(pid);
     asked?;
     match status.map(WaitStatus) {
@@ -59,7 +59,7 @@ fn perform() -> Result<(), EngineError> {
     }
 }
 
-fn ask(pid: i32) -> Result<(), EngineError> {
+fn ask(pid: Pid) -> Result<(), EngineError> {
     let roots = Roots { main: ProcessIdentity::of(pid)?, reaper: None };
     let frozen = Frozen::new(roots, Shared::new(pid, Inheritance::default()), STOP_MAX)?;
     ask_from_within(&frozen)?;

@@ -29,7 +29,7 @@ impl<'a> RemoteCaller<'a> {
         ended: &'a dyn Fn(TaskError) -> EngineError,
     ) -> Result<Self, EngineError> {
         let (process, thread) = status.process_ids.last().zip(status.ids.last()).ok_or(EngineError::Ended)?;
-        let ids = (Pid::new(*process), *thread);
+        let ids = (*process, *thread);
         let (registers, mask, first_call) = (&task.registers, task.mask, task.interrupted.call);
         let own = OwnState { registers, extended, mask, first_call, ids };
         Ok(Self { injector, remote_task: injector.take(&task.task, own).map_err(ended)?, extended, ended })
@@ -45,7 +45,7 @@ impl<'a> RemoteCaller<'a> {
     }
 
     /// Takes over a userfaultfd of the program's address space; nothing of it stays in the program.
-    pub(crate) fn make_userfault(&self, pid: i32) -> Result<io::Result<OwnedFd>, EngineError> {
+    pub(crate) fn make_userfault(&self, pid: Pid) -> Result<io::Result<OwnedFd>, EngineError> {
         let take = |made| process::pidfd_open(pid).and_then(|process| process::pidfd_getfd(process.as_fd(), made));
         let call = Call { number: abi::SYS_userfaultfd, arguments: [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0] };
         // The kernel assigns the lowest free number, and every task is stopped.

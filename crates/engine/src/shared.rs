@@ -11,7 +11,7 @@ use crate::tracer_lock::TracerLock;
 use crate::track::Tracks;
 use crate::waits::Waits;
 use standfast_format::records::FileReference;
-use standfast_linux::WaitStatus;
+use standfast_linux::{Pid, WaitStatus};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ pub(crate) type Kept = HashMap<FileId, FileReference>;
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// The main process's pid as this process sees it.
-    pub(crate) main: i32,
+    pub(crate) main: Pid,
     pub(crate) inheritance: Inheritance,
     /// The known contents of the job's files.
     pub(crate) digests: Digests,
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(main: i32, inheritance: Inheritance) -> Arc<Self> {
+    pub(crate) fn new(main: Pid, inheritance: Inheritance) -> Arc<Self> {
         Arc::new(Self {
             main,
             inheritance,

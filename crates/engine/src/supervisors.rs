@@ -11,7 +11,7 @@ pub(super) fn is_supervisor(task: Tid) -> bool {
     let executes = |task: Tid| std::fs::metadata(format!("/proc/{task}/exe")).map(|exe| FileId::of(&exe));
     let own = Pid::own().main_thread();
     let is_same = || executes(task).is_ok_and(|theirs| executes(own).is_ok_and(|own| own == theirs));
-    let is_namesake = || proc::link(task.get(), "exe").is_ok_and(|path| is_executable_of_ours(&path));
+    let is_namesake = || proc::link(task.as_process(), "exe").is_ok_and(|path| is_executable_of_ours(&path));
     task == own || is_namesake() || is_same()
 }
 

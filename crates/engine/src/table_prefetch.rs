@@ -7,14 +7,14 @@ use crate::shared::Shared;
 use crate::tables::decoded;
 use standfast_core::Address;
 use standfast_core::directions::{DirectivesHeader, ENTRY_BYTES};
-use standfast_linux::ProcessMemory;
+use standfast_linux::{Pid, ProcessMemory};
 
 /// Recent changes are merged into a table when they exceed 1/SHARE of it. Before that, it costs less to look again at
 /// the pages that they describe.
 const SHARE: usize = 32;
 
 /// Reads the tables of some processes of a job, which run meanwhile.
-pub(crate) fn prefetch(pids: &[i32], shared: &Shared) {
+pub(crate) fn prefetch(pids: &[Pid], shared: &Shared) {
     for pid in pids {
         let (Ok(memory), Ok(process)) = (ProcessMemory::open(*pid), ProcessIdentity::of(*pid)) else { continue };
         if heading_at_rest(&memory).is_none() {

@@ -111,7 +111,7 @@ pub(crate) struct Scan {
 impl Track {
     /// Returns the page faults of the process since the last scan.
     fn faults_since_scan(&self) -> u64 {
-        Stat::of(self.process.pid).map_or(0, |stat| stat.faults.saturating_sub(self.faults))
+        Stat::of(self.process.id()).map_or(0, |stat| stat.faults.saturating_sub(self.faults))
     }
 
     /// Reports whether a new program needs new tracking.
@@ -133,7 +133,7 @@ impl Track {
         if self.protection.is_none() {
             return self.scan_bits(how, places, otherwise).map_err(scanning);
         }
-        let scan = WrittenScan::open(self.process.pid).map_err(scanning)?;
+        let scan = WrittenScan::open(self.process.id()).map_err(scanning)?;
         let comparing_is_dear = !how.is_second && self.comparing_is_dear();
         let is_crowded = places.len() * MAPPINGS_SHARE > mappings_max();
         let mut found = Found::default();
@@ -176,7 +176,7 @@ impl Track {
         places: &[Place],
         populated: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
     ) -> io::Result<Pages> {
-        let bits = SoftDirty::open(self.process.pid)?;
+        let bits = SoftDirty::open(self.process.id())?;
         let (mut found, mut pages, mut untrackable) = (Found::default(), Pages::default(), Vec::new());
         for place in places {
             let mut held = Vec::new();

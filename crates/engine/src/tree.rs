@@ -7,7 +7,6 @@ use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process::{self, Common};
 use standfast_linux::{Pid, Tid};
 use std::collections::{HashSet, VecDeque};
-use std::io;
 
 /// Where to find a job's processes.
 #[derive(Debug, Clone, Copy)]
@@ -16,16 +15,16 @@ pub(crate) struct Roots {
     pub(crate) main: ProcessIdentity,
     /// The process that adopts descendants that lose their parent: ours, or the init of the job's namespaces. `None` if
     /// they cannot be distinguished from other processes or are out of sight.
-    pub(crate) reaper: Option<i32>,
+    pub(crate) reaper: Option<Pid>,
 }
 
 /// One process of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     /// Its pid as this process sees it.
-    pub(crate) pid: i32,
+    pub(crate) pid: Pid,
     /// Its parent, if the parent belongs to the job too.
-    pub(crate) parent: Option<i32>,
+    pub(crate) parent: Option<Pid>,
     /// How it ended, in the format of `waitpid(2)`, if it is a zombie.
     pub(crate) wait_status: Option<i32>,
     /// Number of its threads at the time of the look.
@@ -37,9 +36,9 @@ impl Roots {
     /// meanwhile may be listed or not. Zombies that only wait for the reaper are left out.
     pub(crate) fn members(&self) -> Vec<Member> {
         let mut members = Vec::new();
-        let mut open = VecDeque::from([(self.main.pid, None)]);
+        let mut open = VecDeque::from([(self.main.id(), None)]);
         let strays = self.reaper.map(proc::children).and_then(Result::ok).unwrap_or_default();
-        let is_stray = |pid: &i32| *pid != self.main.pid && !standfast_linux::is_made_here(*pid);
+        let is_stray = |pid: &Pid| *pid != self.main.id() && !standfast_linux::is_made_here(*pid);
         open.extend(strays.into_iter().filter(is_stray).map(|pid| (pid, None)));
         while let Some((pid, parent)) = open.pop_front() {
             let Ok(stat) = Stat::of(pid) else { continue };
@@ -54,7 +53,10 @@ impl Roots {
                 wait_status: is_zombie.then_some(stat.wait_status),
                 threads: stat.threads,
             });
-            let children = if stat.threads == 1 { children_of_main(pid) } else { proc::children(pid) };
+            let children = match stat.threads {
+                1 => proc::children_of_thread(pid, pid.main_thread()),
+                _ => proc::children(pid),
+            };
             open.extend(children.unwrap_or_default().into_iter().map(|child| (child, Some(pid))));
         }
         members
@@ -64,15 +66,15 @@ impl Roots {
     /// children move to another one, which the walk may have passed already. So this walks once more, in the opposite
     /// direction.
     pub(crate) fn are_all(&self, members: &[Member]) -> bool {
-        let known: HashSet<i32> = members.iter().map(|member| member.pid).collect();
-        let children = |pid: i32| proc::children(pid).unwrap_or_default().into_iter();
+        let known: HashSet<Pid> = members.iter().map(|member| member.pid).collect();
+        let children = |pid: Pid| proc::children(pid).unwrap_or_default().into_iter();
         // It does not run, so it still has the same number of threads.
         let children_of = |member: &Member| match member.threads {
-            1 => children_of_main(member.pid).unwrap_or_default().into_iter(),
+            1 => proc::children_of_thread(member.pid, member.pid.main_thread()).unwrap_or_default().into_iter(),
             _ => children(member.pid),
         };
         let living = members.iter().rev().filter(|member| member.wait_status.is_none());
-        let no_orphan = |pid: i32| {
+        let no_orphan = |pid: Pid| {
             let is_zombie = Stat::of(pid).is_ok_and(|stat| matches!(stat.state, b'Z' | b'X'));
             known.contains(&pid) || standfast_linux::is_made_here(pid) || is_zombie && !has_other_threads(pid)
         };
@@ -82,27 +84,22 @@ impl Roots {
 
     /// Reaps descendants that have become our children and ended, so that they do not remain as zombies.
     pub(crate) fn reap_strays(&self) {
-        let own = std::process::id() as i32;
+        let own = Pid::own();
         if self.reaper != Some(own) {
             return;
         }
         for pid in proc::children(own).unwrap_or_default() {
             let is_zombie = Stat::of(pid).is_ok_and(|stat| stat.state == b'Z');
-            if pid != self.main.pid && is_zombie && !standfast_linux::is_made_here(pid) {
+            if pid != self.main.id() && is_zombie && !standfast_linux::is_made_here(pid) {
                 // The status of a stray is not needed.
-                let _ = process::wait(Pid::new(pid).main_thread(), abi::WNOHANG);
+                let _ = process::wait(pid.main_thread(), abi::WNOHANG);
             }
         }
     }
 }
 
-/// Returns the children of the main thread of a process.
-fn children_of_main(pid: i32) -> io::Result<Vec<i32>> {
-    proc::children_of_thread(pid, Pid::new(pid).main_thread())
-}
-
 /// Reports whether a process has living threads besides its main thread.
-pub(crate) fn has_other_threads(pid: i32) -> bool {
+pub(crate) fn has_other_threads(pid: Pid) -> bool {
     let lives = |tid: &Tid| Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     proc::threads(pid).unwrap_or_default().iter().any(lives)
 }
@@ -110,7 +107,7 @@ pub(crate) fn has_other_threads(pid: i32) -> bool {
 /// Reports whether a process lives in the memory of its parent. If it comes from vfork(2), the parent does not run, and
 /// cannot be stopped, before the child executes a program or ends.
 pub(crate) fn borrows_memory(member: &Member) -> bool {
-    let main = |pid: i32| Pid::new(pid).main_thread();
-    let shares = |parent| process::share(main(member.pid), main(parent), Common::Memory).unwrap_or(false);
+    let main = member.pid.main_thread();
+    let shares = |parent: Pid| process::share(main, parent.main_thread(), Common::Memory).unwrap_or(false);
     member.parent.is_some_and(shares)
 }

@@ -15,7 +15,7 @@ use standfast_format::records::Wait;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Sleep};
 use standfast_linux::sys::{process, socket};
-use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Tid};
+use standfast_linux::{Abort, Pid, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Tid};
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ pub(crate) struct Waits {
 /// A wait in which a thread was found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Met {
-    pub(crate) pid: i32,
+    pub(crate) pid: Pid,
     /// 0 on kernels that have no room for a tag.
     tag: u32,
     /// The call that was first made.
@@ -98,7 +98,7 @@ impl Interrupted {
 
 impl Waits {
     /// Notes which threads of these processes sleep in a call that may have a limit, and since when. They run meanwhile.
-    pub(crate) fn prefetch(&mut self, pids: &[i32]) {
+    pub(crate) fn prefetch(&mut self, pids: &[Pid]) {
         self.asleep.clear();
         for tid in pids.iter().flat_map(|pid| proc::threads(*pid).unwrap_or_default()) {
             let may_have_limit = call_of_task(tid).is_some_and(|call| MAY_HAVE_LIMITS.contains(&call));
@@ -122,7 +122,7 @@ impl Waits {
     /// waits with a limit.
     pub(crate) fn meet(
         &mut self,
-        pid: i32,
+        pid: Pid,
         tid: Tid,
         registers: &mut Registers,
         memory: &ProcessMemory,
@@ -169,7 +169,7 @@ impl Waits {
     }
 
     /// Notes a wait of a thread in a rebuilt process. Its registers must not have been changed since they were saved.
-    pub(crate) fn resume(&mut self, pid: i32, tid: Tid, registers: &mut Registers, wait: &Wait) {
+    pub(crate) fn resume(&mut self, pid: Pid, tid: Tid, registers: &mut Registers, wait: &Wait) {
         let is_there = registers.pending_restart() == Abort::Restart { number: wait.call };
         let end = Instant::now().checked_add(Duration::from_nanos(wait.remaining_nanoseconds));
         let tag = self.new_tag();
@@ -222,7 +222,7 @@ enum Limit {
 }
 
 pub(crate) fn call_of_task(tid: Tid) -> Option<i64> {
-    call_of(&proc::read(tid.get(), "syscall").ok()?)
+    call_of(&proc::read(tid.as_process(), "syscall").ok()?)
 }
 
 /// Returns the call in which a thread waits, according to `/proc/PID/syscall`; `None` if the thread runs.
@@ -251,7 +251,7 @@ fn answer_at_limit(call: i64) -> i64 {
 
 /// Returns how long an interrupted call waits at most. Returns `None` if it has no limit, if its limit is a point in
 /// time, or if the limit is measured in processor time.
-fn limit(pid: i32, memory: &ProcessMemory, call: i64, arguments: [u64; 6]) -> Option<Limit> {
+fn limit(pid: Pid, memory: &ProcessMemory, call: i64, arguments: [u64; 6]) -> Option<Limit> {
     let [first, second, third, fourth, ..] = arguments;
     let milliseconds = |argument: u64| u64::try_from(argument as i32).ok().map(Duration::from_millis);
     let at = |address: u64| timespec(memory, address);
@@ -295,7 +295,7 @@ fn timespec(memory: &ProcessMemory, address: u64) -> Option<Duration> {
 }
 
 /// Returns how long calls on a socket may wait; a `struct timeval` of zero means for ever.
-fn limit_of_socket(pid: i32, descriptor: u64, option: i32) -> Option<Duration> {
+fn limit_of_socket(pid: Pid, descriptor: u64, option: i32) -> Option<Duration> {
     let process = process::pidfd_open(pid).ok()?;
     let socket = process::pidfd_getfd(process.as_fd(), descriptor as i32).ok()?;
     let value = socket::option(socket.as_fd(), abi::SOL_SOCKET, option, 16).ok()?;
@@ -307,7 +307,6 @@ fn limit_of_socket(pid: i32, descriptor: u64, option: i32) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use standfast_linux::Pid;
 
     const RAX: usize = 10;
     const ORIG_RAX: usize = 15;
@@ -322,7 +321,8 @@ mod tests {
 
     #[test]
     fn a_wait_is_known_again_by_its_tag_and_another_one_is_not() {
-        let (own, thread) = (Pid::own().get(), Pid::own().main_thread());
+        let own = Pid::own();
+        let thread = own.main_thread();
         let memory = ProcessMemory::open(own).unwrap();
         let mut waits = Waits::default();
         let mut first = waiting();
@@ -338,7 +338,8 @@ mod tests {
 
     #[test]
     fn a_wait_is_ended_when_its_limit_is_reached_and_not_before() {
-        let (own, thread) = (Pid::own().get(), Pid::own().main_thread());
+        let own = Pid::own();
+        let thread = own.main_thread();
         let memory = ProcessMemory::open(own).unwrap();
         for (remaining, ended) in [(0, true), (60_000_000_000, false)] {
             let mut waits = Waits::default();

@@ -6,8 +6,8 @@ use crate::program::ProgramIdentity;
 use crate::tables::Directions;
 use standfast_core::directions::{RECORDS_BYTES, Region, Usage, excluded_by};
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
-use standfast_linux::ProcessMemory;
 use standfast_linux::proc::Map;
+use standfast_linux::{Pid, ProcessMemory};
 
 /// Maximum number of regions that are reported at a checkpoint.
 const BROKEN_MAX: usize = 8;
@@ -16,7 +16,7 @@ const BROKEN_MAX: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenPromise {
     /// The process that broke it.
-    pub pid: i32,
+    pub pid: Pid,
     /// First address of the region, and the first address after it.
     pub region: (Address, Address),
     /// The address of the first changed byte in it.
@@ -29,7 +29,7 @@ pub struct BrokenPromise {
 #[derive(Debug)]
 pub(crate) struct Watched<'a> {
     pub(crate) program: ProgramIdentity,
-    pub(crate) pid: i32,
+    pub(crate) pid: Pid,
     pub(crate) memory: &'a ProcessMemory,
     pub(crate) maps: &'a [Map],
 }

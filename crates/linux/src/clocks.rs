@@ -1,5 +1,6 @@
 //! Clocks that a time namespace shifts: the monotonic clocks as a process sees them, compared with the machine's.
 
+use crate::Pid;
 use crate::sys::process::clock_nanoseconds;
 use std::io;
 
@@ -16,7 +17,7 @@ const SECOND: i64 = 1_000_000_000;
 
 impl ClockOffsets {
     /// Returns the offsets of a process, or zeros if the kernel has no time namespaces (before Linux 5.6).
-    pub fn of(pid: i32) -> Self {
+    pub fn of(pid: Pid) -> Self {
         crate::proc::read(pid, "timens_offsets").map_or_else(|_| Self::default(), |text| Self::parse(&text))
     }
 
@@ -43,7 +44,7 @@ impl ClockOffsets {
     /// # Errors
     /// When a value is beyond what the kernel's clocks can show (292 years).
     pub fn showing(monotonic_nanoseconds: u64, boottime_nanoseconds: u64) -> io::Result<Self> {
-        let own = Self::of(std::process::id() as i32);
+        let own = Self::of(Pid::own());
         let offset = |wanted: u64, clock: i32, own: i64| {
             let machine = i64::try_from(clock_nanoseconds(clock)).ok()?.checked_sub(own)?;
             i64::try_from(wanted).ok()?.checked_sub(machine)
@@ -57,8 +58,8 @@ impl ClockOffsets {
 }
 
 /// Returns CLOCK_MONOTONIC and CLOCK_BOOTTIME as the process itself sees them, in nanoseconds.
-pub fn monotonic_clocks_of(pid: i32) -> (u64, u64) {
-    let (own, theirs) = (ClockOffsets::of(std::process::id() as i32), ClockOffsets::of(pid));
+pub fn monotonic_clocks_of(pid: Pid) -> (u64, u64) {
+    let (own, theirs) = (ClockOffsets::of(Pid::own()), ClockOffsets::of(pid));
     let shown = |clock, own: i64, theirs: i64| clock_nanoseconds(clock).saturating_add_signed(theirs - own);
     (
         shown(libc::CLOCK_MONOTONIC, own.monotonic, theirs.monotonic),
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn we_see_our_own_clocks_as_they_are() {
         let before = clock_nanoseconds(libc::CLOCK_MONOTONIC);
-        let (seen, _) = monotonic_clocks_of(std::process::id() as i32);
+        let (seen, _) = monotonic_clocks_of(Pid::own());
         assert!((before..=clock_nanoseconds(libc::CLOCK_MONOTONIC)).contains(&seen));
     }
 }

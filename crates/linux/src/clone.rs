@@ -71,7 +71,7 @@ impl RemoteTask<'_> {
     }
 
     /// Makes the clone from a child of the process that shares its memory, and ends that child.
-    fn bear_orphan(&self, middle: i32) -> io::Result<i32> {
+    fn bear_orphan(&self, middle: Pid) -> io::Result<Pid> {
         let task = Mortal::attached(middle);
         let registers = task.claim(OPTIONS_OF_MIDDLE)?;
         let arguments = [SHARES_FILES, 0, 0, 0, 0, 0];
@@ -79,7 +79,7 @@ impl RemoteTask<'_> {
         let answer = answer.map_err(io::Error::other)?;
         match answer.new_task {
             Some(main) => {
-                let pid = main.get();
+                let pid = main.as_process();
                 made_here(pid);
                 Ok(pid)
             }
@@ -88,7 +88,7 @@ impl RemoteTask<'_> {
     }
 
     /// Detaches a new clone from everything it inherited: descriptors, session and name.
-    fn settle(&self, pid: i32, options: i32) -> io::Result<MemoryClone> {
+    fn settle(&self, pid: Pid, options: i32) -> io::Result<MemoryClone> {
         made_here(pid);
         let task = Mortal::attached(pid);
         let registers = task.claim(options)?;
@@ -120,7 +120,7 @@ impl MemoryClone {
     }
 
     /// Returns the clone's process id as this process sees it.
-    pub fn pid(&self) -> i32 {
+    pub fn pid(&self) -> Pid {
         self.task.process()
     }
 
@@ -148,8 +148,8 @@ struct Mortal(Task);
 
 impl Mortal {
     /// Wraps a child that the kernel has attached to us.
-    fn attached(pid: i32) -> Self {
-        let mut task = Task::attached_by_clone(pid, Pid::new(pid).main_thread());
+    fn attached(pid: Pid) -> Self {
+        let mut task = Task::attached_by_clone(pid, pid.main_thread());
         task.is_alone();
         Self(task)
     }

@@ -4,7 +4,7 @@ use crate::pages::PageScan;
 use crate::spawn::{HeldProgram, InheritedSignals};
 use crate::sys::descriptors::HeldDescriptor;
 use crate::sys::process;
-use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind};
+use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind, Pid};
 
 /// How the namespaces of a restarted job show to the job and its user.
 const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid programs, and sees only its own processes; a pid file that it wrote is not valid outside its namespace";
@@ -32,7 +32,7 @@ impl Features {
     /// Probes this system. Starts (and ends) a process in namespaces of its own to check whether that is allowed, so
     /// call it while this process has a single thread.
     pub fn probe() -> Self {
-        let own = std::process::id() as i32;
+        let own = Pid::own();
         let first = HeldDescriptor { pid: own, number: 0 };
         let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
         let scope: u32 = scope.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
@@ -83,7 +83,7 @@ impl Features {
 fn namespaces_work(kind: NamespaceKind) -> bool {
     let program = HeldProgram { path: c"/", personality: 0 };
     let furnishing = Furnishing { clocks: Some(ClockOffsets::default()), ..Furnishing::default() };
-    match NamespaceInit::start(kind, 300, furnishing, program, InheritedSignals::capture()) {
+    match NamespaceInit::start(kind, Pid::new(300), furnishing, program, InheritedSignals::capture()) {
         Ok((init, held)) => {
             drop(held);
             init.destroy();

@@ -49,6 +49,11 @@ impl Tid {
         self.0
     }
 
+    /// Returns the id of the process as which `/proc/TID` shows this thread. For a main thread, that is its process.
+    pub const fn as_process(self) -> Pid {
+        Pid(self.0)
+    }
+
     /// Returns the id of this thread, by which `/proc` names tracers.
     pub fn own() -> Self {
         // SAFETY: gettid(2) cannot fail.

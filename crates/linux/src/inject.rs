@@ -241,7 +241,7 @@ impl RemoteTask<'_> {
     /// Makes a child of this process with clone(2) and these flags. Returns the child's id as we see it, or the
     /// kernel's error. The kernel attaches the child to us. If the child is released before we have claimed it, it
     /// reaches a call that ends it. If we die, the task itself waits for the child if it `is_awaited`.
-    pub(crate) fn bear(&self, flags: u64, is_awaited: bool) -> Result<io::Result<i32>, TaskError> {
+    pub(crate) fn bear(&self, flags: u64, is_awaited: bool) -> Result<io::Result<Pid>, TaskError> {
         /// No process or group has this id, so waiting for it fails at once.
         const NOBODY: u64 = i32::MIN as u32 as u64;
         let bytes = CallRecord::BYTES as u64;
@@ -266,7 +266,7 @@ impl RemoteTask<'_> {
         run_to_syscall_stop(self.task)?;
         let child = run_to_syscall_stop(self.task)?;
         let result = self.task.registers()?.result();
-        Ok(child.map(Tid::get).ok_or_else(|| io::Error::from_raw_os_error(-result as i32)))
+        Ok(child.map(Tid::as_process).ok_or_else(|| io::Error::from_raw_os_error(-result as i32)))
     }
 
     /// Has the task wait for the child that it has just made, which has ended.

@@ -1,5 +1,6 @@
 //! Ring 2: the memory of a stopped process.
 
+use crate::Pid;
 use crate::sys::memory::{self, Remote, VECTORS_MAX};
 use standfast_core::{Address, PageRange};
 use std::fs::File;
@@ -13,7 +14,7 @@ use std::os::unix::fs::FileExt;
 /// copied all of it.
 #[derive(Debug)]
 pub struct ProcessMemory {
-    pid: i32,
+    pid: Pid,
     file: File,
     is_shared: bool,
 }
@@ -23,7 +24,7 @@ impl ProcessMemory {
     ///
     /// # Errors
     /// When the process is gone or may not be inspected.
-    pub fn open(pid: i32) -> io::Result<Self> {
+    pub fn open(pid: Pid) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
         Ok(Self { pid, file, is_shared: false })
     }

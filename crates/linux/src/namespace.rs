@@ -52,7 +52,7 @@ pub struct Furnishing {
 #[derive(Debug)]
 pub struct NamespaceInit {
     channel: OwnedFd,
-    pid: i32,
+    pid: Pid,
 }
 
 /// News of the job's main process from the init.
@@ -86,7 +86,7 @@ impl NamespaceInit {
     /// When the system does not allow it. Nothing is left over.
     pub fn start(
         kind: NamespaceKind,
-        pid: i32,
+        pid: Pid,
         furnishing: Furnishing,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
@@ -103,7 +103,7 @@ impl NamespaceInit {
                     Init { channel: theirs.as_raw_fd(), waiting: waiting.as_raw_fd(), gate: gate.as_raw_fd() };
                 init.run(kind, &identity, pid, furnishing, program, signals)
             }
-            init => init,
+            init => Pid::new(init),
         };
         drop((theirs, waiting));
         let this = Self { channel: ours, pid: init };
@@ -134,7 +134,7 @@ impl NamespaceInit {
     }
 
     /// Returns the init's pid as we see it.
-    pub fn pid(&self) -> i32 {
+    pub fn pid(&self) -> Pid {
         self.pid
     }
 
@@ -158,14 +158,14 @@ impl NamespaceInit {
     /// Reaps the init, which is our child, if it has ended.
     pub fn reap(&self) {
         // An error means that it has already been reaped.
-        let _ = process::wait(Pid::new(self.pid).main_thread(), libc::WNOHANG);
+        let _ = process::wait(self.pid.main_thread(), libc::WNOHANG);
     }
 
     fn expect_ready(&self) -> io::Result<()> {
         match receive(self.channel.as_raw_fd())? {
             [READY, ..] => Ok(()),
             [FAILED, error @ ..] => {
-                process::wait(Pid::new(self.pid).main_thread(), 0)?;
+                process::wait(self.pid.main_thread(), 0)?;
                 Err(io::Error::from_raw_os_error(i32::from_le_bytes(error)))
             }
             _ => Err(io::Error::other("the namespace's init spoke out of turn")),
@@ -176,7 +176,7 @@ impl NamespaceInit {
     pub fn destroy(self) {
         // Errors mean that it is already gone.
         let _ = process::kill(self.pid, libc::SIGKILL);
-        let _ = process::wait(Pid::new(self.pid).main_thread(), 0);
+        let _ = process::wait(self.pid.main_thread(), 0);
     }
 }
 
@@ -206,7 +206,7 @@ impl Init {
         &mut self,
         kind: NamespaceKind,
         identity: &Identity,
-        pid: i32,
+        pid: Pid,
         furnishing: Furnishing,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
@@ -226,11 +226,11 @@ impl Init {
         &self,
         kind: NamespaceKind,
         identity: &Identity,
-        pid: i32,
+        pid: Pid,
         furnishing: Furnishing,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
-    ) -> io::Result<i32> {
+    ) -> io::Result<Pid> {
         // SAFETY: a zero-terminated name.
         unsafe { libc::prctl(libc::PR_SET_NAME, c"standfast-init".as_ptr(), 0, 0, 0) };
         if kind == NamespaceKind::User {
@@ -251,9 +251,9 @@ impl Init {
             check(unsafe { libc::unshare(libc::CLONE_NEWTIME) }.into())?;
             fs::write("/proc/self/timens_offsets", clocks.to_text())?;
         }
-        let main = match clone_process(0, Some(pid))? {
+        let main = match clone_process(0, Some(pid.get()))? {
             0 => wait_and_execute(self.waiting, self.gate, program, signals),
-            main => main,
+            main => Pid::new(main),
         };
         close_all_but(self.channel);
         Ok(main)
@@ -297,7 +297,7 @@ fn exit(status: i32) -> ! {
 
 /// Reaps until no other process is left. The first process of a namespace inherits all orphans, and the namespace ends
 /// with it.
-fn reap_until_end(main: i32, channel: RawFd) -> ! {
+fn reap_until_end(main: Pid, channel: RawFd) -> ! {
     loop {
         let mut status = 0;
         // SAFETY: `status` is live.
@@ -305,7 +305,7 @@ fn reap_until_end(main: i32, channel: RawFd) -> ! {
         if id == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
             exit(0);
         }
-        if id == main {
+        if id == main.get() {
             // If nothing listens any more, the status is lost, like that of any orphan.
             let kind = if libc::WIFSTOPPED(status) { STOPPED } else { ENDED };
             let _ = send(channel, message(kind, status));

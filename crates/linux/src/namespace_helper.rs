@@ -8,6 +8,7 @@
 //! The helper runs on a stack of its own while the thread that made it is suspended, so that the two never use
 //! thread-local data at the same time. A panic unwinds no further than to the helper's entry function.
 
+use crate::Pid;
 use crate::proc;
 use crate::spawn::undisturbed_by_strays;
 use crate::sys::check;
@@ -30,8 +31,8 @@ impl IpcNamespace {
     ///
     /// # Errors
     /// When the process is gone or may not be inspected.
-    pub fn of(pid: i32) -> io::Result<Option<Self>> {
-        let own = std::process::id() as i32;
+    pub fn of(pid: Pid) -> io::Result<Option<Self>> {
+        let own = Pid::own();
         let differs = |name: &str| Ok::<_, io::Error>(proc::link(pid, name)? != proc::link(own, name)?);
         let open = |name: &str| std::fs::File::open(format!("/proc/{pid}/{name}")).map(OwnedFd::from);
         if !differs("ns/ipc")? {
@@ -144,8 +145,8 @@ mod tests {
         });
         let id = id.unwrap();
         assert_eq!(seen, [id]);
-        assert_ne!(id, std::process::id() as i32);
-        assert!(proc::read(id, "stat").is_err(), "it has ended");
+        assert_ne!(id, Pid::own().get());
+        assert!(proc::read(Pid::new(id), "stat").is_err(), "it has ended");
     }
 
     #[test]

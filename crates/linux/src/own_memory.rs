@@ -4,6 +4,7 @@
 //! The maker of a [`RegisteredMemory`] promises that it stays mapped until the value is gone, and that nothing writes
 //! to it while it is read or written here. Neither can be checked, so making one is `unsafe`.
 
+use crate::Pid;
 use crate::caches;
 use crate::pinned::unseen_writer;
 use crate::written::{WriteProtection, WrittenScan};
@@ -101,7 +102,7 @@ impl RegisteredMemory {
 
     /// Reports whether all of the memory is mapped, readable and writable.
     pub fn is_mapped(&self) -> bool {
-        let Ok(maps) = crate::proc::Map::of(std::process::id() as i32) else { return false };
+        let Ok(maps) = crate::proc::Map::of(Pid::own()) else { return false };
         let (mut at, end) = (self.start as u64, self.start as u64 + self.bytes as u64);
         for map in maps.iter().filter(|map| map.protection.read && map.protection.write) {
             if map.start <= at && at < map.end {
@@ -157,7 +158,7 @@ impl OwnWrites {
         }
         // SAFETY: it has just been made, and nothing else owns it.
         let userfault = unsafe { OwnedFd::from_raw_fd(userfault as RawFd) };
-        let scan = WrittenScan::open(std::process::id() as i32)?;
+        let scan = WrittenScan::open(Pid::own())?;
         Ok(Self { protection: WriteProtection::new(userfault)?, scan, is_blind: Cell::new(false) })
     }
 

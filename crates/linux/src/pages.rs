@@ -1,5 +1,6 @@
 //! Ring 2: finds the pages of a process that hold content of its own.
 
+use crate::Pid;
 use crate::sys::memory::{PageRegion, Selection, category, scan_pages};
 use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
 use std::cell::RefCell;
@@ -43,7 +44,7 @@ impl PageScan {
     ///
     /// # Errors
     /// When the process is gone or may not be inspected.
-    pub fn open(pid: i32) -> io::Result<Self> {
+    pub fn open(pid: Pid) -> io::Result<Self> {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         static BY_IOCTL: OnceLock<bool> = OnceLock::new();
         let by_ioctl = *BY_IOCTL.get_or_init(|| knows(&pagemap, category::PRESENT));
@@ -169,7 +170,7 @@ mod tests {
         }
         let start = (memory.as_ptr() as u64).next_multiple_of(PAGE_BYTES as u64);
         let range = PageRange::new(Address::new(start), 60);
-        let scan = PageScan::open(std::process::id() as i32).unwrap();
+        let scan = PageScan::open(Pid::own()).unwrap();
         assert!(scan.by_ioctl, "this test needs Linux 6.7");
         let twin = PageScan {
             pagemap: scan.pagemap.try_clone().unwrap(),

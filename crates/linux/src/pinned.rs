@@ -9,6 +9,7 @@
 //! Other writers are seen and not covered here: process_vm_writev(2), ptrace, futexes and everything else that writes
 //! through the page tables, and devices that follow the page tables (KVM, RDMA on demand).
 
+use crate::Pid;
 use crate::proc::{Map, Status, link, numbers, read};
 use std::fs::metadata;
 use std::io;
@@ -29,7 +30,7 @@ const AF_XDP: i32 = 44;
 /// # Errors
 /// If `/proc` cannot be read.
 pub fn unseen_writer() -> io::Result<Option<String>> {
-    let own = std::process::id() as i32;
+    let own = Pid::own();
     let pinned = Status::of(own)?.pinned_kib;
     if pinned > 0 {
         return Ok(Some(format!("{pinned} KiB are pinned for a device or for io_uring")));

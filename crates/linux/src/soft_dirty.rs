@@ -5,6 +5,7 @@
 //! Not yet tested on a kernel that has the bits: the tests here cover only how their words are parsed, and that a
 //! kernel without them is detected.
 
+use crate::Pid;
 use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
 use std::fs::File;
 use std::io;
@@ -21,7 +22,7 @@ const WORDS: u64 = 16 * 1024;
 /// The soft-dirty bits of one process.
 #[derive(Debug)]
 pub struct SoftDirty {
-    pid: i32,
+    pid: Pid,
     pagemap: File,
 }
 
@@ -34,7 +35,7 @@ impl SoftDirty {
             let inside = (fresh.as_ptr() as u64).next_multiple_of(PAGE_BYTES as u64);
             let page = PageRange::new(Address::new(inside), 1);
             let mut written = Vec::new();
-            let looked = Self::open(std::process::id() as i32).and_then(|own| own.written(&[page], &mut written));
+            let looked = Self::open(Pid::own()).and_then(|own| own.written(&[page], &mut written));
             looked.is_ok() && written == [page]
         })
     }
@@ -43,7 +44,7 @@ impl SoftDirty {
     ///
     /// # Errors
     /// When the process is gone or may not be inspected.
-    pub fn open(pid: i32) -> io::Result<Self> {
+    pub fn open(pid: Pid) -> io::Result<Self> {
         Ok(Self { pid, pagemap: File::open(format!("/proc/{pid}/pagemap"))? })
     }
 
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_keeps_no_bits_is_told_from_one_that_does() {
-        let own = SoftDirty::open(std::process::id() as i32).unwrap();
+        let own = SoftDirty::open(Pid::own()).unwrap();
         let mut page = vec![1u8; 3 * PAGE_BYTES];
         let inside = Address::new((page.as_ptr() as u64).next_multiple_of(PAGE_BYTES as u64));
         let look = || {

@@ -3,6 +3,7 @@
 //! # Safety
 //! Between fork and exec only async-signal-safe calls are made, on values prepared before.
 
+use crate::Pid;
 use crate::split::lead_session;
 use crate::sys::check;
 use crate::terminal::{Terminal, lead_group, own_group};
@@ -99,14 +100,14 @@ pub fn launch(
     variables: &[(&str, &OsStr)],
     signals: InheritedSignals,
     terminal: &LaunchTerminal,
-) -> io::Result<i32> {
+) -> io::Result<Pid> {
     let mut command = Command::new(program);
     command.args(arguments).envs(variables.iter().copied());
     match terminal {
         LaunchTerminal::Shared { callers } => lead_a_group(&mut command, *callers, signals),
         LaunchTerminal::New { slave, streams } => lead_a_session(&mut command, slave, *streams, signals)?,
     }
-    Ok(command.spawn()?.id() as i32)
+    Ok(Pid::new(command.spawn()?.id() as i32))
 }
 
 fn lead_a_group(command: &mut Command, callers: i32, signals: InheritedSignals) {
@@ -146,16 +147,16 @@ fn lead_a_session(
 
 /// Children that this process has made for its own purposes, as opposed to orphaned descendants of a job that it has
 /// adopted.
-static MADE_HERE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+static MADE_HERE: Mutex<BTreeSet<Pid>> = Mutex::new(BTreeSet::new());
 
 /// Reports whether this process has made its child `pid` for its own purposes.
-pub fn is_made_here(pid: i32) -> bool {
+pub fn is_made_here(pid: Pid) -> bool {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
 }
 
 /// Registers a process that was made for our own purposes. It is, or will be, a child of this process, or of an init
 /// that this process has made.
-pub fn made_here(pid: i32) {
+pub fn made_here(pid: Pid) {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
 }
 
@@ -166,7 +167,7 @@ pub(crate) fn undisturbed_by_strays<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Removes such a child after it has been reaped: its number may be given to another process.
-pub fn made_here_is_gone(pid: i32) {
+pub fn made_here_is_gone(pid: Pid) {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
 }
 
@@ -174,7 +175,7 @@ pub fn made_here_is_gone(pid: i32) {
 #[derive(Debug)]
 pub struct HeldChild {
     /// Its pid as this process sees it.
-    pub pid: i32,
+    pub pid: Pid,
     gate: OwnedFd,
 }
 
@@ -200,14 +201,15 @@ impl HeldChild {
         match check(unsafe { libc::fork() }.into())? {
             0 => wait_and_execute(waiting.as_raw_fd(), gate.as_raw_fd(), program, signals),
             pid => {
-                made_here.insert(pid as i32);
-                Ok(Self::behind(pid as i32, gate))
+                let pid = Pid::new(pid as i32);
+                made_here.insert(pid);
+                Ok(Self::behind(pid, gate))
             }
         }
     }
 
     /// Wraps a child, forked elsewhere, that waits behind `gate`.
-    pub(crate) fn behind(pid: i32, gate: OwnedFd) -> Self {
+    pub(crate) fn behind(pid: Pid, gate: OwnedFd) -> Self {
         Self { pid, gate }
     }
 

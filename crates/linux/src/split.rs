@@ -4,6 +4,7 @@
 //! Each block passes plain numbers or addresses of live local values to the call that it names. Only a process with a
 //! single thread calls fork(2), so that no lock in the child is held by a thread that does not exist there.
 
+use crate::Pid;
 use crate::sys::check;
 use std::io;
 use std::os::fd::RawFd;
@@ -14,7 +15,7 @@ pub enum Half {
     /// The original process.
     Parent {
         /// The new process.
-        child: i32,
+        child: Pid,
         /// Blocks all signals until dropped: time to install handlers.
         held: HeldSignals,
     },
@@ -59,7 +60,7 @@ pub fn split() -> io::Result<Half> {
     // SAFETY: as said above.
     match check(unsafe { libc::fork() }.into())? {
         0 => Ok(Half::Child),
-        child => Ok(Half::Parent { child: child as i32, held }),
+        child => Ok(Half::Parent { child: Pid::new(child as i32), held }),
     }
 }
 

@@ -48,7 +48,7 @@ const SLEEP: Duration = Duration::from_micros(100);
 /// A task that this thread traces.
 #[derive(Debug)]
 pub struct Task {
-    process: i32,
+    process: Pid,
     tid: Tid,
     /// Whether it is known to be the only task of its process.
     is_alone: bool,
@@ -59,13 +59,13 @@ impl Task {
     ///
     /// # Errors
     /// When it is gone, or may not be traced.
-    pub fn seize(process: i32, tid: Tid, options: i32) -> Result<Self, TaskError> {
+    pub fn seize(process: Pid, tid: Tid, options: i32) -> Result<Self, TaskError> {
         ptrace::seize(tid, options).map_err(|error| TaskError::of(tid, "seizing", error))?;
         Ok(Self { process, tid, is_alone: false })
     }
 
     /// Wraps a task that a seized one has just created, and that the kernel has attached to us.
-    pub fn attached_by_clone(process: i32, tid: Tid) -> Self {
+    pub fn attached_by_clone(process: Pid, tid: Tid) -> Self {
         Self { process, tid, is_alone: false }
     }
 
@@ -80,13 +80,13 @@ impl Task {
     }
 
     /// Returns its process, as this process sees it.
-    pub fn process(&self) -> i32 {
+    pub fn process(&self) -> Pid {
         self.process
     }
 
     /// Reports whether it is the main thread of its process.
     fn is_main(&self) -> bool {
-        self.tid == Pid::new(self.process).main_thread()
+        self.tid == self.process.main_thread()
     }
 
     /// Asks the task to stop; [`Task::poll_stop`] reports when it has.
@@ -162,7 +162,7 @@ impl Task {
     /// Reaps other dead threads of the same process. Returns whether there were any. The status of the main thread is
     /// left for others.
     pub fn reap_dead_siblings(&self) -> bool {
-        let main = Pid::new(self.process).main_thread();
+        let main = self.process.main_thread();
         let others = proc::threads(self.process).unwrap_or_default();
         let others = others.into_iter().filter(|tid| *tid != self.tid && *tid != main);
         // Nothing else needs the status of a thread.
@@ -316,8 +316,8 @@ mod tests {
     #[test]
     fn a_stop_whose_news_somebody_else_has_taken_is_found() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = child.id() as i32;
-        let main = Pid::new(pid).main_thread();
+        let pid = Pid::new(child.id() as i32);
+        let main = pid.main_thread();
         let task = Task::seize(pid, main, 0).unwrap();
         assert_eq!(task.poll_silent_stop().unwrap(), None, "it runs");
         task.interrupt().unwrap();

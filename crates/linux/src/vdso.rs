@@ -116,11 +116,11 @@ fn functions(code: &[u8]) -> Option<Functions> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ProcessMemory;
     use crate::proc::Map;
+    use crate::{Pid, ProcessMemory};
 
     fn own() -> Vec<u8> {
-        let pid = std::process::id() as i32;
+        let pid = Pid::own();
         let map = Map::of(pid).unwrap().into_iter().find(|map| map.path == b"[vdso]").unwrap();
         let mut code = vec![0; map.range().bytes() as usize];
         ProcessMemory::open(pid).unwrap().read(map.range().start(), &mut code).unwrap();

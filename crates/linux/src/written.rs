@@ -9,6 +9,7 @@
 //! process: by a mapping of their own, by write(2) to the underlying object or by a device. It is exact only while the
 //! process is stopped.
 
+use crate::Pid;
 use crate::pages::{REGIONS, guard_category};
 use crate::sys::memory::{PageRegion, Selection, category, scan_and_protect_pages, scan_pages};
 use crate::sys::userfault;
@@ -100,7 +101,7 @@ impl WrittenScan {
     ///
     /// # Errors
     /// When the process is gone or may not be inspected.
-    pub fn open(pid: i32) -> io::Result<Self> {
+    pub fn open(pid: Pid) -> io::Result<Self> {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         let guard = guard_category(&pagemap);
         Ok(Self { pagemap, guard, regions: RefCell::new(vec![PageRegion::default(); REGIONS]) })
@@ -219,7 +220,7 @@ mod tests {
     use std::os::fd::{FromRawFd, RawFd};
 
     fn scan() -> WrittenScan {
-        WrittenScan::open(std::process::id() as i32).unwrap()
+        WrittenScan::open(Pid::own()).unwrap()
     }
 
     /// A mapping that this process itself tracks.

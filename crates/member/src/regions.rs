@@ -10,7 +10,7 @@ use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, PageRange};
 use standfast_group::{LoadError, Payload, RegionId, ShardId, ShardStore, SlotMap, SlotSet, load};
 use standfast_linux::proc::Map;
-use standfast_linux::{OwnWrites, RegisteredMemory};
+use standfast_linux::{OwnWrites, Pid, RegisteredMemory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -363,7 +363,7 @@ impl Payload for RegisteredRegions {
 
 /// Reports whether only this process can write to these of its pages.
 fn is_private(pages: PageRange) -> bool {
-    let Ok(mappings) = Map::of(std::process::id() as i32) else { return false };
+    let Ok(mappings) = Map::of(Pid::own()) else { return false };
     let touched: Vec<_> = mappings.iter().filter(|mapping| mapping.range().overlaps(pages)).collect();
     !touched.is_empty() && touched.iter().all(|mapping| !mapping.shared && mapping.inode == 0)
 }

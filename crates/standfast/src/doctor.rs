@@ -3,7 +3,7 @@
 use crate::Error;
 use serde::Serialize;
 use standfast_engine::{Blocker, ExternalSockets};
-use standfast_linux::{Feature, Features};
+use standfast_linux::{Feature, Features, Pid};
 
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -51,7 +51,7 @@ pub fn examine_machine() -> Vec<Finding> {
 /// # Errors
 /// If the process is gone or may not be examined.
 pub fn examine_process(pid: i32) -> Result<Vec<Finding>, Error> {
-    Ok(standfast_engine::examine(pid, ExternalSockets::Refuse)?.into_iter().map(Finding::from).collect())
+    Ok(standfast_engine::examine(Pid::new(pid), ExternalSockets::Refuse)?.into_iter().map(Finding::from).collect())
 }
 
 #[cfg(test)]

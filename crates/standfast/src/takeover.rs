@@ -237,8 +237,10 @@ fn look_at_program(program: ProcessIdentity) -> Seen {
     };
     match program.vitality() {
         // The kernel does not reuse the number as long as there is a process group with it.
-        Vitality::Gone if ProcessIdentity::of(program.pid).is_ok_and(|now| now != program) => Seen::Nothing,
-        Vitality::Gone => group_vitality(program.pid).map_or(Seen::Nothing, |(pid, vitality)| seen(pid, vitality)),
+        Vitality::Gone if ProcessIdentity::of(program.id()).is_ok_and(|now| now != program) => Seen::Nothing,
+        Vitality::Gone => {
+            group_vitality(program.id()).map_or(Seen::Nothing, |(pid, vitality)| seen(pid.get(), vitality))
+        }
         vitality => seen(program.pid, vitality),
     }
 }

@@ -12,6 +12,7 @@ use crate::{EngineError, ProcessIdentity};
 pub(crate) use counting::{Counting, Used};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};
+use standfast_linux::Pid;
 use standfast_linux::proc::{self, HUGE_PAGES, Map, MapAttributes, MapPolicy};
 use std::collections::HashMap;
 use std::io;
@@ -32,7 +33,7 @@ pub(crate) struct Attributes {
 
 /// The last look at each process of a job.
 #[derive(Debug, Default)]
-pub(crate) struct Scans(Mutex<HashMap<i32, Scan>>);
+pub(crate) struct Scans(Mutex<HashMap<Pid, Scan>>);
 
 #[derive(Debug)]
 struct Scan {
@@ -44,7 +45,7 @@ struct Scan {
 
 impl Scans {
     /// Looks at running processes, except those looked at a moment ago; forgets all others.
-    pub(crate) fn prefetch(&self, pids: &[i32]) {
+    pub(crate) fn prefetch(&self, pids: &[Pid]) {
         self.scans().retain(|pid, scan| pids.contains(pid) && scan.process.is_alive());
         for pid in pids {
             let is_recent = |scan: &Scan| scan.ended.elapsed() < scan.took * REST;
@@ -56,7 +57,7 @@ impl Scans {
     }
 
     /// Looks at a running process.
-    pub(crate) fn scan(&self, pid: i32) -> Option<(ProcessIdentity, Attributes)> {
+    pub(crate) fn scan(&self, pid: Pid) -> Option<(ProcessIdentity, Attributes)> {
         let begun = Instant::now();
         let found = ProcessIdentity::of(pid).ok().and_then(|process| Some((process, Attributes::at(pid).ok()?)));
         let Some((process, attributes)) = found else {
@@ -79,32 +80,32 @@ impl Scans {
     ) -> Result<Attributes, EngineError> {
         let asking = |source| kernel("asking what was said about memory", source);
         let is_it = |scan: &&Scan| scan.process == process;
-        let known = self.scans().get(&process.pid).filter(is_it).map(|scan| scan.attributes.clone());
+        let known = self.scans().get(&process.id()).filter(is_it).map(|scan| scan.attributes.clone());
         match known {
             Some(known) if when == Asking::Ahead && known.fits(locked_kib, maps) => Ok(known),
             // One walk is enough.
             Some(Attributes { policies, .. }) => {
-                let mappings = Arc::new(MapAttributes::of(process.pid).map_err(asking)?);
+                let mappings = Arc::new(MapAttributes::of(process.id()).map_err(asking)?);
                 Ok(Attributes { mappings, policies, is_ahead: false })
             }
-            None => Attributes::at(process.pid).map_err(asking),
+            None => Attributes::at(process.id()).map_err(asking),
         }
     }
 
-    fn scans(&self) -> MutexGuard<'_, HashMap<i32, Scan>> {
+    fn scans(&self) -> MutexGuard<'_, HashMap<Pid, Scan>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Attributes {
     /// Asks the kernel.
-    pub(crate) fn at(pid: i32) -> io::Result<Self> {
+    pub(crate) fn at(pid: Pid) -> io::Result<Self> {
         let policies = if is_worth_asking(pid) { MapPolicy::of(pid)? } else { Vec::new() };
         Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?), policies: Arc::new(policies), is_ahead: false })
     }
 
     /// Returns which of these attributes count for mappings of a frozen process, if they must be confirmed.
-    pub(crate) fn unconfirmed(&self, pid: i32, maps: &[Map]) -> Option<Vec<Used>> {
+    pub(crate) fn unconfirmed(&self, pid: Pid, maps: &[Map]) -> Option<Vec<Used>> {
         let used = |map: &Map| {
             let known = self.find(map);
             let may_not_be_written = self.may_be_written(pid, map) == Some(false);
@@ -123,7 +124,7 @@ impl Attributes {
 
     /// Reports whether the program may make a mapping writable, or has done so. Returns `None` for private mappings,
     /// which it always may, and if this is unknown.
-    pub(crate) fn may_be_written(&self, pid: i32, map: &Map) -> Option<bool> {
+    pub(crate) fn may_be_written(&self, pid: Pid, map: &Map) -> Option<bool> {
         if !map.shared || map.protection.write {
             return map.shared.then_some(true);
         }
@@ -182,7 +183,7 @@ impl Attributes {
 
 /// Reports whether to ask for policies of NUMA nodes, which is another walk. On a machine with one node they matter only
 /// to a program that asks for them; there, only small programs are asked about.
-fn is_worth_asking(pid: i32) -> bool {
+fn is_worth_asking(pid: Pid) -> bool {
     const SMALL_PAGES: u64 = (64 << 20) / PAGE_BYTES as u64;
     let nodes = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
     let statm = proc::read(pid, "statm").unwrap_or_default();

@@ -59,10 +59,10 @@ pub(super) fn traced(members: &[Member]) -> Vec<Blocker> {
 
 /// Returns what a thread has of its own that a restart would make all threads of the process share. `main` is the
 /// snapshot of its process.
-pub(super) fn of_thread(pid: i32, status: &Status, main: &ProcessSnapshot) -> Vec<Blocker> {
+pub(super) fn of_thread(pid: Pid, status: &Status, main: &ProcessSnapshot) -> Vec<Blocker> {
     let tid = status.ids.first().copied().unwrap_or(Tid::new(0));
     // A thread that has just ended has nothing any more.
-    let shares = |what| process::share(Pid::new(pid).main_thread(), tid, what).unwrap_or(true);
+    let shares = |what| process::share(pid.main_thread(), tid, what).unwrap_or(true);
     let mut own = Vec::new();
     if !shares(Common::Descriptors) {
         own.push("a table of descriptors".to_owned());
@@ -79,7 +79,7 @@ pub(super) fn of_thread(pid: i32, status: &Status, main: &ProcessSnapshot) -> Ve
     // Without privileges, no thread can have left a namespace.
     let may_have_moved = |status: &Status| status.capabilities.permitted & CAP_SYS_ADMIN != 0;
     if may_have_moved(status) || may_have_moved(&main.status) {
-        let theirs = NamespacesAndCredentials::of(tid.get()).ok().map(|it| it.namespaces);
+        let theirs = NamespacesAndCredentials::of(tid.as_process()).ok().map(|it| it.namespaces);
         if theirs.is_some_and(|theirs| theirs != main.namespaces_and_credentials.namespaces) {
             own.push("a namespace".to_owned());
         }
@@ -97,15 +97,12 @@ pub(super) fn of_thread(pid: i32, status: &Status, main: &ProcessSnapshot) -> Ve
 /// Returns blockers for processes that requested a signal at the end of their parent. They get it at the end of the
 /// thread that made them, but a restart makes all children in main threads.
 pub(super) fn signalled_by_thread<'a>(
-    processes: impl Iterator<Item = (i32, Option<i32>, &'a ProcessSwitches)>,
+    processes: impl Iterator<Item = (Pid, Option<Pid>, &'a ProcessSwitches)>,
 ) -> Result<Vec<Blocker>, EngineError> {
     let mut blockers = Vec::new();
     for (pid, parent, switches) in processes {
         let (Some(parent), true) = (parent, switches.parent_death_signal != 0) else { continue };
-        if !proc::children_of_thread(parent, Pid::new(parent).main_thread())
-            .map_err(|_| EngineError::Ended)?
-            .contains(&pid)
-        {
+        if !proc::children_of_thread(parent, parent.main_thread()).map_err(|_| EngineError::Ended)?.contains(&pid) {
             let why = "it is to get a signal when the thread of its parent ends that has made it, which is not the main \
                        thread";
             blockers.push(of_process(pid, RefusalCode::ParentDeathSignal, why));
@@ -114,7 +111,7 @@ pub(super) fn signalled_by_thread<'a>(
     Ok(blockers)
 }
 
-fn of_process(pid: i32, code: RefusalCode, why: impl Into<String>) -> Blocker {
+fn of_process(pid: Pid, code: RefusalCode, why: impl Into<String>) -> Blocker {
     let name = proc::read(pid, "comm").unwrap_or_default();
     let name = String::from_utf8_lossy(&name);
     let kind = if Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') { "zombie" } else { "process" };
@@ -137,8 +134,9 @@ fn in_common(living: &[&Member]) -> Vec<Blocker> {
             name(member, first, "its working directory");
         }
     }
-    let main = |pid: i32| Pid::new(pid).main_thread();
-    let share = |one, other| process::share(main(one), main(other), Common::Descriptors).unwrap_or(false);
+    let share = |one: Pid, other: Pid| {
+        process::share(one.main_thread(), other.main_thread(), Common::Descriptors).unwrap_or(false)
+    };
     for (member, first) in sharers(living, Common::Descriptors) {
         if member.parent.is_none_or(|parent| !share(member.pid, parent)) {
             name(member, first, "its table of descriptors, without being its child,");
@@ -156,7 +154,7 @@ fn sharers<'a>(living: &[&'a Member], what: Common) -> Vec<(&'a Member, &'a Memb
     let mut sharers = Vec::new();
     for member in living {
         // A process that has just ended has nothing any more; its end is noticed elsewhere.
-        let main = |member: &Member| Pid::new(member.pid).main_thread();
+        let main = |member: &Member| member.pid.main_thread();
         let order = |first: &&Member| process::compare(main(first), main(member), what).unwrap_or(Ordering::Less);
         match firsts.binary_search_by(order) {
             // Processes that have ended have only that in common.
@@ -169,12 +167,12 @@ fn sharers<'a>(living: &[&'a Member], what: Common) -> Vec<(&'a Member, &'a Memb
 }
 
 /// Reports whether a process has memory. A process that was killed meanwhile has none.
-fn has_memory(pid: i32) -> bool {
+fn has_memory(pid: Pid) -> bool {
     proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 "))
 }
 
 /// Returns what a process executes, by device and inode.
-fn program(pid: i32) -> Option<FileId> {
+fn program(pid: Pid) -> Option<FileId> {
     std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| FileId::of(&file))
 }
 
@@ -223,11 +221,11 @@ mod tests {
     #[test]
     fn who_has_ended_has_no_memory() {
         let mut child = Command::new("true").spawn().unwrap();
-        let pid = child.id() as i32;
+        let pid = Pid::new(child.id() as i32);
         while Stat::of(pid).unwrap().state != b'Z' {
             std::thread::yield_now();
         }
-        let (own, childs) = (has_memory(std::process::id() as i32), has_memory(pid));
+        let (own, childs) = (has_memory(Pid::own()), has_memory(pid));
         child.wait().unwrap();
         assert_eq!((own, childs, has_memory(pid)), (true, false, false));
     }

@@ -5,6 +5,7 @@ use crate::listing::Outline;
 use crate::shared::{Kept, Shared};
 use crate::tree::Roots;
 use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind, SavedPart};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, DescriptorInformation, Map, ShownLockKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Reads the files of a running job, so that the stop need not. Also determines who else writes to them, what the
 /// programs told the kernel about their memory, and which threads sleep.
 pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
-    let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
+    let pids: Vec<Pid> = roots.members().iter().map(|member| member.pid).collect();
     let mut paths = BTreeSet::new();
     let (mut mapped, mut written, mut leased) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut outputs = BTreeMap::new();
@@ -51,7 +52,7 @@ pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
         shared.digests.fill(&mut file, Scan { haste: Haste::Running, is_mapped, is_written });
     }
     // Processes of the job that lose their parent become children of the reaper, even processes younger than the list.
-    let job: Vec<i32> = pids.iter().copied().chain(roots.reaper).collect();
+    let job: Vec<Pid> = pids.iter().copied().chain(roots.reaper).collect();
     shared.writers.scan(&written, &job);
     shared.scans.prefetch(&pids);
     shared.waits().prefetch(&pids);
@@ -62,8 +63,8 @@ pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
 
 /// Scans the directories in which a job works that has just begun.
 pub(crate) fn list_ahead(roots: &Roots, shared: &Shared) {
-    let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
-    let job: Vec<i32> = pids.iter().copied().chain(roots.reaper).collect();
+    let pids: Vec<Pid> = roots.members().iter().map(|member| member.pid).collect();
+    let job: Vec<Pid> = pids.iter().copied().chain(roots.reaper).collect();
     let (outputs, folders) = (BTreeMap::new(), &shared.folders());
     shared.listing.prefetch(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
 }

@@ -14,6 +14,7 @@ use crate::shared::Kept;
 use crate::tree::Member;
 use crate::{Blocker, EngineError, RefusalCode, pool};
 use standfast_format::records::{FileReference, JobState, MemoryObject, ProcessState, ProcessTree, SavedFolder};
+use standfast_linux::Pid;
 use std::os::unix::fs::MetadataExt;
 
 /// What `/proc` reports about a job.
@@ -66,8 +67,8 @@ impl Findings {
         inheritance: &Inheritance,
         supervisor_baseline: &SupervisorBaseline,
     ) -> Result<Self, EngineError> {
-        let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
-        let zombies: Vec<i32> = zombies.iter().map(|zombie| zombie.pid).collect();
+        let pids: Vec<Pid> = subjects.iter().map(|subject| subject.pid).collect();
+        let zombies: Vec<Pid> = zombies.iter().map(|zombie| zombie.pid).collect();
         let scanning = |source| crate::forbidden::forbidden(pids[0], source);
         let mut found = Self {
             blockers: Vec::new(),
@@ -120,7 +121,7 @@ impl Findings {
         let mut descriptors = self.descriptors.descriptors.into_iter();
         let mut processes: Vec<ProcessState> = Vec::new();
         let unreported: Vec<_> = answers.iter().flat_map(|inner| inner.unreported.clone()).collect();
-        let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
+        let pids: Vec<Pid> = frozen.processes.iter().map(|process| process.pid).collect();
         let process_attributes = pool::each(&pids, |pid| ProcessAttributes::of(*pid));
         let attributes = process_snapshots.iter().zip(process_attributes);
         for ((of_process, inner), (process_snapshot, process_attributes)) in
@@ -133,7 +134,7 @@ impl Findings {
             processes.push(state);
         }
         for (child, news) in unreported {
-            if let Some(process) = processes.iter_mut().find(|process| process.pid == child) {
+            if let Some(process) = processes.iter_mut().find(|process| process.pid == child.get()) {
                 process.process_tree.unreported = Some(news);
             }
         }
@@ -183,7 +184,7 @@ impl OfProcess {
         process_attributes: ProcessAttributes,
     ) -> ProcessState {
         ProcessState {
-            pid: process_snapshot.status.process_ids.last().copied().unwrap_or_default(),
+            pid: process_snapshot.status.process_ids.last().map_or(0, |pid| pid.get()),
             executable: self.executable,
             layout: process_attributes.layout(&process_snapshot.stat, inner.heap_end),
             arguments: process_attributes.arguments,
@@ -206,7 +207,7 @@ impl OfProcess {
 }
 
 /// Returns the executable of a process as it was when its copy was made.
-pub(super) fn replaced(pid: i32, path: &[u8], kept: &Kept) -> Option<FileReference> {
+pub(super) fn replaced(pid: Pid, path: &[u8], kept: &Kept) -> Option<FileReference> {
     let file = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
     // Another file may have got the inode of a copied file that is gone. Removing a name updates the time of change, but
     // not the time of modification.

@@ -15,7 +15,7 @@ use standfast_format::records::{
     Advice, Backing, Bytes, FileReference, GuardedPages, Mapping, MappingAttributes, Protection, SpecialMapping,
 };
 use standfast_linux::proc::{HUGE_PAGES, Map};
-use standfast_linux::{PageScan, Populated};
+use standfast_linux::{PageScan, Pid, Populated};
 use std::io;
 
 /// The mappings of a process, sorted by what a restart does with them.
@@ -187,7 +187,7 @@ const WALKED_TWICE_MAX: u64 = (4 << 20) / PAGE_BYTES as u64;
 
 /// The address space of a frozen process.
 pub(super) struct Space<'a> {
-    pub(super) pid: i32,
+    pub(super) pid: Pid,
     pub(super) mappings: &'a mut Mappings,
     /// Address in the kernel's stack from which on its pages count.
     pub(super) live_stack: u64,

@@ -25,6 +25,7 @@ use crate::freeze::Frozen;
 use crate::objects::{ObjectContents, pid_namespace, probes};
 use crate::outputs::Output;
 use findings::Findings;
+use standfast_linux::Pid;
 
 use crate::foreseen::foreseen;
 use crate::pages::Pages;
@@ -77,7 +78,7 @@ impl Collection {
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
         let relations = process_tree::Relations::of(frozen, &process_snapshots)?;
         found.objects.add_unattached_segments()?;
-        let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
+        let pids: Vec<Pid> = frozen.processes.iter().map(|process| process.pid).collect();
         let mut system_v = found.objects.system_v.contents(&pids)?;
         let ipc_namespace = found.objects.system_v.namespace();
         let mut tracks = frozen.shared.tracks();
@@ -160,7 +161,7 @@ impl Stop<'_> {
             doubtful.push(threads::Doubts { pages, descriptors: found.descriptors.doubtful(place) });
         }
         refuse(&mut found.objects.blockers())?;
-        let parents: HashSet<i32> = frozen.members().iter().filter_map(|member| member.parent).collect();
+        let parents: HashSet<Pid> = frozen.members().iter().filter_map(|member| member.parent).collect();
         let mut answers: Vec<_> = frozen.processes.iter().map(|_| threads::Inner::default()).collect();
         for place in by_processor(self.process_snapshots) {
             let (process, identity) = (&frozen.processes[place], self.identities[place]);
@@ -240,7 +241,7 @@ fn refuse(blockers: &mut Vec<Blocker>) -> Result<(), EngineError> {
 }
 
 /// Names the process in its blockers if the job has more than one.
-fn named(mut blockers: Vec<Blocker>, pid: i32, processes: usize) -> Vec<Blocker> {
+fn named(mut blockers: Vec<Blocker>, pid: Pid, processes: usize) -> Vec<Blocker> {
     if processes > 1 && !blockers.is_empty() {
         let name = proc::read(pid, "comm").unwrap_or_default();
         let name = String::from_utf8_lossy(&name);
@@ -269,7 +270,7 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
 
 /// A process to inspect.
 struct Subject<'a> {
-    pid: i32,
+    pid: Pid,
     maps: Cow<'a, [Map]>,
     attributes: Attributes,
     process_snapshot: ProcessSnapshot,
@@ -278,7 +279,7 @@ struct Subject<'a> {
 impl<'a> Subject<'a> {
     /// Returns the frozen processes, with what was found out about them before.
     fn all_known(frozen: &'a Frozen, when: Asking) -> Result<Vec<Self>, EngineError> {
-        let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
+        let pids: Vec<Pid> = frozen.processes.iter().map(|process| process.pid).collect();
         let process_snapshots = pool::each(&pids, |pid| ProcessSnapshot::of(*pid));
         let known = frozen.processes.iter().zip(process_snapshots).map(|(process, process_snapshot)| {
             let (pid, maps) = (process.pid, &process.maps);
@@ -300,7 +301,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns a running process.
-    fn at(pid: i32) -> std::io::Result<Self> {
+    fn at(pid: Pid) -> std::io::Result<Self> {
         let (maps, attributes) = (Cow::Owned(Map::of(pid)?), Attributes::at(pid)?);
         Ok(Self { pid, maps, attributes, process_snapshot: ProcessSnapshot::of(pid)? })
     }

@@ -27,7 +27,7 @@ pub(super) struct ProcessSnapshot {
 }
 
 impl ProcessSnapshot {
-    pub(super) fn of(pid: i32) -> io::Result<Self> {
+    pub(super) fn of(pid: Pid) -> io::Result<Self> {
         Ok(Self {
             stat: Stat::of(pid)?,
             status: Status::of(pid)?,
@@ -36,8 +36,8 @@ impl ProcessSnapshot {
         })
     }
 
-    pub(super) fn identity(&self, pid: i32) -> ProcessIdentity {
-        ProcessIdentity { pid, start_time: self.stat.start_time }
+    pub(super) fn identity(&self, pid: Pid) -> ProcessIdentity {
+        ProcessIdentity { pid: pid.get(), start_time: self.stat.start_time }
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) struct NamespacesAndCredentials {
 impl NamespacesAndCredentials {
     /// # Errors
     /// If the process may not be inspected.
-    pub(super) fn of(pid: i32) -> io::Result<Self> {
+    pub(super) fn of(pid: Pid) -> io::Result<Self> {
         let namespace = |name: &str| proc::link(pid, &format!("ns/{name}"));
         let user = namespace(NAMESPACES[USER])?;
         let mut namespaces = NAMESPACES.map(|name| if name == NAMESPACES[USER] { None } else { namespace(name).ok() });
@@ -82,7 +82,7 @@ pub(super) struct ProcessAttributes {
 }
 
 impl ProcessAttributes {
-    pub(super) fn of(pid: i32) -> io::Result<Self> {
+    pub(super) fn of(pid: Pid) -> io::Result<Self> {
         let arguments = proc::read(pid, "cmdline")?;
         let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
         let personality = proc::read(pid, "personality")?;
@@ -132,15 +132,15 @@ pub(super) struct SupervisorBaseline {
 
 impl SupervisorBaseline {
     pub(super) fn scan() -> Result<Self, EngineError> {
-        Self::at(std::process::id() as i32).map_err(|source| kernel("looking at this process", source))
+        Self::at(Pid::own()).map_err(|source| kernel("looking at this process", source))
     }
 
-    fn at(own: i32) -> io::Result<Self> {
+    fn at(own: Pid) -> io::Result<Self> {
         Ok(Self {
             status: Status::of(own)?,
             user_namespace: proc::link(own, "ns/user").ok(),
-            scheduling: schedule::attributes(Pid::new(own).main_thread())?,
-            affinity: schedule::affinity(Pid::new(own).main_thread())?,
+            scheduling: schedule::attributes(own.main_thread())?,
+            affinity: schedule::affinity(own.main_thread())?,
             secure_bits: process::secure_bits()?,
             oom_score_adjustment: proc::read(own, "oom_score_adj").unwrap_or_default(),
             core_dump_filter: proc::read(own, "coredump_filter").unwrap_or_default(),
@@ -148,18 +148,18 @@ impl SupervisorBaseline {
     }
 
     /// Returns the out-of-memory score of a process, unless it is the one that it got from us.
-    pub(super) fn other_oom_score(&self, pid: i32) -> Option<i32> {
+    pub(super) fn other_oom_score(&self, pid: Pid) -> Option<i32> {
         different(pid, "oom_score_adj", &self.oom_score_adjustment)?.parse().ok()
     }
 
     /// Returns its core dump filter, unless it is the one that it got from us.
-    pub(super) fn other_core_dump_filter(&self, pid: i32) -> Option<u32> {
+    pub(super) fn other_core_dump_filter(&self, pid: Pid) -> Option<u32> {
         u32::from_str_radix(&different(pid, "coredump_filter", &self.core_dump_filter)?, 16).ok()
     }
 }
 
 /// Returns the contents of a file in `/proc` for a process, unless they equal ours.
-fn different(pid: i32, file: &str, own: &[u8]) -> Option<String> {
+fn different(pid: Pid, file: &str, own: &[u8]) -> Option<String> {
     let theirs = proc::read(pid, file).ok().filter(|theirs| theirs != own)?;
     Some(String::from_utf8_lossy(&theirs).trim().to_owned())
 }

@@ -27,7 +27,7 @@ pub(super) struct Relations {
 /// The job's own processes, and the group and session in which it was started.
 struct Home {
     /// Every process of the job, with the pids that this process sees.
-    pids: Vec<i32>,
+    pids: Vec<Pid>,
     process_group: i32,
     session: i32,
 }
@@ -41,10 +41,10 @@ impl Relations {
             let own = &process_snapshot.stat;
             let mut process_tree = home.place(process.parent, own, &process_snapshot.status);
             process_tree.stopped_by = process.stopped_by.map(|signal| signal as u8);
-            let leads_to_one = || Stat::of(own.session).is_ok_and(|leader| leader.terminal != 0);
+            let leads_to_one = || Stat::of(Pid::new(own.session)).is_ok_and(|leader| leader.terminal != 0);
             process_tree.without_terminal = own.terminal == 0 && process_tree.session != 0 && leads_to_one();
-            let main = |pid: i32| Pid::new(pid).main_thread();
-            let shares = |parent| process::share(main(process.pid), main(parent), Common::Descriptors).unwrap_or(false);
+            let main = process.pid.main_thread();
+            let shares = |parent: Pid| process::share(main, parent.main_thread(), Common::Descriptors).unwrap_or(false);
             process_tree.shares_descriptors = process.parent.is_some_and(shares);
             living.push(process_tree);
         }
@@ -56,7 +56,7 @@ impl Relations {
     }
 
     /// Notes the order in which each parent has its children, living and dead, since wait(2) finds them in that order.
-    fn note_births(&mut self, pids: &[i32]) -> io::Result<()> {
+    fn note_births(&mut self, pids: &[Pid]) -> io::Result<()> {
         let zombies = self.zombies.iter_mut().map(|zombie| &mut zombie.process_tree);
         let mut process_trees: Vec<&mut ProcessTree> = self.living.iter_mut().chain(zombies).collect();
         let parents: BTreeSet<u32> = process_trees.iter().filter_map(|process_tree| process_tree.parent).collect();
@@ -82,7 +82,7 @@ pub(super) fn outline(
     let mut processes = Vec::new();
     for (member, process_snapshot) in living.iter().zip(process_snapshots) {
         processes.push(ProcessState {
-            pid: process_snapshot.status.process_ids.last().copied().unwrap_or(member.pid),
+            pid: process_snapshot.status.process_ids.last().copied().unwrap_or(member.pid).get(),
             process_tree: home.place(member.parent, &process_snapshot.stat, &process_snapshot.status),
             switches: ProcessSwitches { subreaper: true, ..ProcessSwitches::default() },
             ..ProcessState::default()
@@ -95,16 +95,17 @@ pub(super) fn outline(
 }
 
 impl Home {
-    fn of(living: impl Iterator<Item = i32>, zombies: &[Member], process_snapshots: &[&ProcessSnapshot]) -> Self {
+    fn of(living: impl Iterator<Item = Pid>, zombies: &[Member], process_snapshots: &[&ProcessSnapshot]) -> Self {
         let main = &process_snapshots[0].stat;
         let pids = living.chain(zombies.iter().map(|it| it.pid)).collect();
         Self { pids, process_group: main.process_group, session: main.session }
     }
 
-    fn place(&self, parent: Option<i32>, stat: &Stat, status: &Status) -> ProcessTree {
+    fn place(&self, parent: Option<Pid>, stat: &Stat, status: &Status) -> ProcessTree {
         let parent = parent.and_then(|parent| self.pids.iter().position(|pid| *pid == parent));
         // The group and session in which the main process was started, and which it does not lead, lie outside the job.
-        let inside = |outer: i32, home: i32, inner: &[i32]| match outer == home && !self.pids.contains(&home) {
+        let inside = |outer: i32, home: i32, inner: &[i32]| match outer == home && !self.pids.contains(&Pid::new(home))
+        {
             true => 0,
             false => inner.last().copied().unwrap_or(outer),
         };
@@ -120,7 +121,7 @@ impl Home {
     fn zombie(&self, zombie: &Member) -> io::Result<ProcessState> {
         let name = proc::read(zombie.pid, "comm")?;
         let (stat, status) = (Stat::of(zombie.pid)?, Status::of(zombie.pid)?);
-        let pid = status.process_ids.last().copied().unwrap_or(zombie.pid);
+        let pid = status.process_ids.last().copied().unwrap_or(zombie.pid).get();
         let thread = ThreadState {
             tid: pid,
             name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
@@ -137,7 +138,7 @@ impl Home {
 
 /// Returns what wait(2) would report to a process about living children, by their ids as the process sees them. The
 /// reports remain available to the process.
-pub(super) fn unreported(remote_caller: &RemoteCaller<'_>, pid: i32) -> Result<Vec<(i32, Unreported)>, EngineError> {
+pub(super) fn unreported(remote_caller: &RemoteCaller<'_>, pid: Pid) -> Result<Vec<(Pid, Unreported)>, EngineError> {
     const SCAN: i32 = abi::WSTOPPED | abi::WCONTINUED | abi::WNOHANG | abi::WNOWAIT | abi::__WALL;
     let children = proc::children(pid).map_err(|_| EngineError::Ended)?;
     let news = |whose: abi::idtype_t, id: i32| {
@@ -157,7 +158,7 @@ pub(super) fn unreported(remote_caller: &RemoteCaller<'_>, pid: i32) -> Result<V
     }
     for child in children {
         let Ok(Some(id)) = Status::of(child).map(|status| status.process_ids.last().copied()) else { continue };
-        unreported.extend(news(abi::P_PID, id)?.map(|news| (id, news)));
+        unreported.extend(news(abi::P_PID, id.get())?.map(|news| (id, news)));
     }
     Ok(unreported)
 }

@@ -12,8 +12,8 @@ use std::io;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 /// Returns blockers in the threads of a process other than the main one, as far as `/proc` shows them.
-pub(super) fn of_other_threads(pid: i32, main: &ProcessSnapshot, own: &Status) -> io::Result<Vec<Blocker>> {
-    let others = proc::threads(pid)?.into_iter().filter(|tid| *tid != Pid::new(pid).main_thread());
+pub(super) fn of_other_threads(pid: Pid, main: &ProcessSnapshot, own: &Status) -> io::Result<Vec<Blocker>> {
+    let others = proc::threads(pid)?.into_iter().filter(|tid| *tid != pid.main_thread());
     // A thread may have ended since the look.
     let statuses = others.filter_map(|tid| Status::of_task(pid, tid).ok());
     Ok(statuses.flat_map(|it| [of_thread(&it, own), apart::of_thread(pid, &it, main)].concat()).collect())
@@ -81,7 +81,7 @@ impl Landlock {
         let question = ids.filter(|_| may_be && is_like_us && is_with_us).map(|(own_id, id)| {
             // A job in a pid namespace of its own sees none of our processes except its init.
             let us = if status.ids.len() > own.ids.len() { 1 } else { own_id.get() };
-            batch.call(abi::SYS_kcmp, [*id as u64, us as u64, KCMP_FILE, 0, 0, 0])
+            batch.call(abi::SYS_kcmp, [id.get() as u64, us as u64, KCMP_FILE, 0, 0, 0])
         });
         Self(question)
     }

@@ -11,6 +11,7 @@ use crate::objects::{MemoryObjects, Motion, Terms};
 use crate::shared::Kept;
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{Blocker, EngineError, ProcessIdentity};
+use standfast_linux::Pid;
 use standfast_linux::proc::{self, Stat};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,13 +27,13 @@ const SCANS_PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// If the process is gone or may not be inspected.
-pub fn examine(pid: i32, external_sockets: ExternalSockets) -> Result<Vec<Blocker>, EngineError> {
+pub fn examine(pid: Pid, external_sockets: ExternalSockets) -> Result<Vec<Blocker>, EngineError> {
     examine_with(pid, external_sockets, &Kept::default(), None)
 }
 
 /// Does the same for a job that has copies of files with code, and perhaps a terminal that is held for it.
 pub(crate) fn examine_with(
-    pid: i32,
+    pid: Pid,
     external_sockets: ExternalSockets,
     kept: &Kept,
     terminal: Option<&dyn TerminalHolder>,
@@ -41,8 +42,7 @@ pub(crate) fn examine_with(
     let parent = Stat::of(pid).map_err(|_| EngineError::Ended)?.parent;
     // Processes that lose their parent become children of our supervisor, or of the init that a supervisor made.
     let executable = |pid| proc::link(pid, "exe").ok();
-    let reaper =
-        Some(parent).filter(|it| executable(*it).is_some_and(|own| executable(std::process::id() as i32) == Some(own)));
+    let reaper = Some(parent).filter(|it| executable(*it).is_some_and(|own| executable(Pid::own()) == Some(own)));
     let roots = Roots { main, reaper };
     let mut members = roots.members();
     // A process that lives in its parent's memory comes from vfork and will soon execute a program.
@@ -125,12 +125,12 @@ fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Blocker>, E
 }
 
 /// Reports whether a process is not ending.
-fn has_memory(pid: i32) -> bool {
+fn has_memory(pid: Pid) -> bool {
     proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 ")) || is_headless(pid)
 }
 
 /// Reports whether its main thread has ended while others continue.
-fn is_headless(pid: i32) -> bool {
+fn is_headless(pid: Pid) -> bool {
     Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') && has_other_threads(pid)
 }
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn failed() -> EngineError {
-        crate::forbidden::forbidden(1, std::io::Error::from_raw_os_error(9))
+        crate::forbidden::forbidden(Pid::new(1), std::io::Error::from_raw_os_error(9))
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::remake::is_plain;
 use crate::socket_paths::socket_path;
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Bytes, JobState, OpenFileKind, Surrounding};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::tree::may_access;
@@ -23,7 +24,7 @@ const DELETED: &[u8] = b" (deleted)";
 const SMALL_DIRECTORY_BYTES: u64 = 4096;
 
 /// Returns what would prevent a restart from entering the working directory of a process.
-pub(super) fn judge_working_directory(pid: i32) -> io::Result<Option<Blocker>> {
+pub(super) fn judge_working_directory(pid: Pid) -> io::Result<Option<Blocker>> {
     let shown = proc::link(pid, "cwd")?;
     let Some(why) = why_not_entered(pid, &shown)? else { return Ok(None) };
     Ok(Some(
@@ -36,7 +37,7 @@ pub(super) fn judge_working_directory(pid: i32) -> io::Result<Option<Blocker>> {
     ))
 }
 
-fn why_not_entered(pid: i32, shown: &[u8]) -> io::Result<Option<String>> {
+fn why_not_entered(pid: Pid, shown: &[u8]) -> io::Result<Option<String>> {
     let own = std::fs::metadata(format!("/proc/{pid}/cwd"))?;
     if is_removed(shown, &own) {
         return Ok(None);
@@ -59,7 +60,7 @@ fn is_removed(shown: &[u8], own: &Metadata) -> bool {
 
 /// Returns what `state` relies on. `pids` are its living processes, in their order, with the pids that this process
 /// sees.
-pub(super) fn of(state: &JobState, pids: &[i32]) -> Vec<Surrounding> {
+pub(super) fn of(state: &JobState, pids: &[Pid]) -> Vec<Surrounding> {
     let remade: BTreeSet<PathBuf> = remade_paths(state).collect();
     let entered: BTreeSet<PathBuf> = entered_paths(state).collect();
     let mut found: BTreeMap<PathBuf, Surrounding> = BTreeMap::new();

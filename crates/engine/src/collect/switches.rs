@@ -8,7 +8,7 @@ use standfast_format::records::{MemoryLock, ProcessSwitches};
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
-use standfast_linux::{PageScan, Populated};
+use standfast_linux::{PageScan, Pid, Populated};
 
 const PR_GET_PDEATHSIG: u64 = abi::PR_GET_PDEATHSIG as u64;
 const PR_GET_CHILD_SUBREAPER: u64 = abi::PR_GET_CHILD_SUBREAPER as u64;
@@ -135,7 +135,7 @@ fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError>
 
 /// Determines whether memory mapped from now on is locked: maps a page, inspects it and unmaps it again. `locked_kib` is
 /// what is locked without it.
-fn lock_future(remote_caller: &RemoteCaller<'_>, pid: i32, locked_kib: u64) -> Result<MemoryLock, EngineError> {
+fn lock_future(remote_caller: &RemoteCaller<'_>, pid: Pid, locked_kib: u64) -> Result<MemoryLock, EngineError> {
     const FLAGS: u64 = (abi::MAP_PRIVATE | abi::MAP_ANONYMOUS) as u64;
     const ACCESS: u64 = (abi::PROT_READ | abi::PROT_WRITE) as u64;
     let at = remote_caller.call(abi::SYS_mmap, [0, PAGE, ACCESS, FLAGS, u64::MAX, 0])?;

@@ -18,7 +18,9 @@ use standfast_format::records::{
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
-use standfast_linux::{Abort, CompletionSignal, Injector, ParasiteArea, ParasiteAreaError, PinnedToCpu, Registers};
+use standfast_linux::{
+    Abort, CompletionSignal, Injector, ParasiteArea, ParasiteAreaError, Pid, PinnedToCpu, Registers,
+};
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -50,7 +52,7 @@ pub(super) struct Inner {
     pub(super) permitted_features: u64,
     pub(super) switches: ProcessSwitches,
     /// Children about which wait(2) would report something to it.
-    pub(super) unreported: Vec<(i32, Unreported)>,
+    pub(super) unreported: Vec<(Pid, Unreported)>,
     /// What its end would do to semaphores.
     pub(super) undo: FoundUndo,
 }
@@ -153,7 +155,7 @@ impl Inner {
         let of_thread = OfThread::of(&mut batch);
         let namespace = match place {
             0 => process_snapshot.namespaces_and_credentials.user_namespace().map(<[u8]>::to_vec),
-            _ => proc::link(task.task.tid().get(), "ns/user").ok(),
+            _ => proc::link(task.task.tid().as_process(), "ns/user").ok(),
         };
         let landlock = Landlock::of(&mut batch, status, namespace.as_deref(), also.supervisor_baseline);
         let answers = remote_caller.put(&batch)?;
@@ -397,7 +399,7 @@ fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
     }
 }
 
-fn no_parasite_area(error: ParasiteAreaError, pid: i32, shared: &Shared) -> EngineError {
+fn no_parasite_area(error: ParasiteAreaError, pid: Pid, shared: &Shared) -> EngineError {
     match error {
         ParasiteAreaError::Task(error) => refine(error, pid, shared),
         ParasiteAreaError::Kernel(source) => kernel("borrowing memory of the program", source),

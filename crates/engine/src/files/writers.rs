@@ -5,6 +5,7 @@
 //! either: the process that asks for a checkpoint may be about to report it in the same log.
 
 use super::FileId;
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use std::collections::{BTreeSet, HashMap};
@@ -32,7 +33,7 @@ struct Scan {
 
 impl Writers {
     /// Looks for other processes that write to `files`, unless that was done recently.
-    pub(crate) fn scan(&self, files: &BTreeSet<FileId>, job: &[i32]) {
+    pub(crate) fn scan(&self, files: &BTreeSet<FileId>, job: &[Pid]) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref().is_some_and(|last| last.at.elapsed() < SCAN_LASTS && last.files.is_superset(files)) {
             return;
@@ -48,17 +49,17 @@ impl Writers {
 }
 
 /// Returns for each of `files` that a process outside the job has open for writing a description of that process.
-pub(crate) fn other_writers(files: &BTreeSet<FileId>, job: &[i32]) -> HashMap<FileId, String> {
+pub(crate) fn other_writers(files: &BTreeSet<FileId>, job: &[Pid]) -> HashMap<FileId, String> {
     let mut found = HashMap::new();
     if files.is_empty() {
         return found;
     }
-    let mut own: BTreeSet<i32> = job.iter().copied().collect();
-    own.extend(ancestors(std::process::id() as i32));
+    let mut own: BTreeSet<Pid> = job.iter().copied().collect();
+    own.extend(ancestors(Pid::own()));
     let Ok(processes) = std::fs::read_dir("/proc") else { return found };
-    let program = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| FileId::of(&file));
-    let ours = program(std::process::id() as i32);
-    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let program = |pid: Pid| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| FileId::of(&file));
+    let ours = program(Pid::own());
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().map(Pid::new));
     for pid in pids.filter(|pid| !own.contains(pid) && program(*pid) != ours) {
         for number in proc::numbers(pid, "fd").unwrap_or_default() {
             let Ok(file) = std::fs::metadata(format!("/proc/{pid}/fd/{number}")) else { continue };
@@ -73,11 +74,11 @@ pub(crate) fn other_writers(files: &BTreeSet<FileId>, job: &[i32]) -> HashMap<Fi
 }
 
 /// Returns those of `directories` that are the working directory of another process, by the rules of `other_writers`.
-pub(crate) fn residents(directories: &BTreeSet<FileId>, job: &[i32]) -> BTreeSet<FileId> {
-    let own: BTreeSet<i32> = job.iter().copied().chain(ancestors(std::process::id() as i32)).collect();
-    let program = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| FileId::of(&file));
-    let ours = program(std::process::id() as i32);
-    let lives_there = |pid: i32| {
+pub(crate) fn residents(directories: &BTreeSet<FileId>, job: &[Pid]) -> BTreeSet<FileId> {
+    let own: BTreeSet<Pid> = job.iter().copied().chain(ancestors(Pid::own())).collect();
+    let program = |pid: Pid| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| FileId::of(&file));
+    let ours = program(Pid::own());
+    let lives_there = |pid: Pid| {
         let place = std::fs::metadata(format!("/proc/{pid}/cwd")).ok()?;
         let key = Some(FileId::of(&place)).filter(|key| directories.contains(key))?;
         let is_other = program(pid) != ours && !ancestors(pid).any(|it| job.contains(&it));
@@ -91,10 +92,10 @@ pub(crate) fn residents(directories: &BTreeSet<FileId>, job: &[i32]) -> BTreeSet
 }
 
 /// Describes a process outside the job that has something open. `is_it` judges by pid, descriptor number and file.
-pub(crate) fn other_holder(job: &[i32], is_it: impl Fn(i32, i32, &Metadata) -> bool) -> Option<String> {
+pub(crate) fn other_holder(job: &[Pid], is_it: impl Fn(Pid, i32, &Metadata) -> bool) -> Option<String> {
     let processes = std::fs::read_dir("/proc").ok()?;
-    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let holds = |pid: &i32| {
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().map(Pid::new));
+    let holds = |pid: &Pid| {
         let numbers = proc::numbers(*pid, "fd").unwrap_or_default();
         numbers.into_iter().any(|number| {
             let found = std::fs::metadata(format!("/proc/{pid}/fd/{number}"));
@@ -105,18 +106,18 @@ pub(crate) fn other_holder(job: &[i32], is_it: impl Fn(i32, i32, &Metadata) -> b
 }
 
 /// Returns a process and its ancestors.
-fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
-    let parent = |pid: &i32| Stat::of(*pid).ok().map(|stat| stat.parent).filter(|parent| *parent > 0);
+fn ancestors(pid: Pid) -> impl Iterator<Item = Pid> {
+    let parent = |pid: &Pid| Stat::of(*pid).ok().map(|stat| stat.parent).filter(|parent| parent.get() > 0);
     std::iter::successors(Some(pid), parent).take(ANCESTORS_MAX)
 }
 
-fn writes(pid: i32, number: i32) -> bool {
+fn writes(pid: Pid, number: i32) -> bool {
     let access = DescriptorInformation::of(pid, number).map(|it| it.flags & abi::O_ACCMODE as u32);
     access.is_ok_and(|access| access != abi::O_RDONLY as u32)
 }
 
 /// Describes a process for people.
-pub(crate) fn describe(pid: i32) -> String {
+pub(crate) fn describe(pid: Pid) -> String {
     let name = proc::read(pid, "comm").unwrap_or_default();
     format!("process {pid} ({})", String::from_utf8_lossy(&name).trim())
 }
@@ -139,7 +140,7 @@ mod tests {
             Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(reading).spawn().unwrap();
         assert!(other_writers(&files, &[]).is_empty(), "a reader does not count");
         let mut writer = Command::new("cat").stdin(Stdio::piped()).stdout(file).spawn().unwrap();
-        let pid = writer.id() as i32;
+        let pid = Pid::new(writer.id() as i32);
         let found = other_writers(&files, &[]);
         let of_the_job = other_writers(&files, &[pid]);
         for child in [&mut reader, &mut writer] {

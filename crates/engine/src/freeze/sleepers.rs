@@ -9,8 +9,8 @@
 //! for a single long sleep.
 
 use crate::EngineError;
-use standfast_linux::Tid;
 use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::{Pid, Tid};
 use std::time::{Duration, Instant};
 
 /// Limits of the pause between two looks, which grows from the first to the second.
@@ -20,14 +20,14 @@ const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// A task in an uninterruptible sleep, and the number of that sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sleeper {
-    pid: i32,
+    pid: Pid,
     tid: Tid,
     times_slept: u64,
 }
 
 impl Sleeper {
     /// Returns the sleep of a task if it is uninterruptible.
-    fn of(pid: i32, tid: Tid) -> Option<Self> {
+    fn of(pid: Pid, tid: Tid) -> Option<Self> {
         let sleeps = || Stat::of_task(pid, tid).is_ok_and(|stat| stat.state == b'D');
         if !sleeps() {
             return None;
@@ -42,7 +42,7 @@ impl Sleeper {
 }
 
 /// Returns the threads of a process that are in an uninterruptible sleep.
-pub(super) fn asleep(pid: i32) -> Vec<Tid> {
+pub(super) fn asleep(pid: Pid) -> Vec<Tid> {
     let sleeps = |tid: &Tid| Stat::of_task(pid, *tid).is_ok_and(|stat| stat.state == b'D');
     proc::threads(pid).unwrap_or_default().into_iter().filter(sleeps).collect()
 }
@@ -52,9 +52,9 @@ pub(super) fn asleep(pid: i32) -> Vec<Tid> {
 ///
 /// # Errors
 /// [`EngineError::Unstoppable`] if a task stays asleep for longer than `limit`.
-pub(crate) fn await_sleepers(pids: &[i32], limit: Duration, note: impl FnOnce(bool)) -> Result<(), EngineError> {
+pub(crate) fn await_sleepers(pids: &[Pid], limit: Duration, note: impl FnOnce(bool)) -> Result<(), EngineError> {
     let deadline = Instant::now() + limit;
-    let tasks = |pid: &i32| {
+    let tasks = |pid: &Pid| {
         let pid = *pid;
         proc::threads(pid).unwrap_or_default().into_iter().map(move |tid| (pid, tid))
     };

@@ -98,16 +98,16 @@ impl<'a> Stopping<'a> {
             if !tids.is_empty() {
                 match open_memory(member.pid) {
                     Ok(memory) => self.chased.push(Chased::new(member, memory)),
-                    Err(EngineError::Ended) if member.pid != roots.main.pid => continue,
+                    Err(EngineError::Ended) if member.pid != roots.main.id() => continue,
                     Err(error) => return Err(error),
                 }
                 let chased = self.chased.last_mut().expect("it has just been added");
-                chased.seize_each(tids, roots.main.pid, self.shared)?;
+                chased.seize_each(tids, roots.main.id(), self.shared)?;
             }
         }
         let (mut first_stop, mut last_stop, mut still) = (None, self.begun, 0);
         while let Some(tid) = self.stuck() {
-            self.scan(roots.main.pid)?;
+            self.scan(roots.main.id())?;
             let now = Instant::now();
             let stopped = self.chased.iter().map(|chased| chased.frozen.tasks.len()).sum();
             if stopped > still {
@@ -129,7 +129,7 @@ impl<'a> Stopping<'a> {
     }
 
     /// Checks once which tasks have stopped.
-    fn scan(&mut self, main: i32) -> Result<(), EngineError> {
+    fn scan(&mut self, main: Pid) -> Result<(), EngineError> {
         self.chased.iter().flat_map(|chased| &chased.stopping).for_each(|task| _ = task.reap_dead_siblings());
         for scan in [Task::poll_stop, Task::poll_silent_stop] {
             self.chased.iter_mut().try_for_each(|chased| chased.poll(scan, main, self.shared))?;
@@ -142,28 +142,28 @@ impl<'a> Stopping<'a> {
     pub(super) fn stop(mut self, roots: &Roots) -> Result<Option<Stopped>, EngineError> {
         loop {
             let members = roots.members();
-            if members.first().is_none_or(|first| first.pid != roots.main.pid) {
+            if members.first().is_none_or(|first| first.pid != roots.main.id()) {
                 return Err(EngineError::Ended);
             }
-            let news = self.seize_new(&members, roots.main.pid)? | self.bury(&members);
+            let news = self.seize_new(&members, roots.main.id())? | self.bury(&members);
             let is_running = |it: &&Member| it.wait_status.is_none() && !self.stands_still(it.pid);
-            let running: Vec<i32> = members.iter().filter(is_running).map(|member| member.pid).collect();
+            let running: Vec<Pid> = members.iter().filter(is_running).map(|member| member.pid).collect();
             let Some(first) = running.first() else {
                 if news || !roots.are_all(&members) {
                     continue;
                 }
                 return self.finish(members);
             };
-            self.wait(roots.main.pid)?;
+            self.wait(roots.main.id())?;
             if self.is_hopeless(&running, Instant::now()) {
-                let tid = self.stuck().unwrap_or(Pid::new(*first).main_thread());
+                let tid = self.stuck().unwrap_or(first.main_thread());
                 return Err(EngineError::Unstoppable { tid, stood_still: self.begun.elapsed() });
             }
         }
     }
 
     /// Waits a while for tasks that have been asked to stop.
-    fn wait(&mut self, main: i32) -> Result<(), EngineError> {
+    fn wait(&mut self, main: Pid) -> Result<(), EngineError> {
         for _ in 0..SCANS_BEFORE_SLEEP {
             self.chased.iter_mut().try_for_each(|chased| chased.poll(Task::poll_stop, main, self.shared))?;
             if self.stuck().is_none() {
@@ -181,19 +181,19 @@ impl<'a> Stopping<'a> {
     fn bury(&mut self, members: &[Member]) -> bool {
         let before = self.chased.len();
         let is_zombie = |pid| members.iter().any(|member| member.pid == pid && member.wait_status.is_some());
-        let take = |pid| matches!(process::wait(Pid::new(pid).main_thread(), abi::WNOHANG), Ok(Some(_)));
+        let take = |pid: Pid| matches!(process::wait(pid.main_thread(), abi::WNOHANG), Ok(Some(_)));
         self.chased.retain(|chased| !(is_zombie(chased.frozen.pid) && take(chased.frozen.pid)));
         self.chased.len() < before
     }
 
-    fn stands_still(&self, pid: i32) -> bool {
+    fn stands_still(&self, pid: Pid) -> bool {
         let chased = self.chased.iter().find(|chased| chased.frozen.pid == pid);
         chased.is_some_and(|chased| chased.stopping.is_empty() && !chased.frozen.tasks.is_empty())
     }
 
     /// Reports whether it is useless to wait longer for processes that have not stopped yet, including children of
     /// vfork.
-    fn is_hopeless(&mut self, running: &[i32], now: Instant) -> bool {
+    fn is_hopeless(&mut self, running: &[Pid], now: Instant) -> bool {
         let still = self.chased.iter().map(|chased| chased.frozen.tasks.len()).sum();
         let stopping = self.chased.iter().map(|chased| chased.stopping.len()).sum();
         if (still, stopping) != (self.progress.still, self.progress.stopping) {
@@ -219,7 +219,7 @@ impl<'a> Stopping<'a> {
     }
 
     /// Seizes everything that we have not seized yet; reports whether there was anything.
-    fn seize_new(&mut self, members: &[Member], main: i32) -> Result<bool, EngineError> {
+    fn seize_new(&mut self, members: &[Member], main: Pid) -> Result<bool, EngineError> {
         let mut news = false;
         for member in members.iter().filter(|member| member.wait_status.is_none()) {
             let known = self.chased.iter().position(|chased| chased.frozen.pid == member.pid);
@@ -260,14 +260,14 @@ impl<'a> Stopping<'a> {
             }
             let place = self.chased.iter().position(|chased| chased.frozen.pid == member.pid);
             let mut frozen = self.chased.swap_remove(place.expect("it stands still")).frozen;
-            let main = Pid::new(frozen.pid).main_thread();
+            let main = frozen.pid.main_thread();
             frozen.tasks.sort_by_key(|it| (it.task.tid() != main, it.task.tid()));
             if let [only] = &mut frozen.tasks[..] {
                 only.task.is_alone();
             }
             processes.push(frozen);
         }
-        let pids: Vec<i32> = processes.iter().map(|process: &FrozenProcess| process.pid).collect();
+        let pids: Vec<Pid> = processes.iter().map(|process: &FrozenProcess| process.pid).collect();
         for (process, maps) in processes.iter_mut().zip(pool::each(&pids, |pid| Map::of(*pid))) {
             process.maps = maps.map_err(|source| kernel("reading the program's mappings", source))?;
         }
@@ -302,7 +302,7 @@ impl Chased {
     }
 
     /// Seizes its threads that we have not seized yet; reports whether there were any.
-    fn seize_new(&mut self, main: i32, shared: &Shared) -> Result<bool, EngineError> {
+    fn seize_new(&mut self, main: Pid, shared: &Shared) -> Result<bool, EngineError> {
         let pid = self.frozen.pid;
         match proc::threads(pid) {
             Ok(tids) => self.seize_each(tids, main, shared),
@@ -312,7 +312,7 @@ impl Chased {
     }
 
     /// Seizes those of `tids` that we have not seized yet; reports whether there were any.
-    fn seize_each(&mut self, tids: Vec<Tid>, main: i32, shared: &Shared) -> Result<bool, EngineError> {
+    fn seize_each(&mut self, tids: Vec<Tid>, main: Pid, shared: &Shared) -> Result<bool, EngineError> {
         let pid = self.frozen.pid;
         let mut news = false;
         for tid in tids {
@@ -326,7 +326,7 @@ impl Chased {
                     news = true;
                 }
                 // It may end between the look and the seize; the main process of the job may not.
-                Err(TaskError::Ended { .. }) if tid != Pid::new(main).main_thread() => {}
+                Err(TaskError::Ended { .. }) if tid != main.main_thread() => {}
                 Err(error) => match refine(error, pid, shared) {
                     EngineError::Ended if pid != main => {}
                     error => return Err(error),
@@ -337,7 +337,7 @@ impl Chased {
     }
 
     /// Checks which of its tasks have stopped or ended.
-    fn poll(&mut self, scan: Scan, main: i32, shared: &Shared) -> Result<(), EngineError> {
+    fn poll(&mut self, scan: Scan, main: Pid, shared: &Shared) -> Result<(), EngineError> {
         for task in std::mem::take(&mut self.stopping) {
             let tid = task.tid();
             let is_first = self.frozen.tasks.is_empty();
@@ -359,7 +359,7 @@ impl Chased {
                     self.frozen.tasks.push(frozen);
                 }
                 Ok(Err(task)) => self.stopping.push(task),
-                Err(TaskError::Ended { .. }) if tid != Pid::new(main).main_thread() => {}
+                Err(TaskError::Ended { .. }) if tid != main.main_thread() => {}
                 Err(error) => return Err(refine(error, self.frozen.pid, shared)),
             }
         }
@@ -396,7 +396,7 @@ impl Chased {
 }
 
 /// Seizes a task and asks it to stop. A task that the kernel has attached to us stops without being asked.
-fn seize(process: i32, tid: Tid) -> Result<Task, TaskError> {
+fn seize(process: Pid, tid: Tid) -> Result<Task, TaskError> {
     let task = match Task::seize(process, tid, OPTIONS) {
         Ok(task) => task,
         Err(_) if Status::of_task(process, tid).is_ok_and(|status| status.tracer == Some(Tid::own())) => {
@@ -410,7 +410,7 @@ fn seize(process: i32, tid: Tid) -> Result<Task, TaskError> {
 
 /// Opens the memory of a process. A process that is changing its parent may be out of reach for a moment. A refusal
 /// that outlasts the time granted to a dying process is permanent.
-fn open_memory(pid: i32) -> Result<ProcessMemory, EngineError> {
+fn open_memory(pid: Pid) -> Result<ProcessMemory, EngineError> {
     ProcessMemory::open(pid).or_else(|source| match forbidden(pid, source) {
         EngineError::Ended => Err(EngineError::Ended),
         error => ProcessMemory::open(pid).map_err(|_| error),

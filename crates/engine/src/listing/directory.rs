@@ -2,6 +2,7 @@
 
 use crate::files::{FileId, identity};
 use standfast_format::records::FileIdentity;
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::{file, process};
@@ -136,7 +137,7 @@ pub(super) fn is_common(path: &Path, status: &Metadata, home: Option<&Path>) -> 
 }
 
 /// Returns the home directory of a process, from its environment.
-pub(super) fn home_of(pid: i32) -> Option<PathBuf> {
+pub(super) fn home_of(pid: Pid) -> Option<PathBuf> {
     let environment = proc::read(pid, "environ").ok()?;
     let home = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"HOME="))?;
     let home = PathBuf::from(OsStr::from_bytes(home));

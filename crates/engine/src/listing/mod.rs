@@ -17,6 +17,7 @@ use crate::outputs::Output;
 use directory::{Budget, born, home_of, is_common, local_directory};
 pub(crate) use directory::{Contents, Entry};
 use standfast_format::records::{Bytes, FileIdentity, FileReference, JobState, ListedDirectory, ListedFile};
+use standfast_linux::Pid;
 use standfast_linux::proc::{self, leased_inodes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -160,9 +161,9 @@ struct Walk<'a> {
 /// What a look ahead knows about the job.
 pub(crate) struct Outline<'a> {
     /// Its processes, the main process first.
-    pub(crate) pids: &'a [i32],
+    pub(crate) pids: &'a [Pid],
     /// Processes whose children belong to the job.
-    pub(crate) job: &'a [i32],
+    pub(crate) job: &'a [Pid],
     /// Files that it has open for writing.
     pub(crate) outputs: &'a BTreeMap<FileId, Vec<u8>>,
     /// Folders that are saved completely, and the job's own directory.
@@ -423,7 +424,7 @@ impl State {
         self.changed = changed.map(|(_, (path, _))| path).take(SYNCED_MAX).collect();
     }
 
-    fn residents_of(&mut self, keys: &BTreeSet<FileId>, job: &[i32]) -> BTreeSet<FileId> {
+    fn residents_of(&mut self, keys: &BTreeSet<FileId>, job: &[Pid]) -> BTreeSet<FileId> {
         let last = self.residents.take();
         let last = last.filter(|(at, of, _)| at.elapsed() < RESIDENTS_LAST && of.is_superset(keys));
         let (_, _, found) =

@@ -6,6 +6,7 @@ use super::directory::born;
 use super::{ListingNews, NAMES_MAX, Outline, is_older};
 use crate::files::{FileId, TICK_NANOSECONDS, is_database};
 use standfast_format::records::{FileReference, JobState, ObjectKind};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
@@ -185,7 +186,7 @@ pub(super) struct Argument {
 }
 
 /// Returns the files of this user among the arguments of a process that were created since `started`.
-pub(super) fn created_arguments(pid: i32, started: i64) -> Vec<Argument> {
+pub(super) fn created_arguments(pid: Pid, started: i64) -> Vec<Argument> {
     let line = proc::read(pid, "cmdline").unwrap_or_default();
     let created = |path: &[u8]| {
         let path = Path::new(OsStr::from_bytes(path));
@@ -206,7 +207,7 @@ fn path_in(argument: &[u8]) -> Option<&[u8]> {
     is_option.then_some(path)
 }
 
-fn makes_files_for_others(pid: i32) -> bool {
+fn makes_files_for_others(pid: Pid) -> bool {
     Status::of(pid).is_ok_and(|status| USUAL_MODE & !status.umask != OWNER_ONLY)
 }
 

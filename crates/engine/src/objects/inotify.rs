@@ -8,6 +8,7 @@ use crate::files::FileId;
 use crate::scratch::SCRATCH_BYTES;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind, Watch};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Map};
 use standfast_linux::sys::descriptors;
@@ -100,7 +101,7 @@ impl Walk<'_> {
     }
 
     /// Returns paths that a process is known to use, and the directories that contain them.
-    fn paths_of(&self, pid: i32) -> BTreeSet<PathBuf> {
+    fn paths_of(&self, pid: Pid) -> BTreeSet<PathBuf> {
         let links = ["cwd", "exe", "root"].iter().filter_map(|name| proc::link(pid, name).ok());
         let opened = self.shown.iter().map(|shown| shown.target.clone());
         let mapped = Map::of(pid).unwrap_or_default().into_iter().map(|map| map.path);

@@ -1,5 +1,6 @@
 //! How to make a program run without io_uring. Most use it only if it is available, and have their own setting for it.
 
+use standfast_linux::Pid;
 use standfast_linux::proc;
 
 /// Settings of programs, by the names of their executables.
@@ -11,7 +12,7 @@ const SETTINGS: [(&str, &str); 3] = [
 const UNKNOWN: &str = "run the program without io_uring: most have a setting for that";
 
 /// Returns what to do about the io_uring of a process.
-pub(super) fn hint(pid: i32) -> &'static str {
+pub(super) fn hint(pid: Pid) -> &'static str {
     hint_for(&proc::link(pid, "exe").unwrap_or_default())
 }
 

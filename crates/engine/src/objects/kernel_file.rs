@@ -12,11 +12,11 @@ use crate::error::kernel;
 use crate::{EngineError, RefusalCode};
 use standfast_core::Address;
 use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcSubject};
-use standfast_linux::Tid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::file::FileSystem;
 use standfast_linux::sys::socket;
+use standfast_linux::{Pid, Tid};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
@@ -147,11 +147,12 @@ impl Walk<'_> {
     /// Returns the place of the process of the job that `/proc` shows under this number.
     fn subject(&self, number: i32) -> Result<u32, Unsupported> {
         let pids = || self.job().iter().map(|holder| holder.pid).chain(self.zombies.iter().copied());
-        let is_shown_so = |pid: i32| Status::of(pid).is_ok_and(|status| status.process_ids.last() == Some(&number));
+        let is_shown_so =
+            |pid: Pid| Status::of(pid).is_ok_and(|status| status.process_ids.last() == Some(&Pid::new(number)));
         if let Some(place) = pids().position(is_shown_so) {
             return Ok(place as u32);
         }
-        let has_thread = |pid: i32| {
+        let has_thread = |pid: Pid| {
             let threads = proc::threads(pid).unwrap_or_default();
             let ids =
                 |tid: Tid| proc::read(pid, &format!("task/{tid}/status")).ok().map(|text| Status::parse(&text).ids);

@@ -8,9 +8,9 @@ use crate::error::kernel;
 use crate::files::{FileId, other_holder};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, PosixQueue, PriorityMessage};
-use standfast_linux::OpenPosixQueue;
 use standfast_linux::abi;
 use standfast_linux::sys::file;
+use standfast_linux::{OpenPosixQueue, Pid};
 use std::ffi::CString;
 use std::fs::Permissions;
 use std::os::fd::AsFd;
@@ -88,7 +88,7 @@ impl Walk<'_> {
                 "the program was started with this message queue: others may share it",
             ));
         }
-        let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
+        let job: Vec<Pid> = self.holders.iter().map(|holder| holder.pid).collect();
         if let Some(who) = other_holder(&job, |_, _, file| FileId::of(file) == identity) {
             return Err(Unsupported::with_hint(
                 RefusalCode::MessageQueue,

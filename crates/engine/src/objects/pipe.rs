@@ -10,6 +10,7 @@ use crate::files::{FileId, other_holder};
 use crate::scratch::SCRATCH_BYTES;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind, PipeContents};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::sys::{descriptors, process};
 use std::ffi::OsStr;
@@ -115,7 +116,7 @@ impl Walk<'_> {
     /// pipe is closed, so every process that might hold it is examined.
     fn name_of_pipe(&self, place: usize) -> Result<Option<Bytes>, Unsupported> {
         let shown = &self.shown[place];
-        let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
+        let job: Vec<Pid> = self.holders.iter().map(|holder| holder.pid).collect();
         if let Some(who) = other_holder(&job, |_, _, file| FileId::of(file) == shown.identity()) {
             return Err(Unsupported::with_hint(
                 RefusalCode::PipeOutside,

@@ -36,7 +36,7 @@ impl Walk<'_> {
         let process = shown.information.process;
         // In the order of the job's records.
         let mut pids = self.job().iter().map(|holder| holder.pid).chain(self.zombies.iter().copied());
-        let place = pids.position(|pid| Some(pid) == process);
+        let place = pids.position(|pid| Some(pid.get()) == process);
         match (place, process) {
             (Some(place), _) => Ok(OpenFileKind::Process { process: place as u32 }),
             (None, Some(pid)) if pid > 0 => Err(Unsupported::because(

@@ -1,6 +1,7 @@
 //! One descriptor as the kernel shows it, before its meaning is known.
 
 use crate::files::FileId;
+use standfast_linux::Pid;
 use standfast_linux::proc::{self, DescriptorInformation, ShownLockKind};
 use standfast_linux::sys::descriptors::HeldDescriptor;
 use standfast_linux::sys::process;
@@ -14,12 +15,12 @@ const DEVICES: [(u32, u32); 6] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0)
 
 /// A process that holds descriptors.
 pub(super) struct Holder {
-    pub(super) pid: i32,
+    pub(super) pid: Pid,
     process: OwnedFd,
 }
 
 impl Holder {
-    pub(super) fn of(pid: i32) -> io::Result<Self> {
+    pub(super) fn of(pid: Pid) -> io::Result<Self> {
         Ok(Self { pid, process: process::pidfd_open(pid)? })
     }
 

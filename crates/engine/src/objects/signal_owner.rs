@@ -38,7 +38,7 @@ impl Walk<'_> {
         if id == 0 {
             return Ok(SignalOwner { target: None, signal: Some(signal).filter(|signal| *signal != 0) });
         }
-        let process = self.job().iter().position(|holder| holder.pid == id);
+        let process = self.job().iter().position(|holder| holder.pid.get() == id);
         let is_telling = flags & O_ASYNC != 0 || shown.file.file_type().is_socket();
         match process.filter(|_| matches!(kind, THREAD | PROCESS | GROUP)) {
             Some(process) => {

@@ -5,9 +5,9 @@ use super::shown::Shown;
 use super::{Check, Kind, Known, O_EXCL, O_NONBLOCK, Opening, Recorded, Unsupported, Walk};
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{OpenFile, OpenFileKind};
-use standfast_linux::Tid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
+use standfast_linux::{Pid, Tid};
 
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
 
@@ -43,7 +43,7 @@ impl Walk<'_> {
                 "close it once its thread has ended",
             ));
         };
-        let is_of = |pid: i32| proc::threads(pid).is_ok_and(|threads| threads.contains(&tid));
+        let is_of = |pid: Pid| proc::threads(pid).is_ok_and(|threads| threads.contains(&tid));
         let Some(process) = self.job().iter().position(|holder| is_of(holder.pid)) else {
             return Err(Unsupported::because(
                 RefusalCode::ProcessHandle,

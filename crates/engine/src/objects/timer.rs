@@ -5,6 +5,7 @@ use super::{Kind, Known, O_NONBLOCK, Opening, Recorded, Walk, nothing};
 use crate::EngineError;
 use crate::error::kernel;
 use standfast_format::records::{OpenFileKind, TimerDescriptor};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::monotonic_clocks_of;
 use standfast_linux::proc::DescriptorInformation;
@@ -37,7 +38,7 @@ fn describe(kind: &OpenFileKind) -> Option<String> {
 impl Walk<'_> {
     fn timer(&self, shown: &Shown) -> Known {
         let own = shown.own(&self.holders)?;
-        let (here, number) = (std::process::id() as i32, own.as_raw_fd());
+        let (here, number) = (Pid::own(), own.as_raw_fd());
         let mut timer = DescriptorInformation::of(here, number)?.timer;
         for _ in 0..SCANS_MAX {
             // The kernel counts the expirations of an interval timer only when it is asked for the time left.
@@ -90,7 +91,7 @@ impl Opening<'_> {
 }
 
 /// Returns the time of a clock as a process of the job sees it now.
-fn job_clock(pid: i32, clock: i32) -> u64 {
+fn job_clock(pid: Pid, clock: i32) -> u64 {
     let (monotonic, boottime) = monotonic_clocks_of(pid);
     match clock {
         abi::CLOCK_MONOTONIC => monotonic,

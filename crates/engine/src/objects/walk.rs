@@ -20,6 +20,7 @@ use crate::reused_ports::ReusedPorts;
 use crate::shared::Kept;
 use crate::{Blocker, RefusalCode, error::Reason, pool};
 use standfast_format::records::{Descriptor, OpenFile, OpenFileKind, PipeContents, PosixQueue, PseudoTerminal, Socket};
+use standfast_linux::Pid;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -104,8 +105,8 @@ impl Descriptors {
     /// leads to become `objects`. Returns `None` if nothing more may be looked at; the blockers then contain the
     /// reason.
     pub(crate) fn of(
-        pids: &[i32],
-        zombies: &[i32],
+        pids: &[Pid],
+        zombies: &[Pid],
         terms: Terms<'_>,
         inheritance: &Inheritance,
         objects: &mut MemoryObjects,
@@ -124,7 +125,7 @@ impl Descriptors {
         let shown: Vec<Shown> = shown.into_iter().flatten().collect();
         let mut holders: Vec<Holder> = holders.into_iter().map(|((_, holder), _)| holder).collect();
         // We hold the descriptors that are in flight in messages.
-        holders.push(Holder::of(std::process::id() as i32)?);
+        holders.push(Holder::of(Pid::own())?);
         let found = Self { descriptors: vec![Vec::new(); pids.len()], ..Self::default() };
         let mut walk = Walk {
             holders,
@@ -189,7 +190,7 @@ pub(super) struct Walk<'a> {
     /// The processes of the job, followed by ourselves.
     pub(super) holders: Vec<Holder>,
     /// Processes of the job that have ended and hold nothing any more.
-    pub(super) zombies: &'a [i32],
+    pub(super) zombies: &'a [Pid],
     pub(super) motion: Motion,
     pub(super) external_sockets: ExternalSockets,
     pub(super) reused_ports: Option<&'a ReusedPorts>,
@@ -266,7 +267,7 @@ impl Walk<'_> {
 
     /// Returns the process of the job that holds a descriptor. For a descriptor in flight in a message, this is the
     /// first one.
-    pub(super) fn process_of(&self, shown: &Shown) -> i32 {
+    pub(super) fn process_of(&self, shown: &Shown) -> Pid {
         self.job().get(shown.holder).unwrap_or(&self.holders[0]).pid
     }
 

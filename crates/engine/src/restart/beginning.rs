@@ -10,7 +10,7 @@ use crate::error::kernel;
 use standfast_core::Address;
 use standfast_linux::abi;
 use standfast_linux::proc::Map;
-use standfast_linux::{HeldProgram, InheritedSignals, Pid, ProcessMemory, SYSCALL_INSTRUCTION, Stop, Task};
+use standfast_linux::{HeldProgram, InheritedSignals, ProcessMemory, SYSCALL_INSTRUCTION, Stop, Task};
 use std::sync::Arc;
 
 /// Options during construction: its threads and children are attached, its exec is reported, and it dies with us.
@@ -34,7 +34,7 @@ impl Construction {
         let program = HeldProgram { path: main.executable, personality: main.process.personality };
         let (init, held, ids) = hold(plan, ids, clocks, program, signals)?;
         let pid = held.pid;
-        let begun = Task::seize(pid, Pid::new(pid).main_thread(), BUILDING).map_err(building).and_then(|task| {
+        let begun = Task::seize(pid, pid.main_thread(), BUILDING).map_err(building).and_then(|task| {
             held.let_go().map_err(|source| kernel("starting the new process", source))?;
             wait_for_exec(&task, &main)?;
             task.set_signal_mask(ALL_SIGNALS).map_err(building)?;

@@ -18,7 +18,7 @@ use standfast_core::{Address, PageRange};
 use standfast_format::ImageSource;
 use standfast_format::records::{Backing, Mapping};
 use standfast_linux::abi;
-use standfast_linux::{InheritedSignals, NamespaceInit, PinnedToCpu, Task, Tid};
+use standfast_linux::{InheritedSignals, NamespaceInit, Pid, PinnedToCpu, Task, Tid};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -204,7 +204,7 @@ impl Family {
     pub(super) fn abandon(mut self) {
         let others: Vec<Tid> =
             self.processes.iter().flat_map(|process| process.tasks.iter().skip(1)).map(Task::tid).collect();
-        let mut pids: Vec<i32> = self.processes.iter().map(Construction::pid).collect();
+        let mut pids: Vec<Pid> = self.processes.iter().map(Construction::pid).collect();
         pids.extend(self.remains.pids());
         let mut init = None;
         for process in &mut self.processes {

@@ -9,7 +9,7 @@ use crate::objects::{has_ipc, makes_terminals, refuse_shared_ipc};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_linux::sys::process;
 use standfast_linux::{
-    ClockOffsets, Furnishing, HeldChild, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind,
+    ClockOffsets, Furnishing, HeldChild, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind, Pid,
     monotonic_clocks_of,
 };
 
@@ -45,7 +45,7 @@ pub(super) fn hold(
     if policy == IdPolicy::Auto && old > 1 {
         plan.refuse_ids_above_limit()?;
         for kind in kinds {
-            match NamespaceInit::start(*kind, old, furnishing, program, signals) {
+            match NamespaceInit::start(*kind, Pid::new(old), furnishing, program, signals) {
                 Ok((init, held)) => {
                     return Ok((Some(init), held, JobIds::Old { of_user: *kind == NamespaceKind::User }));
                 }
@@ -68,7 +68,7 @@ impl JobPlan<'_> {
     /// absolute deadlines. Under earlier clocks it would sleep until they come again, perhaps for days.
     fn shifted_clocks(&self) -> Result<Option<ClockOffsets>, EngineError> {
         let were = &self.job.clocks;
-        let (monotonic, boottime) = monotonic_clocks_of(std::process::id() as i32);
+        let (monotonic, boottime) = monotonic_clocks_of(Pid::own());
         if monotonic >= were.monotonic_nanoseconds && boottime >= were.boottime_nanoseconds {
             return Ok(None);
         }

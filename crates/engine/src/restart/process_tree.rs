@@ -13,7 +13,7 @@ use standfast_format::records::{ProcessState, ProcessTree};
 use standfast_linux::abi;
 use standfast_linux::proc::Stat;
 use standfast_linux::sys::process;
-use standfast_linux::{Stop, TaskError};
+use standfast_linux::{Pid, Stop, TaskError};
 use std::collections::BTreeMap;
 
 const PR_SET_NAME: u64 = abi::PR_SET_NAME as u64;
@@ -30,7 +30,7 @@ pub(super) struct Remains {
 
 impl Remains {
     /// Returns those that have not ended yet.
-    pub(super) fn pids(&self) -> Vec<i32> {
+    pub(super) fn pids(&self) -> Vec<Pid> {
         let stand_ins = self.stand_ins.values().map(|stand_in| &stand_in.process);
         self.zombies.values().chain(stand_ins).map(Construction::pid).collect()
     }

@@ -13,6 +13,7 @@ use crate::files::FileId;
 use crate::inheritance::is_inherited;
 use crate::objects::FilePlan;
 use standfast_format::records::{JobState, OpenFileKind};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::DescriptorInformation;
 use standfast_linux::sys::process;
@@ -135,7 +136,7 @@ impl OwnStream {
     fn of(stream: i32) -> Option<Self> {
         let link = format!("/proc/self/fd/{stream}");
         let status = std::fs::metadata(&link).ok().filter(|_| is_inherited(stream))?;
-        let access = DescriptorInformation::of(std::process::id() as i32, stream).ok()?.flags & O_ACCMODE;
+        let access = DescriptorInformation::of(Pid::own(), stream).ok()?.flags & O_ACCMODE;
         Some(Self { status, access, path: std::fs::read_link(&link).unwrap_or_default() })
     }
 

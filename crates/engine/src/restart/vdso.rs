@@ -13,7 +13,7 @@ use standfast_format::records::{JobState, Machine, Owner, ProcessState, SpecialM
 use standfast_format::{Contents, ImageSource};
 use standfast_linux::abi;
 use standfast_linux::proc::{Map, MapAttributes};
-use standfast_linux::{Registers, vdso};
+use standfast_linux::{Pid, Registers, vdso};
 
 const VDSO: &[u8] = b"[vdso]";
 const PROT_READ: u64 = abi::PROT_READ as u64;
@@ -38,7 +38,7 @@ pub(super) enum Vdso {
 /// Decides it for a job, or returns why it is impossible.
 pub(super) fn decide(job: &JobState, is: &Machine) -> Result<Vdso, Blocker> {
     let own = own_special();
-    let attributes = MapAttributes::of(std::process::id() as i32).unwrap_or_default();
+    let attributes = MapAttributes::of(Pid::own()).unwrap_or_default();
     if is_sealed(&own, &attributes) {
         return Err(Blocker::new(RefusalCode::Kernel, "kernel", format!(
                 "Linux {} here seals its own mappings in every program (vdso, CONFIG_MSEAL_SYSTEM_MAPPINGS), and they would \
@@ -81,7 +81,7 @@ fn old_vdso(process: &ProcessState) -> Option<&SpecialMapping> {
 
 /// Returns those of this process: the kernel makes the same ones in all.
 fn own_special() -> Vec<Map> {
-    let maps = Map::of(std::process::id() as i32).unwrap_or_default();
+    let maps = Map::of(Pid::own()).unwrap_or_default();
     maps.into_iter().filter(is_special).collect()
 }
 

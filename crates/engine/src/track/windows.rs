@@ -15,7 +15,7 @@ impl Track {
         if windows.is_empty() {
             return Ok(Vec::new());
         }
-        let scan = WrittenScan::open(self.process.pid)?;
+        let scan = WrittenScan::open(self.process.id())?;
         let mut seen = Vec::new();
         for window in windows {
             let mut written = Vec::new();

@@ -1,6 +1,7 @@
 //! `/proc/PID/fdinfo/N`: position, flags, and what some kinds of descriptor add.
 
 use super::{parse, parse_hex, parse_octal, words};
+use crate::Pid;
 use std::io;
 
 /// The fields of `/proc/PID/fdinfo/N`.
@@ -50,8 +51,9 @@ pub struct Lock {
     pub kind: ShownLockKind,
     /// Whether it excludes everyone else, instead of only writers.
     pub exclusive: bool,
-    /// The process that took it, as the reader of the file sees it; it may have ended. -1 for open file descriptions.
-    pub process: i32,
+    /// The process that took it, as the reader of the file sees it; it may have ended. Its number is -1 for
+    /// open file descriptions.
+    pub process: Pid,
     /// First byte.
     pub start: u64,
     /// Last byte; absent if the lock reaches to the end of the file, wherever that is.
@@ -102,7 +104,7 @@ impl DescriptorInformation {
     ///
     /// # Errors
     /// When it is gone.
-    pub fn of(pid: i32, descriptor: i32) -> io::Result<Self> {
+    pub fn of(pid: Pid, descriptor: i32) -> io::Result<Self> {
         Ok(Self::parse(&super::read(pid, &format!("fdinfo/{descriptor}"))?))
     }
 
@@ -144,7 +146,7 @@ fn lock(value: &[u8]) -> Option<Lock> {
         _ => ShownLockKind::Other,
     };
     let exclusive = fields.nth(1)? == b"WRITE";
-    let process = parse(fields.next()?)?;
+    let process = Pid::new(parse(fields.next()?)?);
     let (start, end) = (parse(fields.nth(1)?)?, fields.next()?);
     Some(Lock { kind, exclusive, process, start, end: parse(end) })
 }
@@ -204,7 +206,8 @@ mod tests {
         let text = b"pos:\t0\nflags:\t02\nlock:\t1: FLOCK  ADVISORY  WRITE 4711 00:1f:1234 0 EOF\n\
             lock:\t2: POSIX  ADVISORY  READ 4711 fe:00:5 100 199\nlock:\t3: OFDLCK ADVISORY  WRITE -1 fe:00:5 0 0\n\
             lock:\t4: LEASE  ACTIVE    READ 4711 fe:00:5 0 EOF\n";
-        let lock = |kind, exclusive, process, start, end| Lock { kind, exclusive, process, start, end };
+        let lock =
+            |kind, exclusive, process, start, end| Lock { kind, exclusive, process: Pid::new(process), start, end };
         let locks = [
             lock(ShownLockKind::Whole, true, 4711, 0, None),
             lock(ShownLockKind::Process, false, 4711, 100, Some(199)),

@@ -2,6 +2,7 @@
 //! nowhere else.
 
 use super::{parse, parse_hex, words};
+use crate::Pid;
 use std::collections::BTreeSet;
 use std::io;
 
@@ -11,7 +12,7 @@ pub struct WholeFileLock {
     /// Whether it excludes everyone else, instead of only writers.
     pub exclusive: bool,
     /// The process that took it; it may have ended.
-    pub process: i32,
+    pub process: Pid,
     /// Device of the file, as `makedev` numbers it.
     pub device: u64,
     /// Inode of the file.
@@ -40,7 +41,7 @@ fn lock(line: &[u8]) -> Option<WholeFileLock> {
         return None;
     }
     let exclusive = fields.nth(1)? == b"WRITE";
-    let process = parse(fields.next()?)?;
+    let process = Pid::new(parse(fields.next()?)?);
     let mut file = fields.next()?.splitn(3, |byte| *byte == b':');
     let (major, minor) = (parse_hex(file.next()?)?, parse_hex(file.next()?)?);
     let inode = parse(file.next()?)?;
@@ -72,7 +73,8 @@ mod tests {
     fn locks_of_whole_files_are_told_and_no_others() {
         let text = b"1: FLOCK  ADVISORY  WRITE 4711 fe:01:99 0 EOF\n1: -> FLOCK  ADVISORY  READ 4712 fe:01:99 0 EOF\n\
             2: POSIX  ADVISORY  READ 4711 fe:01:99 0 10\n3: FLOCK  ADVISORY  READ 5 00:1a:7 0 EOF\n";
-        let lock = |exclusive, process, device, inode| WholeFileLock { exclusive, process, device, inode };
+        let lock =
+            |exclusive, process, device, inode| WholeFileLock { exclusive, process: Pid::new(process), device, inode };
         let expected = [lock(true, 4711, libc::makedev(0xfe, 1), 99), lock(false, 5, libc::makedev(0, 0x1a), 7)];
         assert_eq!(WholeFileLock::parse(text), expected);
     }

@@ -1,6 +1,7 @@
 //! `/proc/PID/maps`. Not smaps, which costs 230 ms at 40,000 mappings.
 
 use super::{malformed, parse, parse_hex};
+use crate::Pid;
 use standfast_core::{Address, PageRange};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -48,7 +49,7 @@ impl Map {
     ///
     /// # Errors
     /// When it is gone or may not be inspected.
-    pub fn of(pid: i32) -> io::Result<Vec<Self>> {
+    pub fn of(pid: Pid) -> io::Result<Vec<Self>> {
         Self::parse(&super::read(pid, "maps")?)
     }
 
@@ -81,7 +82,7 @@ impl Map {
     ///
     /// # Errors
     /// When the process or the mapping is gone, or may not be inspected.
-    pub fn is_of_writable_file(&self, pid: i32) -> io::Result<bool> {
+    pub fn is_of_writable_file(&self, pid: Pid) -> io::Result<bool> {
         let link = std::fs::symlink_metadata(format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end))?;
         Ok(link.permissions().mode() & OWNER_WRITES != 0)
     }
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_mapping_tells_whether_its_file_was_opened_for_writing() {
-        let (own, path) = (std::process::id() as i32, std::env::current_exe().unwrap());
+        let (own, path) = (Pid::own(), std::env::current_exe().unwrap());
         let maps = Map::of(own).unwrap();
         let program = maps.iter().find(|map| map.path == path.as_os_str().as_encoded_bytes()).unwrap();
         assert!(!program.is_of_writable_file(own).unwrap(), "nobody may write what is executed");

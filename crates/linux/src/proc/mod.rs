@@ -26,7 +26,7 @@ pub use stat::Stat;
 pub use status::{Capabilities, Status};
 pub use timers::{Notice, TimerInformation};
 
-use crate::Tid;
+use crate::{Pid, Tid};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -39,7 +39,7 @@ const USUAL_BYTES: usize = 4096;
 ///
 /// # Errors
 /// When the process is gone or may not be inspected.
-pub fn read(pid: i32, name: &str) -> io::Result<Vec<u8>> {
+pub fn read(pid: Pid, name: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     // Reading a File alone would first ask for its length and position, which are zero here. The limit, which limits
     // nothing, prevents that.
@@ -51,7 +51,7 @@ pub fn read(pid: i32, name: &str) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When the process is gone or may not be inspected.
-pub fn link(pid: i32, name: &str) -> io::Result<Vec<u8>> {
+pub fn link(pid: Pid, name: &str) -> io::Result<Vec<u8>> {
     std::fs::read_link(format!("/proc/{pid}/{name}")).map(|path| OsString::from(path).into_vec())
 }
 
@@ -59,7 +59,7 @@ pub fn link(pid: i32, name: &str) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When the process is gone or may not be inspected.
-pub fn numbers(pid: i32, directory: &str) -> io::Result<Vec<i32>> {
+pub fn numbers(pid: Pid, directory: &str) -> io::Result<Vec<i32>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/{directory}"))? {
         numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
@@ -72,7 +72,7 @@ pub fn numbers(pid: i32, directory: &str) -> io::Result<Vec<i32>> {
 ///
 /// # Errors
 /// When the process is gone or may not be inspected.
-pub fn threads(pid: i32) -> io::Result<Vec<Tid>> {
+pub fn threads(pid: Pid) -> io::Result<Vec<Tid>> {
     Ok(numbers(pid, "task")?.into_iter().map(Tid::new).collect())
 }
 
@@ -80,9 +80,9 @@ pub fn threads(pid: i32) -> io::Result<Vec<Tid>> {
 ///
 /// # Errors
 /// If `/proc` is not mounted.
-pub fn all() -> io::Result<Vec<i32>> {
+pub fn all() -> io::Result<Vec<Pid>> {
     let names = std::fs::read_dir("/proc")?.flatten();
-    Ok(names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+    Ok(names.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::new)).collect())
 }
 
 /// Returns the children of all threads of a process, oldest first, which is the order in which wait(2) finds them.
@@ -91,11 +91,11 @@ pub fn all() -> io::Result<Vec<i32>> {
 ///
 /// # Errors
 /// When the process is gone.
-pub fn children(pid: i32) -> io::Result<Vec<i32>> {
+pub fn children(pid: Pid) -> io::Result<Vec<Pid>> {
     let mut children = Vec::new();
     for tid in threads(pid)? {
         match read(pid, &format!("task/{tid}/children")) {
-            Ok(text) => children.extend(words(&text).filter_map(parse::<i32>)),
+            Ok(text) => children.extend(words(&text).filter_map(parse).map(Pid::new)),
             Err(_) => return children_by_parent(pid),
         }
     }
@@ -107,15 +107,15 @@ pub fn children(pid: i32) -> io::Result<Vec<i32>> {
 ///
 /// # Errors
 /// When the thread is gone.
-pub fn children_of_thread(pid: i32, tid: Tid) -> io::Result<Vec<i32>> {
+pub fn children_of_thread(pid: Pid, tid: Tid) -> io::Result<Vec<Pid>> {
     match read(pid, &format!("task/{tid}/children")) {
-        Ok(text) => Ok(words(&text).filter_map(parse).collect()),
+        Ok(text) => Ok(words(&text).filter_map(parse).map(Pid::new).collect()),
         Err(_) => children_by_parent(pid),
     }
 }
 
 /// Returns the audit login id of a process, all ones if none has been set, or `None` if the kernel has no audit.
-pub fn audit_login(pid: i32) -> Option<u32> {
+pub fn audit_login(pid: Pid) -> Option<u32> {
     read(pid, "loginuid").ok().and_then(|text| parse(text.trim_ascii()))
 }
 
@@ -154,10 +154,11 @@ pub fn swap_is_used() -> io::Result<bool> {
     }
 }
 
-fn children_by_parent(parent: i32) -> io::Result<Vec<i32>> {
+fn children_by_parent(parent: Pid) -> io::Result<Vec<Pid>> {
     let mut children = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let pid = Pid::new(pid);
         if Stat::of(pid).is_ok_and(|stat| stat.parent == parent) {
             children.push(pid);
         }

@@ -2,6 +2,7 @@
 //! kernel walk all page tables, as with `smaps`: never read it while a program is stopped for it.
 
 use super::{malformed, parse, parse_hex, words};
+use crate::Pid;
 use std::io;
 
 /// The policy by which memory is taken from NUMA nodes.
@@ -42,7 +43,7 @@ impl MapPolicy {
     ///
     /// # Errors
     /// When it is gone or may not be inspected.
-    pub fn of(pid: i32) -> io::Result<Vec<Self>> {
+    pub fn of(pid: Pid) -> io::Result<Vec<Self>> {
         match super::read(pid, "numa_maps") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             text => Self::parse(&text?),
@@ -113,6 +114,6 @@ mod tests {
 
     #[test]
     fn our_own_policies_are_told() {
-        assert!(MapPolicy::of(std::process::id() as i32).is_ok());
+        assert!(MapPolicy::of(Pid::own()).is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! Memory that a process can still take: the available memory of the system, the limits of the control groups, and the
 //! remaining commit limit of the kernel. Parsers take text; one function reads it.
 
+use crate::Pid;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ pub struct Room {
 
 impl Room {
     /// Reads the room for a process: on this machine and in its control groups.
-    pub fn of(pid: i32) -> Self {
+    pub fn of(pid: Pid) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let memory = text("/proc/meminfo");
         let is_strict = text("/proc/sys/vm/overcommit_memory").trim() == "2";

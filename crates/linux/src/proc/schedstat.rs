@@ -1,7 +1,7 @@
 //! Time that a thread has run on a processor and has waited for one: `/proc/PID/task/TID/schedstat`.
 
 use super::{malformed, parse, words};
-use crate::Tid;
+use crate::{Pid, Tid};
 use std::io;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl ProcessorTime {
     ///
     /// # Errors
     /// When it is gone, or the kernel does not report the times.
-    pub fn of(pid: i32, tid: Tid) -> io::Result<Self> {
+    pub fn of(pid: Pid, tid: Tid) -> io::Result<Self> {
         let text = super::read(pid, &format!("task/{tid}/schedstat"))?;
         Self::parse(&text).ok_or_else(|| malformed("schedstat"))
     }
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_runs_has_run() {
-        let (pid, tid) = (std::process::id() as i32, Tid::own());
+        let (pid, tid) = (Pid::own(), Tid::own());
         let before = ProcessorTime::of(pid, tid).unwrap();
         // This would not end if the value never grew; it may already have grown at the first read.
         while ProcessorTime::of(pid, tid).unwrap().ran <= before.ran {}
@@ -54,6 +54,6 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_not_there_has_no_times() {
-        assert!(ProcessorTime::of(std::process::id() as i32, Tid::new(0)).is_err());
+        assert!(ProcessorTime::of(Pid::own(), Tid::new(0)).is_err());
     }
 }

@@ -23,12 +23,12 @@ impl Sleep {
     /// Reads the sleep of a task, if it sleeps and the kernel reports all of that (CONFIG_SCHED_DEBUG).
     pub fn of(tid: Tid) -> Option<Self> {
         // The scheduler has a clock for each processor, and no two clocks agree.
-        let _same_clock = PinnedToCpu::new(Stat::of(tid.get()).ok()?.cpu)?;
+        let _same_clock = PinnedToCpu::new(Stat::of(tid.as_process()).ok()?.cpu)?;
         let times_slept = Self::times_slept(tid)?;
-        let (call, arguments, stack) = waiting_call(&super::read(tid.get(), "syscall").ok()?)?;
-        let fell_asleep = last_ran(&super::read(tid.get(), "sched").ok()?)?;
+        let (call, arguments, stack) = waiting_call(&super::read(tid.as_process(), "syscall").ok()?)?;
+        let fell_asleep = last_ran(&super::read(tid.as_process(), "sched").ok()?)?;
         // Our own time is that of the last tick or later, so it is behind the task's clock by at most one tick.
-        let now = last_ran(&super::read(Tid::own().get(), "sched").ok()?)?;
+        let now = last_ran(&super::read(Tid::own().as_process(), "sched").ok()?)?;
         let nanoseconds = now.saturating_sub(fell_asleep);
         if fell_asleep == 0 {
             // The task has been moved to another processor and has not run there.
@@ -40,7 +40,7 @@ impl Sleep {
 
     /// Returns how often a task has gone to sleep so far, or stopped for a tracer. Preemption does not count.
     pub fn times_slept(tid: Tid) -> Option<u64> {
-        let text = super::read(tid.get(), "sched").ok()?;
+        let text = super::read(tid.as_process(), "sched").ok()?;
         let line = text.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"nr_voluntary_switches"))?;
         parse(words(line).last()?)
     }
@@ -96,7 +96,9 @@ mod tests {
         let tid = told.recv().unwrap();
         // Repeat until it sleeps in this call: for a moment it may sleep elsewhere. Skip a kernel that does not report
         // sleeps.
-        while let Some(text) = super::super::read(tid.get(), "sched").ok().filter(|text| last_ran(text).is_some()) {
+        while let Some(text) =
+            super::super::read(tid.as_process(), "sched").ok().filter(|text| last_ran(text).is_some())
+        {
             assert!(!text.is_empty());
             let sleep = Sleep::of(tid).filter(|sleep| sleep.nanoseconds > 0);
             if let Some(sleep) = sleep.filter(|sleep| sleep.call == libc::SYS_futex) {

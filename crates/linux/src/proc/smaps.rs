@@ -2,6 +2,7 @@
 //! 100 ms for each GiB, so never read it while a program is stopped for it.
 
 use super::{malformed, parse, parse_hex, words};
+use crate::Pid;
 use std::io;
 
 /// Attributes of one mapping.
@@ -26,7 +27,7 @@ impl MapAttributes {
     ///
     /// # Errors
     /// When it is gone or may not be inspected.
-    pub fn of(pid: i32) -> io::Result<Vec<Self>> {
+    pub fn of(pid: Pid) -> io::Result<Vec<Self>> {
         Self::parse(&super::read(pid, "smaps")?)
     }
 
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn our_own_mappings_are_told() {
-        let all = MapAttributes::of(std::process::id() as i32).unwrap();
+        let all = MapAttributes::of(Pid::own()).unwrap();
         assert!(all.iter().any(|map| map.has(b"ex")) && all.iter().all(|map| map.page_bytes >= 4096));
     }
 }

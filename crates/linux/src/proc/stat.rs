@@ -1,16 +1,16 @@
 //! `/proc/PID/stat`: parent, start time, and the memory layout that the kernel has recorded.
 
 use super::{malformed, parse, words};
-use crate::Tid;
+use crate::{Pid, Tid};
 use std::io;
 
 /// The fields of `/proc/PID/stat`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     /// State letter: `R`, `S`, `D`, `T`, `t`, `Z`.
     pub state: u8,
-    /// Parent process.
-    pub parent: i32,
+    /// Parent process; its number is 0 if this process cannot see it.
+    pub parent: Pid,
     /// Process group.
     pub process_group: i32,
     /// Session.
@@ -50,7 +50,7 @@ impl Stat {
     ///
     /// # Errors
     /// When it is gone.
-    pub fn of(pid: i32) -> io::Result<Self> {
+    pub fn of(pid: Pid) -> io::Result<Self> {
         Self::parse(&super::read(pid, "stat")?)
     }
 
@@ -58,7 +58,7 @@ impl Stat {
     ///
     /// # Errors
     /// When it is gone.
-    pub fn of_task(pid: i32, tid: Tid) -> io::Result<Self> {
+    pub fn of_task(pid: Pid, tid: Tid) -> io::Result<Self> {
         Self::parse(&super::read(pid, &format!("task/{tid}/stat"))?)
     }
 
@@ -79,7 +79,7 @@ impl Stat {
             }
             Some(Self {
                 state: *field(3)?.first()?,
-                parent: parse(field(4)?)?,
+                parent: Pid::new(parse(field(4)?)?),
                 process_group: parse(field(5)?)?,
                 session: parse(field(6)?)?,
                 terminal: parse::<i32>(field(7)?)? as u32,
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn our_own_stat_is_understood() {
-        let stat = Stat::of(std::process::id() as i32).unwrap();
-        assert_eq!(stat.parent, std::os::unix::process::parent_id() as i32);
+        let stat = Stat::of(Pid::own()).unwrap();
+        assert_eq!(stat.parent, Pid::new(std::os::unix::process::parent_id() as i32));
         assert!(stat.start_time > 0 && stat.layout.iter().all(|address| *address != 0));
     }
 
@@ -113,7 +113,7 @@ mod tests {
         let mut text = b"7 (a) R 9 (b) S 42".to_vec();
         (5..=52).for_each(|number| text.extend(format!(" {number}").bytes()));
         let stat = Stat::parse(&text).unwrap();
-        assert_eq!((stat.state, stat.parent, stat.threads, stat.start_time, stat.cpu), (b'S', 42, 20, 22, 39));
+        assert_eq!((stat.state, stat.parent.get(), stat.threads, stat.start_time, stat.cpu), (b'S', 42, 20, 22, 39));
         assert_eq!((stat.flags, stat.faults), (9, 10));
         assert!(!stat.is_exiting());
         assert!(Stat { flags: 4, ..stat.clone() }.is_exiting() && Stat { state: b'Z', ..stat }.is_exiting());

@@ -1,7 +1,7 @@
 //! `/proc/PID/status`: ids in namespaces, caught and ignored signals, umask, tracer, restrictions.
 
 use super::{parse, parse_hex, parse_octal, words};
-use crate::Tid;
+use crate::{Pid, Tid};
 use std::io;
 
 /// The fields of `/proc/PID/status`.
@@ -10,7 +10,7 @@ pub struct Status {
     /// The task's id in each nested namespace, the innermost last.
     pub ids: Vec<Tid>,
     /// The ids of its process in the same namespaces.
-    pub process_ids: Vec<i32>,
+    pub process_ids: Vec<Pid>,
     /// The ids of its process group; 0 in a namespace to which the group's leader does not belong.
     pub process_groups: Vec<i32>,
     /// The ids of its session.
@@ -83,7 +83,7 @@ impl Status {
     ///
     /// # Errors
     /// When it is gone.
-    pub fn of(pid: i32) -> io::Result<Self> {
+    pub fn of(pid: Pid) -> io::Result<Self> {
         Ok(Self::parse(&super::read(pid, "status")?))
     }
 
@@ -91,7 +91,7 @@ impl Status {
     ///
     /// # Errors
     /// When it is gone.
-    pub fn of_task(pid: i32, tid: Tid) -> io::Result<Self> {
+    pub fn of_task(pid: Pid, tid: Tid) -> io::Result<Self> {
         Ok(Self::parse(&super::read(pid, &format!("task/{tid}/status"))?))
     }
 
@@ -106,7 +106,7 @@ impl Status {
                 b"NSpid" => status.ids = words(value).filter_map(parse).map(Tid::new).collect(),
                 b"NSpgid" => status.process_groups = words(value).filter_map(parse).collect(),
                 b"NSsid" => status.sessions = words(value).filter_map(parse).collect(),
-                b"NStgid" => status.process_ids = words(value).filter_map(parse).collect(),
+                b"NStgid" => status.process_ids = words(value).filter_map(parse).map(Pid::new).collect(),
                 b"Uid" => {
                     status.users = words(value).filter_map(parse).collect();
                     status.user = status.users.get(1).copied().unwrap_or_default();
@@ -172,7 +172,7 @@ mod tests {
             SpeculationIndirectBranch:\tconditional disabled\nCoreDumping:\t1\nvoluntary_ctxt_switches:\t12\n";
         let expected = Status {
             ids: [10, 4].map(Tid::new).to_vec(),
-            process_ids: vec![9, 3],
+            process_ids: [9, 3].map(Pid::new).to_vec(),
             process_groups: vec![8, 2],
             sessions: vec![6, 0],
             user: 2,

@@ -1,7 +1,7 @@
 //! `/proc/PID/timers`: the timers that a process has made with timer_create(2).
 
 use super::{malformed, parse};
-use crate::Tid;
+use crate::{Pid, Tid};
 use std::io;
 
 /// One timer of a process.
@@ -35,7 +35,7 @@ impl TimerInformation {
     ///
     /// # Errors
     /// When it is gone, or the kernel does not report timers (no `CONFIG_CHECKPOINT_RESTORE`).
-    pub fn of(pid: i32) -> io::Result<Vec<Self>> {
+    pub fn of(pid: Pid) -> io::Result<Vec<Self>> {
         Self::parse(&super::read(pid, "timers")?)
     }
 

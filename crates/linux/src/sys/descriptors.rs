@@ -4,6 +4,7 @@
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
 
 use super::check;
+use crate::Pid;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -68,7 +69,7 @@ pub fn signal_number(file: BorrowedFd<'_>) -> io::Result<i32> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldDescriptor {
     /// The process that holds it.
-    pub pid: i32,
+    pub pid: Pid,
     /// Its number there.
     pub number: i32,
 }
@@ -92,7 +93,7 @@ pub fn is_watched(descriptor: HeldDescriptor, entry: EpollEntry) -> io::Result<b
     let order = unsafe {
         // SAFETY: `slot` is live and has the three words that the call reads.
         let (number, slot) = (descriptor.number as libc::c_long, slot.as_ptr());
-        libc::syscall(libc::SYS_kcmp, descriptor.pid, entry.instance.pid, KCMP_EPOLL_TFD, number, slot)
+        libc::syscall(libc::SYS_kcmp, descriptor.pid.get(), entry.instance.pid.get(), KCMP_EPOLL_TFD, number, slot)
     };
     check(order).map(|order| order == 0)
 }

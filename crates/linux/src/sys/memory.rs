@@ -4,6 +4,7 @@
 //! Local vectors point to live slices; the kernel checks remote addresses in the other process.
 
 use super::check;
+use crate::Pid;
 use standfast_core::{Address, PageRange};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -27,20 +28,20 @@ fn vectors(remotes: &[Remote]) -> Vec<libc::iovec> {
 }
 
 /// process_vm_readv(2): fills `into` from the ranges, one after the other. Returns how many bytes were read.
-pub fn read(pid: i32, remotes: &[Remote], into: &mut [u8]) -> io::Result<usize> {
+pub fn read(pid: Pid, remotes: &[Remote], into: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let there = vectors(remotes);
     // SAFETY: `local` describes `into`, which is live during the call; the kernel checks the remote side.
-    let got = unsafe { libc::process_vm_readv(pid, &local, 1, there.as_ptr(), there.len() as u64, 0) };
+    let got = unsafe { libc::process_vm_readv(pid.get(), &local, 1, there.as_ptr(), there.len() as u64, 0) };
     Ok(check(got as i64)? as usize)
 }
 
 /// process_vm_writev(2): writes `from` to the ranges, one after the other. Returns how many bytes were written.
-pub fn write(pid: i32, remotes: &[Remote], from: &[u8]) -> io::Result<usize> {
+pub fn write(pid: Pid, remotes: &[Remote], from: &[u8]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let there = vectors(remotes);
     // SAFETY: `local` describes `from`, which is only read.
-    let put = unsafe { libc::process_vm_writev(pid, &local, 1, there.as_ptr(), there.len() as u64, 0) };
+    let put = unsafe { libc::process_vm_writev(pid.get(), &local, 1, there.as_ptr(), there.len() as u64, 0) };
     Ok(check(put as i64)? as usize)
 }
 

@@ -5,7 +5,7 @@
 
 use super::check;
 use super::descriptors::HeldDescriptor;
-use crate::Tid;
+use crate::{Pid, Tid};
 use std::cmp::Ordering;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -68,12 +68,12 @@ pub fn has_ended(tid: Tid) -> bool {
 
 /// Reports whether job control has stopped a child of this thread since the last call. Not while another thread traces
 /// it: this would consume that thread's news.
-pub fn has_stopped(pid: i32) -> bool {
+pub fn has_stopped(pid: Pid) -> bool {
     // SAFETY: a siginfo_t is plain data for which all zeros is a value.
     let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let what = libc::WSTOPPED | libc::WNOHANG | libc::__WNOTHREAD;
     // SAFETY: `news` is live.
-    let told = check(unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut news, what) }.into());
+    let told = check(unsafe { libc::waitid(libc::P_PID, pid.get() as libc::id_t, &raw mut news, what) }.into());
     told.is_ok() && news.si_code == libc::CLD_STOPPED
 }
 
@@ -87,9 +87,9 @@ fn peek(whose: libc::idtype_t, id: libc::id_t, flags: i32) -> io::Result<i32> {
 }
 
 /// pidfd_open(2).
-pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+pub fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
-    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.get(), 0) })?;
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
@@ -103,16 +103,17 @@ pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
 }
 
 /// kill(2).
-pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
+pub fn kill(pid: Pid, signal: i32) -> io::Result<()> {
     // SAFETY: plain numbers.
-    check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
+    check(unsafe { libc::kill(pid.get(), signal) }.into()).map(drop)
 }
 
 /// kcmp(2) with `KCMP_FILE`: reports whether two descriptors share an open file description.
 pub fn same_open_file(one: HeldDescriptor, other: HeldDescriptor) -> io::Result<bool> {
     const KCMP_FILE: i32 = 0;
     // SAFETY: plain numbers.
-    let order = unsafe { libc::syscall(libc::SYS_kcmp, one.pid, other.pid, KCMP_FILE, one.number, other.number) };
+    let order =
+        unsafe { libc::syscall(libc::SYS_kcmp, one.pid.get(), other.pid.get(), KCMP_FILE, one.number, other.number) };
     check(order).map(|order| order == 0)
 }
 
@@ -148,18 +149,18 @@ pub fn compare(one: Tid, other: Tid, what: Common) -> io::Result<Ordering> {
 }
 
 /// prlimit(2): returns soft and hard limit of a resource, in the kernel's numbering.
-pub fn limit(pid: i32, resource: u32) -> io::Result<(u64, u64)> {
+pub fn limit(pid: Pid, resource: u32) -> io::Result<(u64, u64)> {
     let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `old` is live; no new limit is given.
-    check(unsafe { libc::prlimit(pid, resource, std::ptr::null(), &raw mut old) }.into())?;
+    check(unsafe { libc::prlimit(pid.get(), resource, std::ptr::null(), &raw mut old) }.into())?;
     Ok((old.rlim_cur, old.rlim_max))
 }
 
 /// prlimit(2): sets soft and hard limit of a resource.
-pub fn set_limit(pid: i32, resource: u32, soft: u64, hard: u64) -> io::Result<()> {
+pub fn set_limit(pid: Pid, resource: u32, soft: u64, hard: u64) -> io::Result<()> {
     let new = libc::rlimit { rlim_cur: soft, rlim_max: hard };
     // SAFETY: `new` is live; the old limit is not requested.
-    check(unsafe { libc::prlimit(pid, resource, &raw const new, std::ptr::null_mut()) }.into()).map(drop)
+    check(unsafe { libc::prlimit(pid.get(), resource, &raw const new, std::ptr::null_mut()) }.into()).map(drop)
 }
 
 /// get_robust_list(2) of any task: returns head and length.

@@ -133,7 +133,7 @@ pub struct Peeked {
     /// Copies of the descriptors that it carries.
     pub descriptors: Vec<OwnedFd>,
     /// Process id and user of its sender, if the receiver has requested them.
-    pub credentials: Option<(i32, u32)>,
+    pub credentials: Option<(Pid, u32)>,
 }
 
 /// recvmsg(2) with `MSG_PEEK` and without waiting: leaves the message in the queue. Returns `None` if there is none.
@@ -171,7 +171,7 @@ pub fn peek(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked
                 }
                 (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
                     let sender = data.cast::<libc::ucred>().read_unaligned();
-                    credentials = Some((sender.pid, sender.uid));
+                    credentials = Some((Pid::new(sender.pid), sender.uid));
                 }
                 _ => {}
             }

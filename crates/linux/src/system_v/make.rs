@@ -217,7 +217,7 @@ mod tests {
         set.remove().unwrap();
         let seen = seen.unwrap();
         assert_eq!(seen.iter().map(|it| it.value).collect::<Vec<_>>(), [5, 0, 32767]);
-        assert!(seen.iter().all(|it| it.user == std::process::id() as i32));
+        assert!(seen.iter().all(|it| it.user == Pid::own()));
         assert!(set.set_values(&[0; 3]).is_err(), "it is gone");
     }
 

@@ -33,7 +33,7 @@ pub enum SystemVKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectUser {
     /// Its number.
-    pub pid: i32,
+    pub pid: Pid,
     /// Latest time when it did that, in seconds since 1970.
     pub seconds: i64,
 }
@@ -149,7 +149,7 @@ impl SystemVObject {
             _ => return None,
         };
         let [user, group, creator, _] = *owner else { return None };
-        let user_at = |(pid, seconds)| ObjectUser { pid: id(pid), seconds };
+        let user_at = |(pid, seconds)| ObjectUser { pid: Pid::new(id(pid)), seconds };
         let used_seconds = times.into_iter().max()?;
         Some(Self {
             kind,
@@ -188,8 +188,9 @@ impl SystemVObject {
 pub struct SemaphoreValue {
     /// Its value.
     pub value: u16,
-    /// The process that was the last to change it, as we see it; 0 if it is unknown or there was none.
-    pub user: i32,
+    /// The process that was the last to change it, as we see it; its number is 0 if it is unknown or there
+    /// was none.
+    pub user: Pid,
 }
 
 /// Reads the semaphores of a set.
@@ -205,14 +206,14 @@ pub fn semaphores(set: &SystemVObject) -> io::Result<Vec<SemaphoreValue>> {
 }
 
 /// `GETPID`: returns the process that was the last to change a semaphore.
-fn last_user(id: i32, number: i32) -> io::Result<i32> {
+fn last_user(id: i32, number: i32) -> io::Result<Pid> {
     // SAFETY: plain numbers.
-    check(unsafe { libc::semctl(id, number, libc::GETPID) }.into()).map(|pid| pid as i32)
+    check(unsafe { libc::semctl(id, number, libc::GETPID) }.into()).map(|pid| Pid::new(pid as i32))
 }
 
-fn last_users(set: &SystemVObject) -> io::Result<Vec<i32>> {
+fn last_users(set: &SystemVObject) -> io::Result<Vec<Pid>> {
     let mut users = (0..set.size as i32).map(|number| last_user(set.id, number)).collect::<io::Result<Vec<_>>>()?;
-    users.retain(|pid| *pid > 0);
+    users.retain(|pid| pid.get() > 0);
     users.sort_unstable();
     users.dedup();
     Ok(users)
@@ -294,6 +295,7 @@ mod tests {
     fn lines_are_understood() {
         let text = b"       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid\n\
             0 3 1600 65536 12345 12346 2 1000 100 1001 101 50 60 40 4096 0\n";
+        let user = |pid, seconds| ObjectUser { pid: Pid::new(pid), seconds };
         let found = SystemVObject::parse(SystemVKind::Segment, text).unwrap();
         let [segment] = &found[..] else { panic!("one segment") };
         assert!(segment.is_removed() && !segment.is_locked() && segment.permissions() == 0o600);
@@ -301,15 +303,12 @@ mod tests {
         assert_eq!((segment.user, segment.group, segment.creator), (1000, 100, 1001));
         assert_eq!(
             (segment.users.as_slice(), segment.changed_seconds, segment.used_seconds),
-            (&[ObjectUser { pid: 12345, seconds: 40 }, ObjectUser { pid: 12346, seconds: 60 }][..], 40, 60)
+            (&[user(12345, 40), user(12346, 60)][..], 40, 60)
         );
         let set = SystemVObject::parse(SystemVKind::Semaphores, b"head\n77 5 666 3 1 2 3 4 0 9\n").unwrap();
         assert_eq!((set[0].key, set[0].size, set[0].user, set[0].used_seconds), (77, 3, 1, 9));
         let queue = SystemVObject::parse(SystemVKind::Messages, b"head\n-1 5 666 30 2 7 0 1 2 3 4 10 0 9\n").unwrap();
-        assert_eq!(
-            (queue[0].key, queue[0].size, queue[0].users.as_slice()),
-            (-1, 30, &[ObjectUser { pid: 7, seconds: 10 }][..])
-        );
+        assert_eq!((queue[0].key, queue[0].size, queue[0].users.as_slice()), (-1, 30, &[user(7, 10)][..]));
         assert!(SystemVObject::parse(SystemVKind::Messages, b"head\n1 2\n").is_err());
     }
 }

@@ -2,8 +2,8 @@
 //! this process. When a control group is at its limit, the kernel kills processes instead of reporting that there is no
 //! room.
 
-use standfast_linux::FrameFile;
 use standfast_linux::proc::Room;
+use standfast_linux::{FrameFile, Pid};
 use std::path::Path;
 
 /// Bytes left for the program. Processes of a node may check at the same moment.
@@ -25,7 +25,7 @@ const STEPS_MAX: u64 = 16;
 pub(crate) fn check(directory: &Path) -> Result<u64, String> {
     let left = rustix::fs::statvfs(directory).map(|it| it.f_bavail.saturating_mul(it.f_frsize));
     let left = left.map_err(|error| format!("{}: {error}", directory.display()))?;
-    suffices(left, Room::of(std::process::id() as i32).spare_bytes, directory)
+    suffices(left, Room::of(Pid::own()).spare_bytes, directory)
 }
 
 /// Returns for how many steps the remaining file system space and memory suffice.

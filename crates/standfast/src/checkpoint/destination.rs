@@ -10,6 +10,7 @@ use crate::settings::{
 };
 use standfast_engine::{Asking, CaptureOptions, Reading, StackPart, Tracking};
 use standfast_format::manifest::GenerationNumber;
+use standfast_linux::Pid;
 use standfast_linux::proc::Room;
 use standfast_store::{JobDirectory, Lease, Level, Levels, PreparePlan, Prepared, Progress, StoreError};
 use std::num::NonZeroU32;
@@ -95,7 +96,7 @@ impl Destination {
         let parent = figures.last_committed.filter(|_| builds).and_then(GenerationNumber::new);
         let choice = match purpose {
             Purpose::Protect => {
-                let room = Room::of(figures.pid);
+                let room = Room::of(Pid::new(figures.pid));
                 let expected = figures.expected_bytes.filter(|_| parent.is_some());
                 let is_tracked = parent.is_some() && figures.is_tracked;
                 let (processes, resident) = (figures.processes, figures.resident_bytes);
@@ -128,7 +129,7 @@ impl Destination {
         let memory = self.levels.memory.as_ref()?;
         let figures = figures();
         let bytes = memory.manifest().map_or(0, |it| it.generations.iter().map(|it| it.file_bytes).sum());
-        let room = Room::of(figures.pid).spare_bytes.min(Room::of(own_pid()).spare_bytes);
+        let room = Room::of(Pid::new(figures.pid)).spare_bytes.min(Room::of(Pid::own()).spare_bytes);
         let tightest = room.min(free_space::bytes_left_at(memory.path()));
         if free_space::fits_twice(figures.resident_bytes, bytes, tightest) {
             return Some(Ok(memory));
@@ -166,8 +167,4 @@ impl Destination {
             asking,
         }
     }
-}
-
-fn own_pid() -> i32 {
-    i32::try_from(std::process::id()).expect("process ids are positive and small")
 }

@@ -309,11 +309,11 @@ fn command(request: &GroupRequest, job: &str, nodes: &[String]) -> io::Result<Co
 
 /// Kills processes of the job that its launcher has left behind, so that they hold nothing that the next launch needs.
 fn end_what_is_left() {
-    let me = std::process::id() as i32;
+    let me = standfast_linux::Pid::own();
     while let Ok(left) = proc::children(me)
         && !left.is_empty()
     {
-        for pid in left.into_iter().filter_map(Pid::from_raw) {
+        for pid in left.into_iter().filter_map(|pid| Pid::from_raw(pid.get())) {
             let _ = kill_process(pid, Signal::KILL);
             let _ = waitpid(Some(pid), WaitOptions::empty());
         }

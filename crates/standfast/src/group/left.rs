@@ -66,16 +66,16 @@ pub(super) fn end_left(job: &str) -> io::Result<usize> {
 
 fn left(job: &str) -> io::Result<Vec<i32>> {
     let sign = sign_of(job);
-    let has_sign = |pid: &i32| {
+    let has_sign = |pid: &standfast_linux::Pid| {
         // The environment of other users' processes is unreadable, and processes that have ended have none.
         environment(*pid).split(|byte| *byte == 0).any(|entry| entry == sign.as_bytes())
     };
-    Ok(proc::all()?.into_iter().filter(has_sign).collect())
+    Ok(proc::all()?.into_iter().filter(has_sign).map(standfast_linux::Pid::get).collect())
 }
 
 /// Reads the environment of a process. For a moment within execve(2) it is empty: the new memory is there, but has no
 /// contents yet.
-fn environment(pid: i32) -> Vec<u8> {
+fn environment(pid: standfast_linux::Pid) -> Vec<u8> {
     let is_executing = || {
         let has_none = |stat: Stat| stat.state != b'Z' && stat.layout[ENVIRONMENT_END] == 0;
         proc::link(pid, "exe").is_ok() && Stat::of(pid).is_ok_and(has_none)

@@ -6,6 +6,7 @@
 use super::job_name::named_job;
 use super::left::sign_of;
 use crate::error::Error;
+use standfast_linux::Pid;
 use standfast_linux::proc::{self, Stat};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -26,7 +27,7 @@ pub(super) const ENDED: u8 = b'!';
 /// Identity of a process. The start time is needed because pids are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
-    pid: i32,
+    pid: Pid,
     start_time: u64,
 }
 
@@ -76,7 +77,7 @@ impl Ranks {
                 there.insert(pid, (stat, count_in(&environment)));
             }
         }
-        let mut missing: BTreeMap<i32, usize> = BTreeMap::new();
+        let mut missing: BTreeMap<Pid, usize> = BTreeMap::new();
         let of_launcher = there.iter().filter(|(_, (stat, _))| !there.contains_key(&stat.parent));
         for (pid, (stat, count)) in of_launcher {
             let missing = missing.entry(stat.parent).or_insert(*count);
@@ -93,7 +94,7 @@ impl Ranks {
 }
 
 impl Identity {
-    fn of(pid: i32) -> io::Result<Self> {
+    fn of(pid: Pid) -> io::Result<Self> {
         Ok(Self { pid, start_time: Stat::of(pid)?.start_time })
     }
 
@@ -174,7 +175,7 @@ mod tests {
         let job = format!("ranks-{}", std::process::id());
         let (mut launched, rank) = launched(&job, LAUNCHER);
         let mut ranks = Ranks::new(&job);
-        until(|| !ranks.has_ended().expect("/proc") && ranks.seen.keys().any(|it| it.pid == rank));
+        until(|| !ranks.has_ended().expect("/proc") && ranks.seen.keys().any(|it| it.pid.get() == rank));
         kill(rank);
         until(|| ranks.has_ended().expect("/proc"));
         // The rank has ended together with its launcher, as it should.
@@ -202,9 +203,9 @@ mod tests {
         let (_launched, child) = launched(&job, &script);
         let mut ranks = Ranks::new(&job);
         until(|| !ranks.has_ended().expect("/proc") && ranks.seen.len() == 1);
-        assert!(ranks.seen.keys().all(|it| it.pid != child));
+        assert!(ranks.seen.keys().all(|it| it.pid.get() != child));
         kill(child);
-        until(|| Stat::of(child).map_or(true, |stat| stat.state == b'Z'));
+        until(|| Stat::of(Pid::new(child)).map_or(true, |stat| stat.state == b'Z'));
         assert!(!ranks.has_ended().expect("/proc"));
     }
 

@@ -12,6 +12,7 @@ use crate::takeover::EXIT_MAX;
 use crate::{Ending, Error};
 use standfast_engine::{ProcessIdentity, Vitality};
 use standfast_format::manifest::{FileEnd, Outcome};
+use standfast_linux::Pid;
 use standfast_store::{Holdings, Lease, Levels};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -70,7 +71,7 @@ impl Supervisor<'_, '_> {
     /// get more time: they hold memory, files and ports that the job's next life wants.
     pub(super) fn await_descendants(&self) {
         let begun = Instant::now();
-        let is_alive = |pid: &i32| ProcessIdentity::of(*pid).is_ok_and(|it| it.vitality() == Vitality::Alive);
+        let is_alive = |pid: &Pid| ProcessIdentity::of(*pid).is_ok_and(|it| it.vitality() == Vitality::Alive);
         loop {
             let descendants = self.job.descendants();
             let limit = if descendants.iter().any(is_alive) { END_TOGETHER_MAX } else { EXIT_MAX };
@@ -117,7 +118,8 @@ impl Supervisor<'_, '_> {
         if let Err(error) = self.post.destination.lease.set_program(in_lease(survivor)) {
             self.warn(format!("cannot renew the lease: {error}"));
         }
-        self.say(&JobEvent::Leftovers { processes: descendants });
+        let processes = descendants.into_iter().map(Pid::get).collect();
+        self.say(&JobEvent::Leftovers { processes });
         true
     }
 

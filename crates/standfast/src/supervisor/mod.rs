@@ -36,7 +36,7 @@ use flushing::{FlushSchedule, Flushing};
 use preflight::{Preflight, look};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use standfast_engine::{Job, News, Output, TerminalHolder, hold_child_signal};
-use standfast_linux::hold_output_signal;
+use standfast_linux::{Pid, hold_output_signal};
 use standfast_store::HEARTBEAT;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -241,6 +241,7 @@ impl Supervisor<'_, '_> {
         if !processes.iter().any(|pid| self.job.follow(*pid)) {
             return false;
         }
+        let processes = processes.into_iter().map(Pid::get).collect();
         self.is_named = false;
         self.heartbeat_due = Instant::now();
         if matches!(ending, Some(Ending::Killed { .. })) {

@@ -57,7 +57,7 @@ pub fn split() -> Result<Side, Error> {
         Half::Parent { child, held } => {
             let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
             drop(held);
-            let supervisor = Pid::from_raw(child).expect("the kernel has just made it");
+            let supervisor = Pid::from_raw(child.get()).expect("the kernel has just made it");
             Ok(Side::ForegroundProxy(ForegroundProxy { supervisor, line: ours, signals, attachment: None }))
         }
         Half::Child => {

@@ -24,7 +24,7 @@ pub(crate) struct HeldTerminal {
     master: OwnedFd,
     line: UnixStream,
     place: SocketPlace,
-    process: i32,
+    process: Pid,
     /// Number of the last question, which distinguishes answers to earlier questions.
     question: AtomicU8,
 }
@@ -55,7 +55,7 @@ impl HeldTerminal {
     /// Reaps the holder, which is gone.
     pub(crate) fn reap(&self) {
         // It may still be exiting, which takes no time.
-        let _ = process::wait(Pid::new(self.process).main_thread(), 0);
+        let _ = process::wait(self.process.main_thread(), 0);
         made_here_is_gone(self.process);
     }
 

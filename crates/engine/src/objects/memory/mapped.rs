@@ -12,6 +12,7 @@ use standfast_core::{Address, PageRange};
 use standfast_format::records::{
     FileReference, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedPart, SystemVName,
 };
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Map, WholeFileLock};
 use std::ffi::OsStr;
@@ -50,7 +51,7 @@ impl MemoryObjects {
     }
 
     /// Adds a file that the job writes through mappings, of which this is one.
-    pub(crate) fn of_mapped_file(&mut self, pid: i32, map: &Map, file: FileReference) -> Result<u32, Reason> {
+    pub(crate) fn of_mapped_file(&mut self, pid: Pid, map: &Map, file: FileReference) -> Result<u32, Reason> {
         let key = ObjectKey::of_reference(&file);
         let shown = PageRange::new(Address::new(map.offset), map.range().pages());
         if let Some(known) = self.position(key) {
@@ -185,7 +186,7 @@ impl MemoryObjects {
     }
 
     /// Determines which System V objects are the job's, once all processes have been examined.
-    pub(crate) fn judge_system_v(&mut self, pids: &[i32], inheritance: &Inheritance) -> Vec<Blocker> {
+    pub(crate) fn judge_system_v(&mut self, pids: &[Pid], inheritance: &Inheritance) -> Vec<Blocker> {
         let blockers = self.system_v.judge(pids, inheritance.system_v.as_ref());
         for found in &mut self.found {
             if let (ObjectKind::Segment { name, .. }, ObjectKey::Segment(id)) = (&mut found.record.kind, found.key) {
@@ -220,7 +221,7 @@ fn check_writable(file: &FileReference, user: u32) -> Result<(), Reason> {
 
 /// Returns the lock of a whole file that no descriptor holds any more but the open file beneath a mapping does. The
 /// Java virtual machine keeps others away from its performance data in this way.
-fn lock_of_mapping(pid: i32, map: &Map) -> Option<bool> {
+fn lock_of_mapping(pid: Pid, map: &Map) -> Option<bool> {
     let locks = WholeFileLock::all().ok()?;
     let lock = locks.iter().find(|lock| {
         lock.process == pid

@@ -27,9 +27,9 @@ pub(crate) use restore::is_inside;
 pub(crate) use segment::Unattached;
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::records::{Bytes, FileIdentity, FileReference, MemoryObject, ObjectKind};
-use standfast_linux::ProcessMemory;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::file;
+use standfast_linux::{Pid, ProcessMemory};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -126,7 +126,7 @@ impl MemoryObjects {
 
     /// Returns the object that a mapping shows. Descriptors come first: an object that has one is known already.
     /// `process` is the place of the process in the job.
-    pub(crate) fn of_mapping(&mut self, pid: i32, process: usize, map: &Map) -> io::Result<u32> {
+    pub(crate) fn of_mapping(&mut self, pid: Pid, process: usize, map: &Map) -> io::Result<u32> {
         let key = ObjectKey::of_map(map);
         if let Some(known) = self.position(key) {
             if let Access::Windows(windows) = &mut self.found[known as usize].access {

@@ -11,7 +11,7 @@
 
 use standfast_core::{Address, PageRange, merge_ranges};
 use standfast_linux::proc::{Map, swap_is_used};
-use standfast_linux::{PageScan, Populated, ProcessMemory};
+use standfast_linux::{PageScan, Pid, Populated, ProcessMemory};
 use std::io;
 
 /// The mappings of one object.
@@ -86,7 +86,7 @@ impl Windows {
     }
 
     /// Scans the windows of one process. Returns the pages that its page tables do not show.
-    pub(super) fn scan(&mut self, process: usize, pid: i32) -> io::Result<Vec<PageRange>> {
+    pub(super) fn scan(&mut self, process: usize, pid: Pid) -> io::Result<Vec<PageRange>> {
         let scan = PageScan::open(pid)?;
         let swapping = swap_is_used()?;
         let mut doubtful = Vec::new();

@@ -54,7 +54,7 @@ pub(crate) struct Contents {
 
 impl SystemV {
     /// Lists the objects in the IPC namespace of `main`.
-    pub(crate) fn of(main: i32) -> io::Result<Self> {
+    pub(crate) fn of(main: Pid) -> io::Result<Self> {
         let place = IpcNamespace::of(main)?;
         let all = within(place.as_ref(), SystemVObject::all)?;
         let namespace = std::fs::metadata(format!("/proc/{main}/ns/ipc"))?.ino();
@@ -75,7 +75,7 @@ impl SystemV {
 
     /// Determines which objects belong to the job of these processes, once all segments that it has attached are known.
     /// `known` are those that existed before it began.
-    pub(crate) fn judge(&mut self, pids: &[i32], known: Option<&KnownObjects>) -> Vec<Blocker> {
+    pub(crate) fn judge(&mut self, pids: &[Pid], known: Option<&KnownObjects>) -> Vec<Blocker> {
         let judge = Judge { pids, known, started: started_seconds(pids[0]), attached: &self.attached };
         // The process that had it attached when the table was read has ended since: the table now shows it as
         // unattached.
@@ -135,11 +135,11 @@ impl SystemV {
     }
 
     /// Returns the contents of the job's semaphores and queues, while it is frozen.
-    pub(crate) fn contents(&self, pids: &[i32]) -> Result<Contents, EngineError> {
+    pub(crate) fn contents(&self, pids: &[Pid]) -> Result<Contents, EngineError> {
         let mut contents = Contents::default();
         for carried in self.of_kind(SystemVKind::Semaphores) {
             let Some(values) = self.list(carried, system_v::semaphores)? else { continue };
-            let user = |pid: i32| pids.iter().position(|member| *member == pid).map(|place| place as u32);
+            let user = |pid: Pid| pids.iter().position(|member| *member == pid).map(|place| place as u32);
             let semaphore = |it: system_v::SemaphoreValue| Semaphore { value: it.value, user: user(it.user) };
             let semaphores = values.into_iter().map(semaphore).collect();
             contents.semaphores.push(SemaphoreSet { name: name(carried), semaphores, undo: Vec::new() });
@@ -204,7 +204,7 @@ enum Verdict {
 
 /// Facts about a job in an IPC namespace that it shares with others.
 struct Judge<'a> {
-    pids: &'a [i32],
+    pids: &'a [Pid],
     known: Option<&'a KnownObjects>,
     /// When its main process began, in seconds since 1970.
     started: i64,
@@ -221,7 +221,7 @@ impl Judge<'_> {
         // of objects, and the job is stopped.
         let stranger = || {
             let others = object.users.iter().filter(|user| !of_job(user));
-            others.filter(|user| may_have_been(user)).find(|user| !is_supervisor(Pid::new(user.pid).main_thread()))
+            others.filter(|user| may_have_been(user)).find(|user| !is_supervisor(user.pid.main_thread()))
         };
         let shared = |why: String| Verdict::Shared { why };
         if !used {
@@ -230,8 +230,7 @@ impl Judge<'_> {
                 && object.creator == process::effective_user()
                 && stranger().is_none();
             // An attached object may be attached only by a supervisor that reads it as we do.
-            let is_idle =
-                object.attached == 0 || object.users.iter().any(|user| is_supervisor(Pid::new(user.pid).main_thread()));
+            let is_idle = object.attached == 0 || object.users.iter().any(|user| is_supervisor(user.pid.main_thread()));
             return if leftovers && is_idle { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
         }
         if object.attached != attached {
@@ -277,18 +276,18 @@ impl Judge<'_> {
 }
 
 /// Returns the number of the pid namespace of a process, or 0 if the kernel does not report it.
-pub(crate) fn pid_namespace(pid: i32) -> u64 {
+pub(crate) fn pid_namespace(pid: Pid) -> u64 {
     std::fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |it| it.ino())
 }
 
 /// Reports whether a job was in our IPC namespace when the checkpoint was taken, and all of it has ended.
 pub(crate) fn was_here(job: &JobState) -> bool {
-    let own = std::process::id() as i32;
+    let own = Pid::own();
     let ipc_namespace = std::fs::metadata("/proc/self/ns/ipc").map_or(0, |it| it.ino());
     let taken = (job.clocks.realtime_nanoseconds / NANOSECONDS) as i64;
     job.machine.boot_id == machine(0).boot_id
         && (job.ipc_namespace, job.pid_namespace) == (ipc_namespace, pid_namespace(own))
-        && !job.processes.iter().any(|process| was_there(process.pid, taken))
+        && !job.processes.iter().any(|process| was_there(Pid::new(process.pid), taken))
 }
 
 /// Reports whether an object that a checkpoint has found still exists in our own IPC namespace, unused. The supervisor
@@ -298,7 +297,7 @@ pub(crate) fn is_leftover(job: &JobState, kind: SystemVKind, name: &SystemVName)
         (object.kind, object.id, object.key) == (kind, name.id, name.key)
             && object.creator == process::effective_user()
             && object.attached == 0
-            && !object.users.iter().any(|user| may_have_been(user) && !is_supervisor(Pid::new(user.pid).main_thread()))
+            && !object.users.iter().any(|user| may_have_been(user) && !is_supervisor(user.pid.main_thread()))
     };
     was_here(job) && SystemVObject::all().is_ok_and(|all| all.iter().any(is_it))
 }
@@ -321,14 +320,14 @@ pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
         names.any(|known| known == id)
     };
     let taken = (job.clocks.realtime_nanoseconds / NANOSECONDS) as i64;
-    let of_job = |user: &ObjectUser| job.processes.iter().any(|process| process.pid == user.pid);
+    let of_job = |user: &ObjectUser| job.processes.iter().any(|process| process.pid == user.pid.get());
     let is_it = |object: &SystemVObject| {
         object.kind == SystemVKind::Segment
             && object.attached == 0
             && object.creator == process::effective_user()
             && object.changed_seconds >= taken
             && object.users.iter().any(of_job)
-            && object.users.iter().all(|user| of_job(user) || is_supervisor(Pid::new(user.pid).main_thread()))
+            && object.users.iter().all(|user| of_job(user) || is_supervisor(user.pid.main_thread()))
             && !known(object.id)
     };
     let all = SystemVObject::all().unwrap_or_default();
@@ -345,16 +344,16 @@ fn may_have_been(user: &ObjectUser) -> bool {
 }
 
 /// Reports whether a process existed at that time, in seconds since 1970, in our IPC namespace.
-fn was_there(pid: i32, seconds: i64) -> bool {
-    let namespace = |pid: i32| proc::link(pid, "ns/ipc").ok();
+fn was_there(pid: Pid, seconds: i64) -> bool {
+    let namespace = |pid: Pid| proc::link(pid, "ns/ipc").ok();
     let lives = Stat::of(pid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     let had_begun = seconds.saturating_add(ROUNDING_SECONDS) >= started_seconds(pid);
     // The kernel does not report the namespace of another user's process.
-    lives && had_begun && namespace(pid).is_none_or(|theirs| namespace(std::process::id() as i32) == Some(theirs))
+    lives && had_begun && namespace(pid).is_none_or(|theirs| namespace(Pid::own()) == Some(theirs))
 }
 
 /// Returns when a process began, in seconds since 1970.
-fn started_seconds(pid: i32) -> i64 {
+fn started_seconds(pid: Pid) -> i64 {
     /// `USER_HZ`, the unit of start times: a constant of the kernel's interface.
     const TICKS_PER_SECOND: u64 = 100;
     let clock = |clock| process::clock_nanoseconds(clock) / NANOSECONDS;
@@ -366,11 +365,14 @@ fn started_seconds(pid: i32) -> i64 {
 mod tests {
     use super::*;
 
+    /// The number of no process.
+    const NOBODY: Pid = Pid::new(i32::MAX);
+
     fn now() -> i64 {
         (process::clock_nanoseconds(abi::CLOCK_REALTIME) / 1_000_000_000) as i64
     }
 
-    fn object(kind: SystemVKind, users: &[i32]) -> SystemVObject {
+    fn object(kind: SystemVKind, users: &[Pid]) -> SystemVObject {
         let user = process::effective_user();
         let (changed_seconds, used_seconds) = (now(), now());
         let users = users.iter().map(|pid| ObjectUser { pid: *pid, seconds: now() }).collect();
@@ -392,10 +394,10 @@ mod tests {
 
     #[test]
     fn what_was_used_before_a_process_was_there_was_used_by_another_of_its_number() {
-        let own = std::process::id() as i32;
+        let own = Pid::own();
         assert!(was_there(own, now()));
         assert!(!was_there(own, now() - 3600));
-        assert!(!was_there(i32::MAX, now()), "there is no such process");
+        assert!(!was_there(NOBODY, now()), "there is no such process");
     }
 
     #[test]
@@ -412,28 +414,28 @@ mod tests {
     #[test]
     fn an_object_that_only_the_dead_have_attached_is_looked_at_again() {
         let (attached, known) = (HashMap::from([(9, 1)]), Vec::new());
-        let judge = Judge { pids: &[1], known: Some(&known), started: 0, attached: &attached };
-        let own = std::process::id() as i32;
-        let with = |attached, id, users: &[i32]| {
+        let judge = Judge { pids: &[Pid::new(1)], known: Some(&known), started: 0, attached: &attached };
+        let own = Pid::own();
+        let with = |attached, id, users: &[Pid]| {
             let object = SystemVObject { attached, id, ..object(SystemVKind::Segment, users) };
             judge.was_attached_by_the_dead(&object)
         };
-        assert!(with(1, 7, &[i32::MAX]));
-        assert!(!with(0, 7, &[i32::MAX]), "nobody has it");
-        assert!(!with(1, 7, &[i32::MAX, own]), "its user lives");
-        assert!(!with(1, 9, &[i32::MAX]), "the job has it");
+        assert!(with(1, 7, &[NOBODY]));
+        assert!(!with(0, 7, &[NOBODY]), "nobody has it");
+        assert!(!with(1, 7, &[NOBODY, own]), "its user lives");
+        assert!(!with(1, 9, &[NOBODY]), "the job has it");
     }
 
     #[test]
     fn an_object_is_the_jobs_where_the_job_alone_has_used_it() {
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let member = child.id() as i32;
+        let member = Pid::new(child.id() as i32);
         // A process that is neither the job nor we: our parent.
-        let stranger = Stat::of(std::process::id() as i32).unwrap().parent;
+        let stranger = Stat::of(Pid::own()).unwrap().parent;
         let (attached, known) = (HashMap::from([(9, 2)]), vec![(SystemVKind::Messages, 8)]);
         let pids = [member];
         let judge = Judge { pids: &pids, known: Some(&known), started: 0, attached: &attached };
-        let with = |users: &[i32], change: &dyn Fn(&mut SystemVObject)| {
+        let with = |users: &[Pid], change: &dyn Fn(&mut SystemVObject)| {
             let mut object = object(SystemVKind::Messages, users);
             change(&mut object);
             judge.verdict(&object)
@@ -441,14 +443,14 @@ mod tests {
         let unchanged = |_: &mut SystemVObject| {};
         let verdicts = [
             with(&[member], &unchanged),
-            with(&[i32::MAX], &unchanged),
-            with(&[i32::MAX], &|it| it.creator += 1),
-            with(&[i32::MAX], &|it| it.id = 8),
+            with(&[NOBODY], &unchanged),
+            with(&[NOBODY], &|it| it.creator += 1),
+            with(&[NOBODY], &|it| it.id = 8),
             with(&[], &|it| it.attached = 1),
         ];
         // The state while the supervisor of another job, for which we stand in here, reads it.
-        let own = std::process::id() as i32;
-        let scanned = with(&[i32::MAX, own], &|it| it.attached = 1);
+        let own = Pid::own();
+        let scanned = with(&[NOBODY, own], &|it| it.attached = 1);
         let shared = [with(&[member], &|it| it.id = 8)].map(|verdict| matches!(verdict, Verdict::Shared { .. }));
         let segment = |attached| {
             let object = SystemVObject { id: 9, attached, ..object(SystemVKind::Segment, &[]) };

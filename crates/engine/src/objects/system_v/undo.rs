@@ -12,9 +12,9 @@ use crate::freeze::Frozen;
 use crate::remote_caller::RemoteCaller;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{SemaphoreSet, Undo};
+use standfast_linux::Tid;
 use standfast_linux::abi;
 use standfast_linux::system_v;
-use standfast_linux::{Pid, Tid};
 use std::io;
 
 /// `SEMVMX`, and `SEMAEM`: the largest value, and the largest adjustment.
@@ -48,7 +48,7 @@ pub(crate) fn probes<'a>(frozen: &Frozen, sets: &'a [SemaphoreSet]) -> Result<Ve
             probes.push(None);
             continue;
         };
-        let mut alone = first == Pid::new(process.pid).main_thread();
+        let mut alone = first == process.pid.main_thread();
         for other in threads {
             alone &= system_v::same_undo_list(first, other).map_err(comparing)?;
         }

@@ -8,6 +8,7 @@ use crate::objects::{Known, Motion, O_ACCMODE, O_PATH, O_RDWR, Unsupported, Walk
 use crate::terminals::{InFlight, Sides, Unreported};
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{Stat, Status};
 use standfast_linux::sys::descriptors::{HeldDescriptor, ready_events};
@@ -239,7 +240,7 @@ impl Walk<'_> {
         let mut inner_group = 0;
         for pid in self.job().iter().map(|holder| holder.pid).chain(self.zombies.iter().copied()) {
             let (stat, status) = (Stat::of(pid)?, Status::of(pid)?);
-            if pid == session {
+            if pid.get() == session {
                 control = Some(status.sessions.last().copied().unwrap_or(session));
             }
             if Some(stat.process_group) == foreground {
@@ -282,7 +283,7 @@ impl Walk<'_> {
         }
         for holder in self.job() {
             let stat = Stat::of(holder.pid)?;
-            if stat.session == holder.pid && stat.terminal != 0 && !sessions.contains(&holder.pid) {
+            if stat.session == holder.pid.get() && stat.terminal != 0 && !sessions.contains(&stat.session) {
                 blockers.push(Blocker::new(
                     RefusalCode::Terminal,
                     format!("process {}", holder.pid),
@@ -311,9 +312,9 @@ impl Walk<'_> {
 
     /// Returns a process outside the job that uses one of its terminals, and the place of that terminal's master.
     fn somebody_else(&self) -> Option<(String, usize)> {
-        let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
+        let job: Vec<Pid> = self.holders.iter().map(|holder| holder.pid).collect();
         let used = Cell::new(0);
-        let uses = |pid: i32, number: i32, file: &Metadata| {
+        let uses = |pid: Pid, number: i32, file: &Metadata| {
             let node = Node::of(file);
             let is_it = |found: &&FoundTerminal| match node {
                 Some(Node::Slave { number }) => found.number == number && found.device == file.dev(),

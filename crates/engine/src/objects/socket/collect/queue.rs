@@ -6,6 +6,7 @@
 use super::{Motion, Unsupported, Walk};
 use crate::RefusalCode;
 use standfast_format::records::Socket;
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::sys::descriptors;
 use standfast_linux::sys::process;
@@ -165,7 +166,7 @@ pub(in crate::objects) struct UnixMessage {
     /// The address that it came from; empty if there is none.
     pub(super) from: Vec<u8>,
     /// The sender, if the receiver asks for it; 0 if the kernel did not record it.
-    pub(super) credentials: Option<i32>,
+    pub(super) credentials: Option<Pid>,
     /// The places, among those shown, of the descriptors that come with it.
     pub(super) places: Vec<usize>,
 }

@@ -6,9 +6,9 @@ use super::{ELSEWHERE, Found, Motion, Unsupported, Walk};
 use crate::RefusalCode;
 use crate::files::{FileId, other_holder};
 use standfast_format::records::{Credentials, SocketMessage, SocketState};
-use standfast_linux::UnixSocket;
 use standfast_linux::abi;
 use standfast_linux::sys::socket;
+use standfast_linux::{Pid, UnixSocket};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -222,9 +222,9 @@ impl Walk<'_> {
 
     /// Returns the record of who sent a message, or `None` if the kernel was not asked to record it. The main process,
     /// which makes all sockets, sends it again.
-    fn sender(&self, pid: i32) -> Result<Option<Credentials>, Unsupported> {
+    fn sender(&self, pid: Pid) -> Result<Option<Credentials>, Unsupported> {
         match self.job().iter().position(|holder| holder.pid == pid) {
-            _ if pid == 0 => Ok(None),
+            _ if pid.get() == 0 => Ok(None),
             Some(0) => Ok(Some(Credentials { process: 0 })),
             _ => Err(Unsupported::for_now(
                 RefusalCode::UnreadMessage,
