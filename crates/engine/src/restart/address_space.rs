@@ -230,17 +230,21 @@ pub(super) fn is_mapped(process: &ProcessState, range: PageRange) -> bool {
     at >= range.end()
 }
 
-/// Returns the access while pages are written: private memory is writable until it is filled.
+/// Returns the access while pages are written: private memory is writable until it is filled. Memory that has never been
+/// writable need not become so, and large reservations could not: from then on it would count as committed. A page of it
+/// that a debugger has changed is written all the same.
 pub(super) fn while_filling(mapping: &Mapping) -> Protection {
+    let is_reservation = mapping.backing == Backing::Anonymous && mapping.protection == Protection::default();
+    let was_writable = match mapping.attributes.accounting {
+        Accounting::Counted => true,
+        // Huge pages of the system's pool never count.
+        Accounting::Uncounted => mapping.attributes.huge_page_bytes != 0 && !is_reservation,
+        Accounting::Exempt | Accounting::Unknown => !is_reservation,
+    };
     match mapping.backing {
         Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => mapping.protection,
-        // A reservation that has never been writable need not become so, and large ones could not.
-        Backing::Anonymous
-            if mapping.protection == Protection::default() && mapping.attributes.accounting != Accounting::Counted =>
-        {
-            mapping.protection
-        }
-        _ => Protection { read: true, write: true, ..mapping.protection },
+        _ if was_writable => Protection { read: true, write: true, ..mapping.protection },
+        _ => mapping.protection,
     }
 }
 
@@ -251,4 +255,32 @@ pub(super) fn access(protection: Protection) -> u64 {
 
 const fn anonymous() -> u64 {
     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::MappingAttributes;
+
+    #[test]
+    fn only_memory_that_was_writable_becomes_writable() {
+        let readable = Protection { read: true, ..Protection::default() };
+        let becomes_writable = |backing: Backing, protection, accounting, huge_page_bytes| {
+            let attributes = MappingAttributes { accounting, huge_page_bytes, ..MappingAttributes::default() };
+            let mapping =
+                Mapping { start: 0, end: 4096, protection, backing, grows_down: false, attributes, may_write: None };
+            while_filling(&mapping).write
+        };
+        let file = || Backing::PrivateFile { file: Default::default(), offset: 0 };
+        let nothing = Protection::default();
+        assert!(becomes_writable(file(), readable, Accounting::Counted, 0));
+        assert!(becomes_writable(file(), readable, Accounting::Unknown, 0));
+        assert!(becomes_writable(Backing::Anonymous, readable, Accounting::Exempt, 0));
+        assert!(becomes_writable(Backing::Anonymous, readable, Accounting::Uncounted, 2 << 20));
+        assert!(becomes_writable(Backing::Anonymous, nothing, Accounting::Counted, 0));
+        assert!(!becomes_writable(file(), readable, Accounting::Uncounted, 0));
+        assert!(!becomes_writable(Backing::Anonymous, readable, Accounting::Uncounted, 0));
+        assert!(!becomes_writable(Backing::Anonymous, nothing, Accounting::Exempt, 0));
+        assert!(!becomes_writable(Backing::SharedObject { object: 0, offset: 0 }, readable, Accounting::Counted, 0));
+    }
 }
