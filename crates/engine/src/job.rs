@@ -19,7 +19,7 @@ use crate::{Blocker, EngineError};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::FileReference;
 use standfast_linux::abi;
-use standfast_linux::proc;
+use standfast_linux::proc::ProcessPages;
 use standfast_linux::sys::process;
 use standfast_linux::{HelperNews, InheritedSignals, LaunchTerminal, NamespaceInit, Pid, WaitStatus};
 use std::ffi::{OsStr, OsString};
@@ -304,10 +304,8 @@ impl Freezer {
     /// Returns how many processes the job has, and how many bytes of memory they hold, without file pages.
     pub fn size(&self) -> (usize, u64) {
         let resident = |member: &Member| {
-            let text = proc::read(member.pid, "statm").ok()?;
-            let mut pages = std::str::from_utf8(&text).ok()?.split(' ').skip(1).map(|word| word.parse::<u64>().ok());
-            let (all, of_files) = (pages.next()??, pages.next()??);
-            Some(all.saturating_sub(of_files) * PAGE_BYTES as u64)
+            let pages = ProcessPages::of(member.pid).ok()?;
+            Some(pages.resident.saturating_sub(pages.of_files) * PAGE_BYTES as u64)
         };
         let members = self.roots.members();
         (members.len(), members.iter().filter_map(resident).sum())

@@ -13,6 +13,7 @@ use signal_hook::consts::signal::{
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
+use standfast_linux::proc::Status;
 use std::os::unix::net::UnixStream;
 
 /// Signals with a name that are passed on to the program. SIGPIPE is not among them, since it results from a process's
@@ -75,7 +76,7 @@ impl SignalInbox {
     /// Takes over all signals of the policy except those that are ignored. A program run under `nohup` must inherit
     /// that, and nobody wants these signals here either.
     pub(crate) fn open() -> std::io::Result<Self> {
-        let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status")?);
+        let ignored = Status::parse(&std::fs::read("/proc/self/status")?).ignored;
         let is_honoured = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
         // A process of the job that has lost its parent may end, which we then must handle.
         let signals =
@@ -99,13 +100,6 @@ impl AsFd for SignalInbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.delivery.get_read().as_fd()
     }
-}
-
-/// Returns the set of ignored signals in a `/proc/PID/status`; bit n - 1 is signal n. The set is empty if the line is
-/// missing.
-fn ignored_signals(status: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -145,12 +139,6 @@ mod tests {
             assert_eq!(react(SIGTERM, sender, false), Reaction::CheckpointAndStop);
             assert_eq!(react(SIGTERM, sender, true), Reaction::PassOn);
         }
-    }
-
-    #[test]
-    fn ignored_signals_are_read_from_the_status_file() {
-        assert_eq!(ignored_signals("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"), 0x1001);
-        assert_eq!(ignored_signals("Name:\tx\n"), 0);
     }
 
     #[test]

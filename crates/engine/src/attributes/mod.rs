@@ -13,7 +13,7 @@ pub(crate) use counting::{Counting, Used};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};
 use standfast_linux::Pid;
-use standfast_linux::proc::{self, HUGE_PAGES, Map, MapAttributes, MapPolicy};
+use standfast_linux::proc::{HUGE_PAGES, Map, MapAttributes, MapPolicy, ProcessPages};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -186,10 +186,7 @@ impl Attributes {
 fn is_worth_asking(pid: Pid) -> bool {
     const SMALL_PAGES: u64 = (64 << 20) / PAGE_BYTES as u64;
     let nodes = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
-    let statm = proc::read(pid, "statm").unwrap_or_default();
-    let statm = String::from_utf8_lossy(&statm);
-    let resident = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    nodes.trim() != "0" || resident.is_some_and(|pages| pages <= SMALL_PAGES)
+    nodes.trim() != "0" || ProcessPages::of(pid).is_ok_and(|pages| pages.resident <= SMALL_PAGES)
 }
 
 /// The kernel's letters for lasting advice.

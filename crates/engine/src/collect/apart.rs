@@ -157,18 +157,13 @@ fn sharers<'a>(living: &[&'a Member], what: Common) -> Vec<(&'a Member, &'a Memb
         let main = |member: &Member| member.pid.main_thread();
         let order = |first: &&Member| process::compare(main(first), main(member), what).unwrap_or(Ordering::Less);
         match firsts.binary_search_by(order) {
-            // Processes that have ended have only that in common.
-            Ok(_) if !has_memory(member.pid) => {}
+            // Processes that have ended, or were killed meanwhile, have only that in common.
+            Ok(_) if !proc::has_memory(member.pid) => {}
             Ok(place) => sharers.push((*member, firsts[place])),
             Err(place) => firsts.insert(place, member),
         }
     }
     sharers
-}
-
-/// Reports whether a process has memory. A process that was killed meanwhile has none.
-fn has_memory(pid: Pid) -> bool {
-    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 "))
 }
 
 /// Returns what a process executes, by device and inode.
@@ -211,22 +206,4 @@ fn differences(
             .push("it has other capabilities than the main process, which a restart would not give it".to_owned());
     }
     differences
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::Command;
-
-    #[test]
-    fn who_has_ended_has_no_memory() {
-        let mut child = Command::new("true").spawn().unwrap();
-        let pid = Pid::new(child.id() as i32);
-        while Stat::of(pid).unwrap().state != b'Z' {
-            std::thread::yield_now();
-        }
-        let (own, childs) = (has_memory(Pid::own()), has_memory(pid));
-        child.wait().unwrap();
-        assert_eq!((own, childs, has_memory(pid)), (true, false, false));
-    }
 }

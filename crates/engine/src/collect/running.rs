@@ -56,7 +56,7 @@ pub(crate) fn examine_with(
         members.retain(|member| match member.wait_status {
             // Its parent may have reaped it by now.
             Some(_) => Stat::of(member.pid).is_ok(),
-            None => has_memory(member.pid),
+            None => proc::has_memory(member.pid) || is_headless(member.pid),
         });
         if members.first().is_some_and(|first| first.pid == pid) { examined } else { Err(EngineError::Ended) }
     })
@@ -122,11 +122,6 @@ fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Blocker>, E
     let tree = process_tree::outline(&living, &zombies, &process_snapshots);
     blockers.append(&mut tree.map(|tree| rehearse_births(&tree)).unwrap_or_default());
     Ok(blockers)
-}
-
-/// Reports whether a process is not ending.
-fn has_memory(pid: Pid) -> bool {
-    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 ")) || is_headless(pid)
 }
 
 /// Reports whether its main thread has ended while others continue.

@@ -11,6 +11,7 @@ use crate::machine::machine;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::PAGE_BYTES;
 use standfast_format::{Contents, ImageSource};
+use standfast_linux::proc;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -35,8 +36,7 @@ impl JobPlan<'_> {
         if has_own_limit(&machine(0).kernel_release) {
             return Ok(());
         }
-        let limit = std::fs::read_to_string("/proc/sys/kernel/pid_max");
-        let limit = limit.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(i32::MAX);
+        let limit = proc::ids_max().ok().and_then(|limit| i32::try_from(limit).ok()).unwrap_or(i32::MAX);
         refuse_above(highest_id(self.job), limit)
     }
 

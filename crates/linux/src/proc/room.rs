@@ -1,6 +1,7 @@
 //! Memory that a process can still take: the available memory of the system, the limits of the control groups, and the
 //! remaining commit limit of the kernel. Parsers take text; one function reads it.
 
+use super::MachineMemory;
 use crate::Pid;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,24 +20,16 @@ impl Room {
     /// Reads the room for a process: on this machine and in its control groups.
     pub fn of(pid: Pid) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let memory = text("/proc/meminfo");
+        let memory = MachineMemory::read().unwrap_or_default();
         let is_strict = text("/proc/sys/vm/overcommit_memory").trim() == "2";
-        let available = figure(&memory, "MemAvailable:").unwrap_or(0);
+        let available = memory.available.unwrap_or(0);
         let left = folders(&text(&format!("/proc/{pid}/cgroup"))).iter().filter_map(|folder| left_in(folder)).min();
         Self {
             spare_bytes: left.map_or(available, |left| left.min(available)),
-            promised_bytes: is_strict.then(|| {
-                let of = |name| figure(&memory, name).unwrap_or(0);
-                of("CommitLimit:").saturating_sub(of("Committed_AS:"))
-            }),
+            promised_bytes: is_strict
+                .then(|| memory.commit_limit.unwrap_or(0).saturating_sub(memory.committed.unwrap_or(0))),
         }
     }
-}
-
-/// Returns a value of `/proc/meminfo`, in bytes.
-fn figure(text: &str, name: &str) -> Option<u64> {
-    let kilobytes = |line: &str| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
-    text.lines().find_map(kilobytes).map(|kilobytes| kilobytes * 1024)
 }
 
 /// Returns the folders of the control groups of a process, and of all groups above them, from `/proc/PID/cgroup`.
@@ -77,17 +70,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_found_by_name() {
-        let text = "MemTotal:  24 kB\nMemAvailable:      12 kB\n";
-        assert_eq!((figure(text, "MemAvailable:"), figure(text, "CommitLimit:")), (Some(12 * 1024), None));
-        assert_eq!(inactive_file("anon 3\ninactive_file 70\n"), Some(70));
-    }
-
-    #[test]
     fn every_group_above_counts_and_of_the_older_kind_that_for_memory() {
         let paths = |text| folders(text).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         assert_eq!(paths("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup/"]);
-        assert_eq!(paths("4:cpu,memory:/x\n3:cpuset:/y\n"), ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory/"]);
+        let older = ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory/"];
+        assert_eq!(paths("future\n\n5:future:/z\nv4:cpu,memory,future:/x\n3:cpuset:/y\n"), older);
     }
 
     #[test]
@@ -99,7 +86,7 @@ mod tests {
         assert_eq!(left_in(folder.path()), None);
         write("memory.max", "1000\n");
         assert_eq!(left_in(folder.path()), Some(300));
-        write("memory.stat", "inactive_file 200\n");
+        write("memory.stat", "anon 3\nfuture\ninactive_file 200\n");
         assert_eq!(left_in(folder.path()), Some(500));
     }
 }

@@ -3,6 +3,7 @@
 //! gathers.
 
 use crate::doctor::Finding;
+use standfast_linux::proc::MachineMemory;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -107,7 +108,7 @@ fn last_value(text: &str, name: &str) -> Option<String> {
 
 fn gather(memory: &Path, variable: impl Fn(&str) -> Option<OsString>) -> Facts {
     let size = rustix::fs::statvfs(memory).map_or(0, |it| it.f_blocks.saturating_mul(it.f_frsize));
-    let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = MachineMemory::read().unwrap_or_default();
     let user = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_default();
     let lingers = !user.is_empty() && Path::new(LINGERING).join(user).exists();
     let slurm = variable("SLURM_JOB_ID").map(|_| {
@@ -116,17 +117,11 @@ fn gather(memory: &Path, variable: impl Fn(&str) -> Option<OsString>) -> Facts {
     });
     Facts {
         memory: memory.to_owned(),
-        sizes: (size, total_of(&machine)),
+        sizes: (size, machine.total.unwrap_or(0)),
         logind: Path::new(LOGIND_RUNS).exists().then(logind_files),
         stays: lingers || rustix::process::getuid().as_raw() < FIRST_USER,
         slurm,
     }
-}
-
-/// Returns a machine's memory in bytes from `/proc/meminfo`.
-fn total_of(text: &str) -> u64 {
-    let kilobytes = |line: &str| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
-    text.lines().find_map(kilobytes).unwrap_or(0) * 1024
 }
 
 /// Returns the texts in order of increasing precedence. Those in folders are sorted by name, and a later folder's file
@@ -160,7 +155,6 @@ mod tests {
         assert_eq!(troubles(&facts()), Vec::<String>::new());
         let small = Facts { sizes: (64 << 20, GIB), ..facts() };
         assert!(troubles(&small)[0].contains("--shm-size"));
-        assert_eq!(total_of("MemTotal:    24 kB\nMemFree: 1 kB\n"), 24 * 1024);
     }
 
     #[test]

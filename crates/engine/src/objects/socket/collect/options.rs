@@ -4,10 +4,12 @@ use super::Unsupported;
 use crate::RefusalCode;
 use standfast_format::records::SocketOption;
 use standfast_linux::abi;
+use standfast_linux::proc::{Endpoint, MulticastGroup};
 use standfast_linux::sys::socket;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 const WORD: usize = 4;
@@ -351,7 +353,7 @@ fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsu
                 "a datagram is being put together (UDP_CORK)",
             ));
         }
-        if listens_to_a_group(own)? {
+        if listens_to_a_group(own) {
             return Err(Unsupported::because(
                 RefusalCode::SocketOption,
                 "it has joined a multicast group, which cannot be restored",
@@ -370,48 +372,22 @@ fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsu
 
 /// Reports whether a socket is a member of any multicast group. The kernel answers only for a given group, so this
 /// tries all groups that somebody on this machine has joined.
-fn listens_to_a_group(own: BorrowedFd<'_>) -> io::Result<bool> {
-    let groups = std::fs::read_to_string("/proc/self/net/igmp").unwrap_or_default();
-    let mut interface = 0;
-    for line in groups.lines().skip(1) {
-        let first = line.split_whitespace().next().unwrap_or_default();
-        if !line.starts_with(char::is_whitespace) {
-            interface = first.parse::<i32>().unwrap_or_default();
-        } else if let Ok(group) = u32::from_str_radix(first, 16)
-            && is_member(own, abi::IPPROTO_IP, interface, &internet_address(group))
-        {
-            return Ok(true);
-        }
-    }
-    let groups = std::fs::read_to_string("/proc/self/net/igmp6").unwrap_or_default();
-    Ok(groups.lines().any(|line| {
-        let mut fields = line.split_whitespace();
-        let interface = fields.next().and_then(|field| field.parse::<i32>().ok());
-        let address = fields.nth(1).and_then(sixteen_bytes);
-        interface.zip(address).is_some_and(|(interface, address)| {
-            let address = [&(abi::AF_INET6 as u16).to_le_bytes()[..], &[0; 6], &address, &[0; 4]].concat();
-            is_member(own, abi::IPPROTO_IPV6, interface, &address)
-        })
-    }))
-}
-
-/// Returns the `struct sockaddr_in` of a group, whose number is in the byte order of this machine.
-fn internet_address(group: u32) -> Vec<u8> {
-    [&(abi::AF_INET as u16).to_le_bytes()[..], &[0, 0], &group.to_ne_bytes(), &[0; 8]].concat()
-}
-
-fn sixteen_bytes(text: &str) -> Option<Vec<u8>> {
-    let bytes = (0..16).map(|at| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok());
-    bytes.collect()
+fn listens_to_a_group(own: BorrowedFd<'_>) -> bool {
+    MulticastGroup::all().iter().any(|group| is_member(own, group))
 }
 
 /// Reports membership by `MCAST_MSFILTER`, which succeeds for members only. `struct group_filter`: interface, address
 /// (128 bytes, aligned), mode, count.
-fn is_member(own: BorrowedFd<'_>, level: i32, interface: i32, group: &[u8]) -> bool {
+fn is_member(own: BorrowedFd<'_>, group: &MulticastGroup) -> bool {
     const MCAST_MSFILTER: i32 = 48;
     const ADDRESS_BYTES: usize = 128;
+    let (level, family) = match group.address {
+        IpAddr::V4(_) => (abi::IPPROTO_IP, abi::AF_INET),
+        IpAddr::V6(_) => (abi::IPPROTO_IPV6, abi::AF_INET6),
+    };
+    let address = Endpoint { address: group.address, port: 0 }.to_address(family);
     let mut filter = vec![0u8; 8 + ADDRESS_BYTES + 8];
-    filter[..4].copy_from_slice(&interface.to_le_bytes());
-    filter[8..8 + group.len()].copy_from_slice(group);
+    filter[..4].copy_from_slice(&group.interface.to_le_bytes());
+    filter[8..8 + address.len()].copy_from_slice(&address);
     socket::option_of(own, level, MCAST_MSFILTER, filter).is_ok()
 }
