@@ -75,7 +75,8 @@ mod tests {
     fn offsets_survive_the_way_through_text_also_negative_ones() {
         for (monotonic, boottime) in [(0, 0), (5 * SECOND + 7, -1), (-3 * SECOND, i64::MAX / 2)] {
             let offsets = ClockOffsets { monotonic, boottime };
-            assert_eq!(ClockOffsets::parse(offsets.to_text().as_bytes()), offsets);
+            let text = format!("future 1 2\nnew\n{}", offsets.to_text());
+            assert_eq!(ClockOffsets::parse(text.as_bytes()), offsets);
         }
     }
 

@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn an_epoll_instance_tells_what_it_watches() {
-        let text = b"pos:\t0\nflags:\t02000002\nmnt_id:\t15\nino:\t1\n\
-            tfd:        8 events: 8000001a data: fffffffffffffff8  pos:0 ino:35 sdev:a\n";
+        let text = b"pos:\t0\nfuture\nfuture:\tx: y\nflags:\t02000002\nmnt_id:\t15\nino:\t1\n\
+            tfd:        8 events: 8000001a data: fffffffffffffff8  pos:0 ino:35 sdev:a future:1\n";
         let information = DescriptorInformation::parse(text);
         assert_eq!(information.flags, 0o2_000_002);
         let target = EpollTarget { descriptor: 8, events: 0x8000_001a, data: u64::MAX - 7, inode: 0x35 };

@@ -72,7 +72,8 @@ mod tests {
     #[test]
     fn locks_of_whole_files_are_told_and_no_others() {
         let text = b"1: FLOCK  ADVISORY  WRITE 4711 fe:01:99 0 EOF\n1: -> FLOCK  ADVISORY  READ 4712 fe:01:99 0 EOF\n\
-            2: POSIX  ADVISORY  READ 4711 fe:01:99 0 10\n3: FLOCK  ADVISORY  READ 5 00:1a:7 0 EOF\n";
+            2: POSIX  ADVISORY  READ 4711 fe:01:99 0 10\n3: FLOCK  ADVISORY  READ 5 00:1a:7 0 EOF new\n\
+            4: FUTURE  NEW  READ 5 00:1a:7 0 EOF\nfuture\n";
         let lock =
             |exclusive, process, device, inode| WholeFileLock { exclusive, process: Pid::new(process), device, inode };
         let expected = [lock(true, 4711, libc::makedev(0xfe, 1), 99), lock(false, 5, libc::makedev(0, 0x1a), 7)];

@@ -114,16 +114,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_both_families_are_read_alike() {
+    fn lines_of_both_families_are_read_alike_among_unknown_ones() {
         let text =
             b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-            0: 0100007F:1F90 0200007F:A001 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 20\n\
-            1: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000200007F:A001 08 0:0 0:0 0 0 0 0 1\n";
+            0: 0100007F:1F90 0200007F:A001 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 20 new\n\
+            future\n\
+            1: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000200007F:A001 08 0:0 0:0 0 0 0 0 1\n\
+            2: 0100007F:1F90 00000000:0000 2A 0:0 0:0 0 0 0 5\n";
         let found = TcpConnection::parse(text);
-        assert_eq!(found.len(), 2);
+        assert_eq!(found.len(), 3, "a state of the future is told, and a line of the future is left out");
         assert_eq!((found[0].local, found[0].remote), (found[1].local, found[1].remote));
         assert_eq!(found[0].local.to_string(), "127.0.0.1:8080");
         assert_eq!((found[0].state, found[0].inode, found[1].state, found[1].inode), (1, 4711, 8, 0));
+        assert_eq!((found[2].state, found[2].inode), (0x2a, 5));
     }
 
     #[test]

@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn policies_are_understood_with_flags_and_nodes() {
         let text =
-            b"00400000 default file=/bin/x mapped=1\n7000 bind=static:0-1,65 anon=1 N0=1\n8000 prefer (many):2\n\
+            b"00400000 default file=/bin/x mapped=1\n7000 bind=static:0-1,65 anon=1 future N0=1\n8000 prefer (many):2\n\
             9000 local\na000 interleave=relative|balancing:0\n";
         let all = MapPolicy::parse(text).unwrap();
         let found: Vec<_> = all.iter().map(|it| (it.start, it.policy.mode, it.policy.nodes.as_slice())).collect();

@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn both_times_are_read_and_what_is_no_such_file_is_refused() {
         let [ran, waited] = [90_210_375, 72_157].map(Duration::from_nanos);
-        assert_eq!(ProcessorTime::parse(b"90210375 72157 12\n"), Some(ProcessorTime { ran, waited }));
+        assert_eq!(ProcessorTime::parse(b"90210375 72157 12 future\n"), Some(ProcessorTime { ran, waited }));
         assert_eq!(ProcessorTime::parse(b"90210375\n"), None);
         assert_eq!(ProcessorTime::parse(b"none 1 2\n"), None);
     }

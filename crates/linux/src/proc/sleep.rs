@@ -74,11 +74,11 @@ mod tests {
 
     #[test]
     fn calls_and_times_are_understood() {
-        let text = b"232 0x3 0x7ffceb903ff0 0x1 0x3e8 0x0 0x0 0x7ffceb903eb8 0x7f80c835eef3\n";
+        let text = b"232 0x3 0x7ffceb903ff0 0x1 0x3e8 0x0 0x0 0x7ffceb903eb8 0x7f80c835eef3 new\n";
         let arguments = [3, 0x7ffc_eb90_3ff0, 1, 0x3e8, 0, 0];
         assert_eq!(waiting_call(text), Some((232, arguments, 0x7ffc_eb90_3eb8)));
         assert_eq!(waiting_call(b"running\n"), None);
-        let text = b"sed (1, #threads: 1)\n---\nse.exec_start          :      12154242.117169\nse.vruntime : 1.0\n";
+        let text = b"sed (1, #threads: 1)\n---\nfuture\nfuture : x\nse.exec_start          :      12154242.117169\nse.vruntime : 1.0\n";
         assert_eq!(last_ran(text), Some(12_154_242_117_169));
         assert_eq!(last_ran(b"nothing\n"), None);
     }

@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn flags_and_keys_are_told_for_each_mapping() {
         let text = b"7000-8000 rw-p 00000000 00:00 0    [anon: a: b]\nSize: 4 kB\nKernelPageSize:     2048 kB\n\
-            ProtectionKey:         3\nVmFlags: rd wr lo wf \n8000-9000 r--p 00000000 00:00 0 \nVmFlags: rd\n";
+            ProtectionKey:         3\nFuture: x\nVmFlags: rd wr lo wf zz future \n8000-9000 r--p 00000000 00:00 0 \nVmFlags: rd\n";
         let [one, other] = &MapAttributes::parse(text).unwrap()[..] else { panic!("two mappings") };
         assert_eq!((one.start, one.end, one.page_bytes, one.protection_key), (0x7000, 0x8000, 2 << 20, 3));
         assert!(one.has(b"lo") && one.has(b"wf") && !one.has(b"sl"));

@@ -112,6 +112,7 @@ mod tests {
     fn a_name_may_hold_parentheses_and_blanks() {
         let mut text = b"7 (a) R 9 (b) S 42".to_vec();
         (5..=52).for_each(|number| text.extend(format!(" {number}").bytes()));
+        text.extend(b" 53 future");
         let stat = Stat::parse(&text).unwrap();
         assert_eq!((stat.state, stat.parent.get(), stat.threads, stat.start_time, stat.cpu), (b'S', 42, 20, 22, 39));
         assert_eq!((stat.flags, stat.faults), (9, 10));

@@ -163,8 +163,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_found_by_name() {
-        let text = b"Name:\ta: b\nUmask:\t0022\nUid:\t1\t2\t3\t4\nTracerPid:\t7\nNStgid:\t9\t3\nNSpid:\t10\t4\nNSpgid:\t8\t2\nNSsid:\t6\t0\n\
+    fn fields_are_found_by_name_among_unknown_ones() {
+        let text = b"Name:\ta: \xff\nfuture\nFuture:\tx: y\nUmask:\t0022\nUid:\t1\t2\t3\t4\nTracerPid:\t7\nNStgid:\t9\t3\nNSpid:\t10\t4\nNSpgid:\t8\t2\nNSsid:\t6\t0\n\
             SigPnd:\t0000000000000001\nShdPnd:\t0000000000000002\nSigIgn:\t0000000000001000\nSigCgt:\tffffffffffffffff\n\
             SigBlk:\t0000000000000004\nSeccomp:\t2\nNoNewPrivs:\t1\nVmLck:\t      12 kB\nVmPin:\t      16 kB\nTHP_enabled:\t0\nx86_Thread_features:\tshstk wrss\n\
             Seccomp_filters:\t3\nGid:\t5\t6\t7\t8\nGroups:\t4 27 \nCapInh:\t1\nCapPrm:\t2\nCapEff:\t3\nCapBnd:\t4\n\
@@ -200,5 +200,6 @@ mod tests {
             indirect_branch: 4,
         };
         assert_eq!(Status::parse(text), expected);
+        assert_eq!(Status::parse(b"Name:\tx\n"), Status::default(), "a line that is missing");
     }
 }

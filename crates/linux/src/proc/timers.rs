@@ -97,5 +97,7 @@ mod tests {
         assert_eq!(TimerInformation::parse(text).unwrap(), expected);
         assert_eq!(TimerInformation::parse(b"").unwrap(), []);
         assert!(TimerInformation::parse(b"ID: 3\nsignal: 34\n").is_err());
+        let unknown = b"ID: 3\nsignal: 34/0\nnotify: none/pid.7\nClockID: 1\nfuture: 1\n";
+        assert!(TimerInformation::parse(unknown).is_err(), "a timer may have more to it than we know");
     }
 }

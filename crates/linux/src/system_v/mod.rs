@@ -309,6 +309,8 @@ mod tests {
         assert_eq!((set[0].key, set[0].size, set[0].user, set[0].used_seconds), (77, 3, 1, 9));
         let queue = SystemVObject::parse(SystemVKind::Messages, b"head\n-1 5 666 30 2 7 0 1 2 3 4 10 0 9\n").unwrap();
         assert_eq!((queue[0].key, queue[0].size, queue[0].users.as_slice()), (-1, 30, &[user(7, 10)][..]));
-        assert!(SystemVObject::parse(SystemVKind::Messages, b"head\n1 2\n").is_err());
+        for unknown in [&b"head\n1 2\n"[..], b"head\n-1 5 666 30 2 7 0 1 2 3 4 10 0 9 8\n"] {
+            assert!(SystemVObject::parse(SystemVKind::Messages, unknown).is_err(), "more or fewer fields");
+        }
     }
 }

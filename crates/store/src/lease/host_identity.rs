@@ -122,7 +122,7 @@ mod tests {
 
     fn stat(name: &str, state: char, threads: u32) -> Vec<u8> {
         let middle = "1 ".repeat(14);
-        format!("42 ({name}) {state} {middle}20 0 {threads} 0 4711 99 99\n").into_bytes()
+        format!("42 ({name}) {state} {middle}20 0 {threads} 0 4711 99 99 new\n").into_bytes()
     }
 
     #[test]
