@@ -1,9 +1,10 @@
 /* Handles of children, one that runs and one that has ended, are theirs after a restart: to wait, to signal, to poll, in
- * an epoll instance, and in a child that inherited them.
+ * an epoll instance, and in a child that inherited them, which shares their flags.
  *
  * expect: survive
  */
 #include "family.h"
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 
@@ -46,7 +47,7 @@ int main(void)
         be_child(&line);
         struct pollfd entry = {of_running, POLLIN, 0};
         CHECK(poll(&entry, 1, -1) == 1);
-        put(line.up[1], 1);
+        put(line.up[1], fcntl(of_running, F_GETFL) & O_NONBLOCK ? 2 : 1);
         await_silence(line.down[0]);
         _exit(0);
     }
@@ -58,8 +59,9 @@ int main(void)
     CHECK(is_ready(of_ended) && !is_ready(of_running) && epoll_wait(epoll, events, 4, 0) == 0);
     CHECK(waitid(P_PIDFD_, of_ended, &info, WEXITED | WNOWAIT) == 0 && info.si_pid == ended && info.si_status == 6);
     CHECK(waitid(P_PIDFD_, of_running, &info, WEXITED | WNOHANG) == 0);
+    CHECK(fcntl(of_running, F_SETFL, O_NONBLOCK) == 0);
     CHECK(syscall(SYS_pidfd_send_signal, of_running, SIGKILL, NULL, 0) == 0);
-    CHECK(get(line.up[0]) == 1);
+    CHECK(get(line.up[0]) == 2);
     moment("both ended");
     CHECK(epoll_wait(epoll, events, 4, 0) == 1 && events[0].data.u64 == 77);
     CHECK(waitid(P_PIDFD_, of_running, &info, WEXITED) == 0 && info.si_pid == runs && info.si_status == SIGKILL);

@@ -4,33 +4,20 @@
 //! A job in its own namespaces has its own `/proc`, in which numbers mean its processes; in ours the same numbers mean
 //! other processes. So paths are looked up as the job sees them, and only there.
 
-use super::opening::{OpenFilesPlan, Parked};
 use super::shown::Shown;
 use super::{Check, Kind, Known, O_ACCMODE, O_PATH, Opening, Recorded, Unsupported, Walk};
 use crate::construction::Construction;
-use crate::error::kernel;
 use crate::{EngineError, RefusalCode};
-use standfast_core::Address;
 use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcSubject};
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::file::FileSystem;
-use standfast_linux::sys::socket;
 use standfast_linux::{Pid, Tid};
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
 /// Paths below `/proc/PID` that list what a process has open, by numbers that have a meaning only in that process.
 const OF_DESCRIPTORS: [&[u8]; 4] = [b"fd/", b"fdinfo/", b"map_files/", b"ns/"];
-
-const SOCKET_KIND: u64 = (abi::SOCK_DGRAM | abi::SOCK_CLOEXEC) as u64;
-/// Layout: `struct msghdr` and `struct iovec`, then a byte to be received, and a `struct cmsghdr` with one descriptor.
-const PIECE_AT: u64 = 56;
-const BYTE_AT: u64 = PIECE_AT + 16;
-const CONTROL_AT: u64 = BYTE_AT + 8;
-const CONTROL_BYTES: u64 = 24;
-const DESCRIPTOR_AT: u64 = CONTROL_AT + 16;
 
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
 
@@ -205,50 +192,6 @@ fn as_number(name: &[u8]) -> Option<i32> {
     std::str::from_utf8(name).ok()?.parse().ok()
 }
 
-/// Opens the files of `/proc` that describe processes and threads of the job, which must exist. The process that a file
-/// describes opens it, since a process may always do so. Every holder receives and parks the result, so that it is one
-/// open file again. `processes` and `plans` correspond by position.
-pub(crate) fn open_files_of_processes(
-    processes: &[Construction],
-    plans: &[OpenFilesPlan<'_>],
-    parked: &mut Parked,
-) -> Result<(), EngineError> {
-    let Some(OpenFilesPlan { job, .. }) = plans.first() else { return Ok(()) };
-    let opening = |place: usize| Opening::new(&processes[place], plans[place], parked.from);
-    let mut of_processes = BTreeMap::new();
-    for (place, file) in job.open_files.iter().enumerate() {
-        let OpenFileKind::KernelFile { subject: Some(subject), path, offset } = &file.kind else { continue };
-        let holders = holders(job, processes.len(), place);
-        let Some(first) = holders.first() else { continue };
-        // A zombie cannot open anything.
-        let about = subject.process as usize;
-        let opener = if about < processes.len() { about } else { *first };
-        let path = [directory_of(job, processes, *subject).as_bytes(), &path.0].concat();
-        let mut opened = opening(opener).open_path(&path, file.flags)?;
-        if file.flags & O_PATH == 0 {
-            opened = opening(opener).position(opened, *offset)?;
-        }
-        let opened = opening(opener).park(opened)?;
-        let own = opening(opener).own(opened)?;
-        for holder in holders {
-            let number = if holder == opener { opened } else { opening(holder).receive(own.as_fd())? };
-            of_processes.insert((holder, place), number);
-        }
-    }
-    parked.of_processes = of_processes;
-    Ok(())
-}
-
-/// Returns the places of the `living` processes that hold an open file, each in its own table of descriptors.
-fn holders(job: &JobState, living: usize, file: usize) -> Vec<usize> {
-    let holds = |place: &usize| {
-        let process = &job.processes[*place];
-        let mut descriptors = process.descriptors.iter();
-        !process.process_tree.shares_descriptors && descriptors.any(|it| it.open_file as usize == file)
-    };
-    (0..living).filter(holds).collect()
-}
-
 /// Returns the directory of `/proc` about a subject, as the job sees it.
 fn directory_of(job: &JobState, processes: &[Construction], subject: ProcSubject) -> String {
     let recorded = &job.processes[subject.process as usize];
@@ -261,25 +204,19 @@ fn directory_of(job: &JobState, processes: &[Construction], subject: ProcSubject
 }
 
 impl Opening<'_> {
-    /// Receives a descriptor that is sent from here, and parks it.
-    fn receive(&self, sent: BorrowedFd<'_>) -> Result<u64, EngineError> {
-        let failed = |source| kernel("handing a descriptor to the new process", source);
-        let scratch = self.process.scratch;
-        let arguments = [abi::AF_UNIX as u64, SOCKET_KIND, 0, scratch, 0, 0];
-        self.call("making sockets", abi::SYS_socketpair, arguments)?;
-        let [here, there] = self.two_descriptors()?;
-        socket::send(self.own(there)?.as_fd(), b"!", &[], &[sent]).map_err(failed)?;
-        // struct msghdr: name, its length, pieces, their number, control, its length, flags; struct iovec: base,
-        // length.
-        let words = [0, 0, scratch + PIECE_AT, 1, scratch + CONTROL_AT, CONTROL_BYTES, 0, scratch + BYTE_AT, 1];
-        let header: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let header = self.process.argument(&header)?;
-        self.call("taking a descriptor", abi::SYS_recvmsg, [here, header, 0, 0, 0, 0])?;
-        let mut number = [0; 4];
-        self.process.memory.read(Address::new(scratch + DESCRIPTOR_AT), &mut number).map_err(failed)?;
-        self.close(here)?;
-        self.close(there)?;
-        self.park(u32::from_le_bytes(number).into())
+    /// Opens a file of `/proc` that describes a process or thread of the job.
+    pub(super) fn open_about(
+        &self,
+        processes: &[Construction],
+        file: &OpenFile,
+        subject: ProcSubject,
+    ) -> Result<u64, EngineError> {
+        let OpenFileKind::KernelFile { path, offset, .. } = &file.kind else {
+            unreachable!("the caller has matched it")
+        };
+        let path = [directory_of(self.plan.job, processes, subject).as_bytes(), &path.0].concat();
+        let opened = self.open_path(&path, file.flags)?;
+        if file.flags & O_PATH == 0 { self.position(opened, *offset) } else { Ok(opened) }
     }
 }
 

@@ -28,6 +28,7 @@ mod locks;
 mod memory;
 mod message_queue;
 mod nameless;
+mod of_processes;
 mod openable;
 mod opening;
 mod pipe;
@@ -48,9 +49,9 @@ mod walk;
 use crate::EngineError;
 use check::nothing;
 pub(crate) use check::{Blockers, Check};
-pub(crate) use kernel_file::open_files_of_processes;
 pub(crate) use memory::{MemoryObjects, ObjectContents, data_of, is_inside, written_at_ends};
 use message_queue::unlink_leftovers;
+pub(crate) use of_processes::open_files_of_processes;
 pub use opening::AddressWait;
 pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};
 use opening::{Opening, Recorded};
@@ -78,8 +79,7 @@ struct Kind {
     /// Reports what blocks the restart of a recorded open file; nothing for other kinds.
     check: fn(&mut Check<'_, '_>, &OpenFile),
     /// Opens a recorded file again in the new process: in the main process while it is alone. A file that needs other
-    /// processes ([`OpenFile::needs_process`]) is opened in each process that holds it, once all exist. `None` for
-    /// other kinds.
+    /// processes is opened once all exist ([`of_processes`]). `None` for other kinds.
     restore: fn(&Opening<'_>, &Recorded<'_>) -> Option<Result<u64, EngineError>>,
     /// Describes a recorded open file for a person; `None` for other kinds.
     describe: fn(&OpenFileKind) -> Option<String>,

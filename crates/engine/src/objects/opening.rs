@@ -82,7 +82,7 @@ pub(crate) struct Parked {
     /// The parked numbers by position in the job's table. A file that stands for a process of the job, or describes
     /// one, can be opened only once that process exists.
     pub(super) files: Vec<Option<u64>>,
-    /// Files that describe processes, by the place of the process that holds them and their position in the job's
+    /// Files that stand for processes or describe them, by the place of the process that holds them and their position in the job's
     /// table.
     pub(super) of_processes: BTreeMap<(usize, usize), u64>,
     /// The terminals of the job.
@@ -203,21 +203,11 @@ impl Opening<'_> {
         for ((_, file), number) in parked.of_processes.range((holder, 0)..(holder + 1, 0)) {
             files[*file] = Some(*number);
         }
-        for descriptor in &self.plan.process.descriptors {
-            let place = descriptor.open_file as usize;
-            let Some(file) = self.plan.job.open_files.get(place) else { continue };
-            if file.needs_process()
-                && files.get(place) == Some(&None)
-                && let Some(opened) = self.restored(place, file, FilePlan::AsRecorded)
-            {
-                files[place] = Some(self.park(opened?)?);
-            }
-        }
         self.watch_processes(&files)?;
         Ok(files)
     }
 
-    fn open_file(&self, place: usize, file: &OpenFile, how: FilePlan) -> Result<u64, EngineError> {
+    pub(super) fn open_file(&self, place: usize, file: &OpenFile, how: FilePlan) -> Result<u64, EngineError> {
         if let FilePlan::Own(number) = how {
             return self.take_over(number, file.flags);
         }
