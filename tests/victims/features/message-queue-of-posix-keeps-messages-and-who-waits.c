@@ -1,5 +1,5 @@
-/* A message queue of POSIX keeps its name, limits, permissions and messages, with their priorities and in their order; who waits
- * for a message or for room goes on waiting. One whose name has been taken away has none.
+/* A message queue of POSIX keeps its name, limits, permissions, flags and messages, with their priorities and in their
+ * order; who waits for a message or for room goes on waiting. One whose name has been taken away has none.
  *
  * expect: survive
  */
@@ -50,8 +50,10 @@ int main(void)
     }
     await_call_of(reader, SYS_mq_timedreceive);
     await_call_of(sender, SYS_mq_timedsend);
+    int flags = fcntl(queue, F_GETFL), writers = fcntl(writer, F_GETFL);
     for (int life = 0; life < 2; life++) {
         moment("waiting");
+        CHECK(fcntl(queue, F_GETFL) == flags && fcntl(writer, F_GETFL) == writers);
         struct stat status;
         CHECK(mq_getattr(queue, &now) == 0 && now.mq_curmsgs == 4 && now.mq_maxmsg == 4 && now.mq_msgsize == TEXT);
         CHECK(mq_getattr(writer, &now) == 0 && now.mq_flags == O_NONBLOCK && fstat(queue, &status) == 0);

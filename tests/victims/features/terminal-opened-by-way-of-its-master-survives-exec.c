@@ -1,5 +1,5 @@
 /* A slave that is opened by way of its master to be closed on exec has descriptors that are not: the kernel shows the flag
- * for all of them.
+ * for all of them. Its other flags stay the same.
  *
  * expect: survive
  */
@@ -22,7 +22,9 @@ int main(void)
     if (slave < 0)
         LACKS("slaves that are opened by way of their masters (Linux 4.13)");
     CHECK(dup2(slave, COPY) == COPY);
+    int flags = fcntl(slave, F_GETFL) & ~O_CLOEXEC;
     moment("open");
+    CHECK((fcntl(slave, F_GETFL) & ~O_CLOEXEC) == flags);
     CHECK(fcntl(COPY, F_GETFD) == 0 && fcntl(slave, F_GETFD) == FD_CLOEXEC && fcntl(master, F_GETFD) == FD_CLOEXEC);
     puts("one survives");
     return 0;

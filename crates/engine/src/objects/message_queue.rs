@@ -3,7 +3,7 @@
 //! their messages.
 
 use super::shown::Shown;
-use super::{Check, Kind, Known, Motion, O_CREAT, O_EXCL, O_RDWR, Opening, Recorded, Unsupported, Walk};
+use super::{Check, Kind, Known, Motion, O_CREAT, O_EXCL, O_LARGEFILE, O_RDWR, Opening, Recorded, Unsupported, Walk};
 use crate::error::kernel;
 use crate::files::{FileId, other_holder};
 use crate::{Blocker, EngineError, RefusalCode};
@@ -156,8 +156,14 @@ impl Opening<'_> {
 
     /// Opens a queue once more.
     fn open_queue(&self, queue: usize, flags: u32) -> Result<u64, EngineError> {
-        let missing = || kernel("opening a message queue", std::io::ErrorKind::InvalidData.into());
-        let number = self.queues.get(queue).ok_or_else(missing)?;
+        const OPENING: &str = "opening a message queue";
+        let missing = || kernel(OPENING, std::io::ErrorKind::InvalidData.into());
+        let mut queues = self.plan.job.posix_queues.iter().zip(&self.queues);
+        let (recorded, number) = queues.nth(queue).ok_or_else(missing)?;
+        if flags & O_LARGEFILE == 0 && !recorded.unlinked {
+            let name = self.process.path_argument(&recorded.name.0)?;
+            return self.call(OPENING, abi::SYS_mq_open, [name, flags.into(), 0, 0, 0, 0]);
+        }
         self.open_path(format!("/proc/self/fd/{number}").as_bytes(), flags)
     }
 

@@ -117,6 +117,8 @@ const O_WRONLY: u32 = abi::O_WRONLY as u32;
 const O_CREAT: u32 = abi::O_CREAT as u32;
 const O_EXCL: u32 = abi::O_EXCL as u32;
 const O_NOCTTY: u32 = abi::O_NOCTTY as u32;
+/// Files opened by a path have this flag. Not all others do, and programs see it (`F_GETFL`).
+const O_LARGEFILE: u32 = 0o100000;
 const O_TRUNC: u32 = abi::O_TRUNC as u32;
 const O_ASYNC: u32 = abi::O_ASYNC as u32;
 const O_DIRECT: u32 = abi::O_DIRECT as u32;

@@ -3,7 +3,8 @@
 
 use super::shown::Shown;
 use super::{
-    Check, Kind, Known, O_ACCMODE, O_DIRECT, O_PATH, O_RDWR, O_WRONLY, Opening, Recorded, Unsupported, Walk, as_path,
+    Check, Kind, Known, O_ACCMODE, O_DIRECT, O_LARGEFILE, O_PATH, O_RDWR, O_WRONLY, Opening, Recorded, Unsupported,
+    Walk, as_path,
 };
 use crate::error::kernel;
 use crate::files::{FileId, other_holder};
@@ -27,7 +28,6 @@ const PERMISSIONS: u32 = 0o7777;
 const USUAL_MODE: u32 = 0o600;
 
 /// The kernel's value; the C library defines it as 0 if files are large anyway.
-const O_LARGEFILE: u32 = 0o100000;
 const F_SETPIPE_SZ: u64 = abi::F_SETPIPE_SZ as u64;
 
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };

@@ -6,7 +6,7 @@ use crate::births::highest_id;
 use crate::construction::{Construction, end_processes};
 use crate::error::kernel;
 use crate::objects::opening::Parked;
-use crate::objects::{O_NOCTTY, O_NONBLOCK, O_RDWR, Opening};
+use crate::objects::{O_LARGEFILE, O_NOCTTY, O_NONBLOCK, O_RDWR, Opening};
 use crate::terminals::{InFlight, Sides};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{JobState, OpenFileKind, PseudoTerminal, TerminalSettings, WindowSize};
@@ -86,8 +86,12 @@ impl Opening<'_> {
     }
 
     pub(in crate::objects) fn open_slave(&self, terminal: u32, flags: u32) -> Result<u64, EngineError> {
-        let TerminalSides { slave, .. } = self.terminals[terminal as usize];
-        self.open_path(format!("/proc/self/fd/{slave}").as_bytes(), flags | O_NOCTTY)
+        let TerminalSides { master, slave } = self.terminals[terminal as usize];
+        let flags = flags | O_NOCTTY;
+        if flags & O_LARGEFILE == 0 {
+            return self.call("opening a terminal", abi::SYS_ioctl, [master, TIOCGPTPEER, flags.into(), 0, 0, 0]);
+        }
+        self.open_path(format!("/proc/self/fd/{slave}").as_bytes(), flags)
     }
 
     /// Returns the master that is not for the job, as a descriptor of ours.
