@@ -1,28 +1,21 @@
 //! Ring 2: a directory that is held open, and names below it. Whatever other processes do to the directories in it,
 //! nothing outside is reached: no name leads out of it, and no symbolic link is followed, neither at the end of a path
 //! nor inside it (openat2(2) with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, Linux 5.6).
-//!
-//! # Safety
-//! Each block passes plain numbers, or addresses of live local values and of zero-terminated strings, to the call that
-//! it names.
 
-use crate::sys::check;
-use std::ffi::{CString, OsStr, OsString};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat_raw};
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions, ReadDir};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-const RESOLVE_NO_MAGICLINKS: u64 = 2;
-const RESOLVE_NO_SYMLINKS: u64 = 4;
-const RESOLVE_BENEATH: u64 = 8;
-const NO_LINKS: u64 = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY;
+const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 /// An open with these flags neither blocks nor makes a controlling terminal, whatever has replaced the file.
-const PLAIN: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+const PLAIN: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// A directory that is held open.
 #[derive(Debug)]
@@ -47,7 +40,7 @@ impl Folder {
     /// # Errors
     /// `ELOOP` if a part is a symbolic link; another error if there is no such directory.
     pub fn open(path: &Path) -> io::Result<Self> {
-        open(libc::AT_FDCWD, path.as_os_str(), DIRECTORY, 0, NO_LINKS).map(Self)
+        open(CWD, path, DIRECTORY, 0, NO_LINKS).map(Self)
     }
 
     /// Opens a directory below this one; the empty name means this one.
@@ -63,7 +56,7 @@ impl Folder {
     /// # Errors
     /// When nothing has this name.
     pub fn find(&self, name: &Path) -> io::Result<HeldPath> {
-        self.open_name(name, libc::O_PATH | libc::O_NOFOLLOW, 0).map(|held| HeldPath(held.into()))
+        self.open_name(name, OFlags::PATH | OFlags::NOFOLLOW, 0).map(|held| HeldPath(held.into()))
     }
 
     /// Opens an existing file.
@@ -79,7 +72,7 @@ impl Folder {
     /// # Errors
     /// When it exists, or cannot be made.
     pub fn make_file(&self, name: &Path, mode: u32) -> io::Result<File> {
-        self.open_name(name, PLAIN | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode).map(File::from)
+        self.open_name(name, PLAIN | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode).map(File::from)
     }
 
     /// Makes a directory.
@@ -88,8 +81,7 @@ impl Folder {
     /// When the name is taken, or it cannot be made.
     pub fn make_directory(&self, name: &Path, mode: u32) -> io::Result<()> {
         let (parent, name) = self.split(name)?;
-        // SAFETY: the name is live.
-        check(unsafe { libc::mkdirat(parent.number(), name.as_ptr(), mode) }.into()).map(drop)
+        Ok(rustix::fs::mkdirat(&parent.0, name, Mode::from_bits_retain(mode))?)
     }
 
     /// Makes a symbolic link.
@@ -98,9 +90,7 @@ impl Folder {
     /// When the name is taken, or it cannot be made.
     pub fn make_link(&self, name: &Path, target: &Path) -> io::Result<()> {
         let (parent, name) = self.split(name)?;
-        let target = string(target.as_os_str())?;
-        // SAFETY: both strings are live.
-        check(unsafe { libc::symlinkat(target.as_ptr(), parent.number(), name.as_ptr()) }.into()).map(drop)
+        Ok(rustix::fs::symlinkat(target, &parent.0, name)?)
     }
 
     /// Gives the file `name` a second name.
@@ -109,8 +99,7 @@ impl Folder {
     /// When that name is taken, or it cannot be given.
     pub fn link(&self, name: &Path, other: &Path) -> io::Result<()> {
         let ((from, name), (to, other)) = (self.split(name)?, self.split(other)?);
-        // SAFETY: both names are live.
-        check(unsafe { libc::linkat(from.number(), name.as_ptr(), to.number(), other.as_ptr(), 0) }.into()).map(drop)
+        Ok(rustix::fs::linkat(&from.0, name, &to.0, other, AtFlags::empty())?)
     }
 
     /// Removes a name; a directory must be empty.
@@ -120,9 +109,8 @@ impl Folder {
     pub fn remove(&self, name: &Path) -> io::Result<()> {
         let is_directory = self.find(name)?.metadata()?.is_dir();
         let (parent, name) = self.split(name)?;
-        let flags = if is_directory { libc::AT_REMOVEDIR } else { 0 };
-        // SAFETY: the name is live.
-        check(unsafe { libc::unlinkat(parent.number(), name.as_ptr(), flags) }.into()).map(drop)
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        Ok(rustix::fs::unlinkat(&parent.0, name, flags)?)
     }
 
     /// Lists the entries of the directory.
@@ -130,7 +118,7 @@ impl Folder {
     /// # Errors
     /// When the directory may not be listed.
     pub fn entries(&self) -> io::Result<ReadDir> {
-        std::fs::read_dir(way_to(self.number()))
+        std::fs::read_dir(way_to(self.0.as_raw_fd()))
     }
 
     /// Returns the status of the directory itself.
@@ -141,19 +129,15 @@ impl Folder {
         self.0.try_clone().map(File::from)?.metadata()
     }
 
-    fn number(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-
-    fn open_name(&self, name: &Path, flags: i32, mode: u32) -> io::Result<OwnedFd> {
-        let name = if name.as_os_str().is_empty() { OsStr::new(".") } else { name.as_os_str() };
-        open(self.number(), name, flags, mode, NO_LINKS | RESOLVE_BENEATH)
+    fn open_name(&self, name: &Path, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
+        let name = if name.as_os_str().is_empty() { Path::new(".") } else { name };
+        open(self.0.as_fd(), name, flags, mode, NO_LINKS | ResolveFlags::BENEATH)
     }
 
     /// Returns the directory that contains a name, and the name's last component.
-    fn split(&self, name: &Path) -> io::Result<(Self, CString)> {
+    fn split<'a>(&self, name: &'a Path) -> io::Result<(Self, &'a OsStr)> {
         let last = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        Ok((self.beneath(name.parent().unwrap_or(Path::new("")))?, string(last)?))
+        Ok((self.beneath(name.parent().unwrap_or(Path::new("")))?, last))
     }
 }
 
@@ -163,7 +147,8 @@ impl HeldPath {
     /// # Errors
     /// When nothing has this name.
     pub fn find(path: &Path) -> io::Result<Self> {
-        open(libc::AT_FDCWD, path.as_os_str(), libc::O_PATH | libc::O_NOFOLLOW, 0, 0).map(|held| Self(held.into()))
+        let held = open(CWD, path, OFlags::PATH | OFlags::NOFOLLOW, 0, ResolveFlags::empty())?;
+        Ok(Self(held.into()))
     }
 
     /// Returns the status of the object.
@@ -180,11 +165,8 @@ impl HeldPath {
     /// When it is not a symbolic link.
     pub fn target(&self) -> io::Result<PathBuf> {
         let mut target = vec![0u8; libc::PATH_MAX as usize];
-        // SAFETY: `target` has room for the number of bytes passed, and the empty name ends in a zero.
-        let length = check(unsafe {
-            libc::readlinkat(self.0.as_raw_fd(), c"".as_ptr(), target.as_mut_ptr().cast(), target.len())
-        } as libc::c_long)?;
-        target.truncate(length as usize);
+        let length = readlinkat_raw(&self.0, c"", target.as_mut_slice())?;
+        target.truncate(length);
         Ok(OsString::from_vec(target).into())
     }
 
@@ -193,8 +175,8 @@ impl HeldPath {
     /// # Errors
     /// When it may not be opened with this access.
     pub fn reopen(&self, access: Access) -> io::Result<File> {
-        open(libc::AT_FDCWD, self.way().as_os_str(), access.flags() | libc::O_NONBLOCK | libc::O_NOCTTY, 0, 0)
-            .map(File::from)
+        let flags = access.flags() | OFlags::NONBLOCK | OFlags::NOCTTY;
+        open(CWD, &self.way(), flags, 0, ResolveFlags::empty()).map(File::from)
     }
 
     /// Sets the owner and the group. The object must not be a symbolic link.
@@ -235,10 +217,10 @@ impl HeldPath {
 }
 
 impl Access {
-    fn flags(self) -> i32 {
+    fn flags(self) -> OFlags {
         match self {
-            Self::Read => libc::O_RDONLY,
-            Self::Write => libc::O_RDWR,
+            Self::Read => OFlags::RDONLY,
+            Self::Write => OFlags::RDWR,
         }
     }
 }
@@ -248,25 +230,8 @@ fn way_to(descriptor: RawFd) -> PathBuf {
     format!("/proc/self/fd/{descriptor}").into()
 }
 
-fn open(from: RawFd, name: &OsStr, flags: i32, mode: u32, resolve: u64) -> io::Result<OwnedFd> {
-    /// `struct open_how`.
-    #[repr(C)]
-    struct How {
-        flags: u64,
-        mode: u64,
-        resolve: u64,
-    }
-    let name = string(name)?;
-    let how = How { flags: (flags | libc::O_CLOEXEC) as u64, mode: mode.into(), resolve };
-    // SAFETY: both are live, and the size is that of `how`.
-    let opened =
-        check(unsafe { libc::syscall(libc::SYS_openat2, from, name.as_ptr(), &raw const how, size_of::<How>()) })?;
-    // SAFETY: a new descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(opened as RawFd) })
-}
-
-fn string(name: &OsStr) -> io::Result<CString> {
-    CString::new(name.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+fn open(from: BorrowedFd<'_>, name: &Path, flags: OFlags, mode: u32, resolve: ResolveFlags) -> io::Result<OwnedFd> {
+    Ok(openat2(from, name, flags | OFlags::CLOEXEC, Mode::from_bits_retain(mode), resolve)?)
 }
 
 #[cfg(test)]

@@ -5,47 +5,39 @@
 
 use super::check;
 use crate::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// `FIONREAD`: returns how many bytes can be read.
 pub fn unread_bytes(file: BorrowedFd<'_>) -> io::Result<usize> {
-    let mut bytes = 0i32;
-    // SAFETY: `bytes` is live.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }.into())?;
-    Ok(bytes as usize)
+    Ok(rustix::io::ioctl_fionread(file)? as usize)
 }
 
 /// poll(2) without waiting: returns those of the `asked` events that are ready; errors and hang-ups always count.
 pub fn ready_events(file: BorrowedFd<'_>, asked: i16) -> io::Result<i16> {
-    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: asked, revents: 0 };
-    // SAFETY: one live pollfd.
-    check(unsafe { libc::poll(&raw mut poll, 1, 0) }.into())?;
-    Ok(poll.revents)
+    let mut polled = [PollFd::from_borrowed_fd(file, PollFlags::from_bits_retain(asked as u16))];
+    poll(&mut polled, Some(&Timespec::default()))?;
+    Ok(polled[0].revents().bits() as i16)
 }
 
 /// `F_GETFL` and `F_SETFL`: makes calls on an open file either block or fail instead. Returns whether they blocked
 /// before.
 pub fn set_waiting(file: BorrowedFd<'_>, waits: bool) -> io::Result<bool> {
-    // SAFETY: plain numbers.
-    unsafe {
-        let flags = check(libc::fcntl(file.as_raw_fd(), libc::F_GETFL).into())? as i32;
-        let wanted = if waits { flags & !libc::O_NONBLOCK } else { flags | libc::O_NONBLOCK };
-        if wanted != flags {
-            check(libc::fcntl(file.as_raw_fd(), libc::F_SETFL, wanted).into())?;
-        }
-        Ok(flags & libc::O_NONBLOCK == 0)
+    let flags = fcntl_getfl(file)?;
+    let waited = !flags.contains(OFlags::NONBLOCK);
+    if waits != waited {
+        fcntl_setfl(file, flags ^ OFlags::NONBLOCK)?;
     }
+    Ok(waited)
 }
 
 /// timerfd_gettime(2): returns the nanoseconds until it next expires. It also makes the kernel count the expirations of
 /// an interval timer that have passed, as a read would.
 pub fn timer_remaining(timer: BorrowedFd<'_>) -> io::Result<u64> {
-    let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut now = libc::itimerspec { it_interval: zero, it_value: zero };
-    // SAFETY: `now` is live.
-    check(unsafe { libc::timerfd_gettime(timer.as_raw_fd(), &raw mut now) }.into())?;
-    Ok(now.it_value.tv_sec as u64 * 1_000_000_000 + now.it_value.tv_nsec as u64)
+    let left = rustix::time::timerfd_gettime(timer)?.it_value;
+    Ok(left.tv_sec as u64 * 1_000_000_000 + left.tv_nsec as u64)
 }
 
 /// `F_GETOWN_EX`: returns the recipient of signals from an open file, as kind (`F_OWNER_TID` and the like) and id; 0 if

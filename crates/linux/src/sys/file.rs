@@ -1,11 +1,9 @@
 //! Files in memory, and the parts of files that hold data: lseek(2) with SEEK_DATA and SEEK_HOLE, seals, huge pages.
-//!
-//! # Safety
-//! Each block passes plain numbers or addresses of live local values to the call that it names.
 
-use super::check;
+use rustix::fs::{SealFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fstatfs, seek};
+use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 /// `F_SEAL_SEAL`: no more seals.
 pub const SEAL_SEAL: u32 = libc::F_SEAL_SEAL as u32;
@@ -31,7 +29,7 @@ impl FileSystem {
     /// Returns the kind for an open file.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
         const CONFIGFS_MAGIC: i64 = 0x6265_6570;
-        Ok(match file_system(file)?.f_type {
+        Ok(match fstatfs(file)?.f_type {
             libc::PROC_SUPER_MAGIC => Self::Processes,
             libc::SYSFS_MAGIC | libc::CGROUP_SUPER_MAGIC | libc::CGROUP2_SUPER_MAGIC => Self::Devices,
             libc::DEBUGFS_MAGIC
@@ -55,7 +53,7 @@ pub fn is_local(file: BorrowedFd<'_>) -> io::Result<bool> {
     const ZFS_MAGIC: i64 = 0x2fc1_2fc1;
     const BCACHEFS_MAGIC: i64 = 0xca45_1a4e;
     Ok(matches!(
-        file_system(file)?.f_type,
+        fstatfs(file)?.f_type,
         EXT4_MAGIC
             | XFS_MAGIC
             | BTRFS_MAGIC
@@ -70,51 +68,46 @@ pub fn is_local(file: BorrowedFd<'_>) -> io::Result<bool> {
 /// Returns the offset of the first byte from `offset` on that may be data, or `None` if only a hole follows. Moves the
 /// position of the open file description.
 pub fn seek_data(file: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
-    // SAFETY: plain numbers.
-    match check(unsafe { libc::lseek(file.as_raw_fd(), offset as i64, libc::SEEK_DATA) }) {
-        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
-        found => found.map(|offset| Some(offset as u64)),
+    match seek(file, SeekFrom::Data(offset)) {
+        Err(Errno::NXIO) => Ok(None),
+        found => Ok(Some(found?)),
     }
 }
 
 /// Returns the offset of the first byte from `offset` on that is in a hole; the end of the file counts as one. Also
 /// moves the position.
 pub fn seek_hole(file: BorrowedFd<'_>, offset: u64) -> io::Result<u64> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::lseek(file.as_raw_fd(), offset as i64, libc::SEEK_HOLE) }).map(|offset| offset as u64)
+    Ok(seek(file, SeekFrom::Hole(offset))?)
 }
 
 /// futimens(2): sets the time of the last modification, in nanoseconds since 1970, and no other time.
 pub fn set_modified(file: BorrowedFd<'_>, nanoseconds: i64) -> io::Result<()> {
     const SECOND: i64 = 1_000_000_000;
-    let unchanged = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
+    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let (tv_sec, tv_nsec) = (nanoseconds.div_euclid(SECOND), nanoseconds.rem_euclid(SECOND));
-    let times = [unchanged, libc::timespec { tv_sec, tv_nsec }];
-    // SAFETY: two live times.
-    check(unsafe { libc::futimens(file.as_raw_fd(), times.as_ptr()) }.into()).map(drop)
+    let times = Timestamps { last_access, last_modification: Timespec { tv_sec, tv_nsec } };
+    Ok(rustix::fs::futimens(file, &times)?)
 }
 
 /// `F_GET_SEALS`.
 pub fn seals(file: BorrowedFd<'_>) -> io::Result<u32> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) }.into()).map(|seals| seals as u32)
+    Ok(rustix::fs::fcntl_get_seals(file)?.bits())
 }
 
 /// `F_ADD_SEALS`.
 pub fn add_seals(file: BorrowedFd<'_>, seals: u32) -> io::Result<()> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.into()).map(drop)
+    Ok(rustix::fs::fcntl_add_seals(file, SealFlags::from_bits_retain(seals))?)
 }
 
 /// Reports whether a file is a message queue of POSIX (`mq_open(3)`).
 pub fn is_message_queue(file: BorrowedFd<'_>) -> io::Result<bool> {
     const MQUEUE_MAGIC: i64 = 0x1980_0202;
-    Ok(file_system(file)?.f_type == MQUEUE_MAGIC)
+    Ok(fstatfs(file)?.f_type == MQUEUE_MAGIC)
 }
 
 /// Reports whether a file is in memory (tmpfs): pages that are not present are zeros, or in swap.
 pub fn is_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
-    Ok(file_system(file)?.f_type == libc::TMPFS_MAGIC)
+    Ok(fstatfs(file)?.f_type == libc::TMPFS_MAGIC)
 }
 
 /// Reports whether the first write through a mapping to a clean page of a file sets the file's times. This holds for
@@ -129,7 +122,7 @@ pub fn notes_mapped_writes(file: BorrowedFd<'_>) -> io::Result<bool> {
     // ext2 and ext3 have the number of ext4. A client of NFS writes dirty pages to the server before it reports the
     // times.
     Ok(matches!(
-        file_system(file)?.f_type,
+        fstatfs(file)?.f_type,
         libc::EXT4_SUPER_MAGIC
             | libc::XFS_SUPER_MAGIC
             | libc::BTRFS_SUPER_MAGIC
@@ -148,15 +141,6 @@ pub fn notes_mapped_writes(file: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// Returns the size of a file's pages if they are huge pages from the system's pool, else 0.
 pub fn huge_page_bytes(file: BorrowedFd<'_>) -> io::Result<u64> {
-    let system = file_system(file)?;
+    let system = fstatfs(file)?;
     Ok(if system.f_type == libc::HUGETLBFS_MAGIC { system.f_bsize as u64 } else { 0 })
-}
-
-/// fstatfs(2)
-fn file_system(file: BorrowedFd<'_>) -> io::Result<libc::statfs> {
-    // SAFETY: a statfs is plain data for which all zeros is a value.
-    let mut system: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `system` is live.
-    check(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut system) }.into())?;
-    Ok(system)
 }

@@ -1,90 +1,50 @@
 //! Names in the file system, one at a time and by descriptor: no call follows a symbolic link.
-//!
-//! # Safety
-//! Each block passes plain numbers, or addresses of live local values and of zero-terminated strings, to the call that
-//! it names.
 
-use super::check;
-use std::ffi::{CString, OsStr};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::process::{getegid, getgroups};
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// openat2(2): opens a directory by its absolute path, no part of which is a symbolic link. Linux 5.6.
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    /// `struct open_how`.
-    #[repr(C)]
-    struct How {
-        flags: u64,
-        mode: u64,
-        resolve: u64,
-    }
-    const RESOLVE_NO_SYMLINKS: u64 = 4;
-    let path = string(path.as_os_str())?;
-    let flags = (libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64;
-    let how = How { flags, mode: 0, resolve: RESOLVE_NO_SYMLINKS };
-    // SAFETY: both are live, and the size is that of `how`.
-    let opened = check(unsafe {
-        libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size_of::<How>())
-    })?;
-    // SAFETY: a new descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(opened as i32) })
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
 }
 
 /// openat(2) with O_PATH and O_NOFOLLOW: refers to the object of this name itself, without opening it.
 pub fn open_name(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
-    let name = string(name)?;
-    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: the name is live.
-    let opened = check(unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags) }.into())?;
-    // SAFETY: a new descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(opened as i32) })
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
 }
 
 /// mkdirat(2)
 pub fn make_directory(directory: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
-    let name = string(name)?;
-    // SAFETY: the name is live.
-    check(unsafe { libc::mkdirat(directory.as_raw_fd(), name.as_ptr(), mode) }.into()).map(drop)
+    Ok(rustix::fs::mkdirat(directory, name, Mode::from_bits_retain(mode))?)
 }
 
 /// mknodat(2) of a named pipe (S_IFIFO) or the file of a socket (S_IFSOCK).
 pub fn make_node(directory: BorrowedFd<'_>, name: &OsStr, kind_and_mode: u32) -> io::Result<()> {
-    let name = string(name)?;
-    // SAFETY: the name is live.
-    check(unsafe { libc::mknodat(directory.as_raw_fd(), name.as_ptr(), kind_and_mode, 0) }.into()).map(drop)
+    let (kind, mode) = (FileType::from_raw_mode(kind_and_mode), Mode::from_raw_mode(kind_and_mode));
+    Ok(rustix::fs::mknodat(directory, name, kind, mode, 0)?)
 }
 
 /// unlinkat(2); with AT_REMOVEDIR for a directory, which must be empty.
 pub fn remove(directory: BorrowedFd<'_>, name: &OsStr, is_directory: bool) -> io::Result<()> {
-    let name = string(name)?;
-    let flags = if is_directory { libc::AT_REMOVEDIR } else { 0 };
-    // SAFETY: the name is live.
-    check(unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), flags) }.into()).map(drop)
+    let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    Ok(rustix::fs::unlinkat(directory, name, flags)?)
 }
 
 /// faccessat(2) with our effective ids: reports whether the permissions allow this access to a path (R_OK, W_OK, X_OK).
 pub fn may_access(path: &Path, how: i32) -> io::Result<()> {
-    let path = string(path.as_os_str())?;
-    // SAFETY: the path is live.
-    check(unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), how, libc::AT_EACCESS) }.into()).map(drop)
+    Ok(rustix::fs::accessat(CWD, path, Access::from_bits_retain(how as u32), AtFlags::EACCESS)?)
 }
 
 /// getegid(2) and getgroups(2): returns the groups that we may give to a file of ours.
 pub fn own_groups() -> io::Result<Vec<u32>> {
-    const GROUPS_MAX: usize = 65536;
-    let mut groups = vec![0; GROUPS_MAX];
-    // SAFETY: `groups` has room for the number passed.
-    let count = check(unsafe { libc::getgroups(GROUPS_MAX as i32, groups.as_mut_ptr()) }.into())?;
-    groups.truncate(count as usize);
-    // SAFETY: cannot fail.
-    groups.push(unsafe { libc::getegid() });
-    Ok(groups)
-}
-
-fn string(name: &OsStr) -> io::Result<CString> {
-    CString::new(name.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+    let groups = getgroups()?;
+    Ok(groups.into_iter().chain([getegid()]).map(|group| group.as_raw()).collect())
 }
 
 #[cfg(test)]
