@@ -1,6 +1,8 @@
 //! Types for the kernel's process ids and thread ids, so that one cannot be passed for the other.
 
+use rustix::io::Errno;
 use std::fmt::{self, Display, Formatter};
+use std::io;
 
 /// The id of a process, as this process sees it unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,6 +17,14 @@ impl Pid {
     /// Returns the bare number.
     pub const fn get(self) -> i32 {
         self.0
+    }
+
+    /// Returns the id as an argument of a system call.
+    ///
+    /// # Errors
+    /// EINVAL if the number is no id: zero and negative ones would name groups or all processes.
+    pub(crate) fn as_argument(self) -> io::Result<rustix::process::Pid> {
+        argument(self.0)
     }
 
     /// Returns the id of this process.
@@ -54,10 +64,17 @@ impl Tid {
         Pid(self.0)
     }
 
+    /// Returns the id as an argument of a system call.
+    ///
+    /// # Errors
+    /// As for [`Pid::as_argument`].
+    pub(crate) fn as_argument(self) -> io::Result<rustix::process::Pid> {
+        argument(self.0)
+    }
+
     /// Returns the id of this thread, by which `/proc` names tracers.
     pub fn own() -> Self {
-        // SAFETY: gettid(2) cannot fail.
-        Self(unsafe { libc::gettid() })
+        Self(rustix::thread::gettid().as_raw_nonzero().get())
     }
 }
 
@@ -65,4 +82,9 @@ impl Display for Tid {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
     }
+}
+
+fn argument(number: i32) -> io::Result<rustix::process::Pid> {
+    let id = Some(number).filter(|number| *number > 0).and_then(rustix::process::Pid::from_raw);
+    Ok(id.ok_or(Errno::INVAL)?)
 }

@@ -70,8 +70,7 @@ pub fn split() -> io::Result<Half> {
 /// # Errors
 /// When it leads a session.
 pub fn step_aside() -> io::Result<()> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::setpgid(0, 0) }.into()).map(drop)
+    Ok(rustix::process::setpgid(None, None)?)
 }
 
 /// Blocks SIGTTOU in this thread and the threads that it makes, so that background output to the terminal does not stop
@@ -90,8 +89,8 @@ pub fn hold_output_signal() {
 /// # Errors
 /// When it leads a process group.
 pub fn lead_session() -> io::Result<()> {
-    // SAFETY: takes no arguments.
-    check(unsafe { libc::setsid() }.into()).map(drop)
+    rustix::process::setsid()?;
+    Ok(())
 }
 
 /// Closes every descriptor except these.

@@ -58,8 +58,7 @@ pub fn own_group() -> i32 {
 /// Makes this process the leader of a process group of its own, in the foreground of `terminal` if given.
 /// Async-signal-safe.
 pub(crate) fn lead_group(terminal: Option<RawFd>) -> io::Result<()> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::setpgid(0, 0) }.into())?;
+    rustix::process::setpgid(None, None)?;
     terminal.map_or(Ok(()), |terminal| give(terminal, own_group()))
 }
 

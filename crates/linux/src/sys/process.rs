@@ -4,40 +4,31 @@
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
 
 use super::check;
-use super::descriptors::HeldDescriptor;
+use super::descriptors::{HeldDescriptor, ready_events};
 use crate::{Pid, Tid};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt;
+use rustix::pipe::SpliceFlags;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, WaitOptions};
 use std::cmp::Ordering;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 /// waitpid(2) with `__WALL`: returns the raw status, or `None` with WNOHANG if there is no news.
 pub fn wait(tid: Tid, flags: i32) -> io::Result<Option<i32>> {
-    let mut status = 0;
-    loop {
-        // SAFETY: `status` is a live i32.
-        let got = unsafe { libc::waitpid(tid.get(), &raw mut status, flags | libc::__WALL) };
-        match check(got.into()) {
-            Ok(0) => return Ok(None),
-            Ok(_) => return Ok(Some(status)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let (id, options) = (tid.as_argument()?, WaitOptions::from_bits_retain((flags | libc::__WALL) as u32));
+    let news = retry_on_intr(|| rustix::process::waitpid(Some(id), options))?;
+    Ok(news.map(|(_, status)| status.as_raw()))
 }
 
 /// waitpid(2) with `__WALL` for any child or tracee of this process: consumes the news and returns the id. Only if
 /// nothing else waits for any of them.
 pub fn wait_for_any() -> io::Result<Tid> {
-    let mut status = 0;
-    loop {
-        // SAFETY: `status` is a live i32.
-        match check(unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) }.into()) {
-            Ok(tid) => return Ok(Tid::new(tid as i32)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let options = WaitOptions::from_bits_retain(libc::__WALL as u32);
+    let news = retry_on_intr(|| rustix::process::wait(options))?;
+    let (id, _) = news.expect("this wait does not end without news");
+    Ok(Tid::new(id.as_raw_nonzero().get()))
 }
 
 /// Blocks SIGCHLD in this thread, or unblocks it; a signal that came meanwhile is then delivered, once. Threads that
@@ -56,50 +47,43 @@ pub fn hold_child_signal(hold: bool) -> bool {
 /// Waits for news of any child or tracee of this *thread* with waitid(2), without consuming it: it is there again the
 /// next time.
 pub fn wait_for_news() -> io::Result<()> {
-    peek(libc::P_ALL, 0, libc::WEXITED | libc::WSTOPPED | libc::__WNOTHREAD).map(drop)
+    peek(WaitId::All, libc::WEXITED | libc::WSTOPPED | libc::__WNOTHREAD).map(drop)
 }
 
 /// Reports whether a child or tracee has ended, without consuming the news.
 pub fn has_ended(tid: Tid) -> bool {
     // The kernel reports stops of tracees even if they are not requested.
-    let news = peek(libc::P_PID, tid.get() as libc::id_t, libc::WEXITED | libc::WNOHANG);
+    let news = tid.as_argument().and_then(|id| peek(WaitId::Pid(id), libc::WEXITED | libc::WNOHANG));
     news.is_ok_and(|code| matches!(code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED))
 }
 
 /// Reports whether job control has stopped a child of this thread since the last call. Not while another thread traces
 /// it: this would consume that thread's news.
 pub fn has_stopped(pid: Pid) -> bool {
-    // SAFETY: a siginfo_t is plain data for which all zeros is a value.
-    let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let what = libc::WSTOPPED | libc::WNOHANG | libc::__WNOTHREAD;
-    // SAFETY: `news` is live.
-    let told = check(unsafe { libc::waitid(libc::P_PID, pid.get() as libc::id_t, &raw mut news, what) }.into());
-    told.is_ok() && news.si_code == libc::CLD_STOPPED
+    let news = pid.as_argument().and_then(|id| wait_by_id(WaitId::Pid(id), what));
+    news.is_ok_and(|code| code == libc::CLD_STOPPED)
 }
 
-/// Returns the kind of news (`CLD_`), or 0 if there is none.
-fn peek(whose: libc::idtype_t, id: libc::id_t, flags: i32) -> io::Result<i32> {
-    // SAFETY: a siginfo_t is plain data for which all zeros is a value.
-    let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `news` is live.
-    check(unsafe { libc::waitid(whose, id, &raw mut news, flags | libc::WNOWAIT | libc::__WALL) }.into())?;
-    Ok(news.si_code)
+/// Returns the kind of news (`CLD_`), or 0 if there is none, without consuming it.
+fn peek(whose: WaitId<'_>, flags: i32) -> io::Result<i32> {
+    wait_by_id(whose, flags | libc::WNOWAIT | libc::__WALL)
+}
+
+/// waitid(2): returns the kind of news (`CLD_`), or 0 if there is none.
+fn wait_by_id(whose: WaitId<'_>, flags: i32) -> io::Result<i32> {
+    let news = rustix::process::waitid(whose, WaitIdOptions::from_bits_retain(flags as u32))?;
+    Ok(news.map_or(0, |news| news.raw_code()))
 }
 
 /// pidfd_open(2).
 pub fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
-    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.get(), 0) })?;
-    // SAFETY: as above.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    Ok(rustix::process::pidfd_open(pid.as_argument()?, PidfdFlags::empty())?)
 }
 
 /// pidfd_getfd(2): makes a descriptor of ours for an open file of another process.
 pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
-    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })?;
-    // SAFETY: as above.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    Ok(rustix::process::pidfd_getfd(process, fd, PidfdGetfdFlags::empty())?)
 }
 
 /// kill(2).
@@ -173,45 +157,40 @@ pub fn robust_list(tid: Tid) -> io::Result<(u64, u64)> {
 
 /// `PR_SET_CHILD_SUBREAPER`: makes us, instead of init, the parent of descendants that lose their parent.
 pub fn become_subreaper() -> io::Result<()> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }.into()).map(drop)
+    // Any id turns it on.
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
 /// Writes `words` to standard error and ends this process by _exit(2): runs no handler and waits for no lock.
 pub fn end_at_once(status: i32, words: &[u8]) -> ! {
-    // SAFETY: the bytes are live for the call, and the other call does not return.
-    unsafe {
-        libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
-        libc::_exit(status)
-    }
+    // Nothing can be done about an error.
+    let _ = rustix::io::write(io::stderr(), words);
+    // SAFETY: a plain number.
+    unsafe { libc::_exit(status) }
 }
 
 /// `PR_GET_SECUREBITS` of this process.
 pub fn secure_bits() -> io::Result<i64> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::prctl(libc::PR_GET_SECUREBITS, 0, 0, 0, 0) }.into())
+    Ok(rustix::thread::capabilities_secure_bits()?.bits().into())
 }
 
 /// tee(2) from one pipe to another without waiting: returns how many bytes were copied.
 pub fn tee(from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
-    // SAFETY: plain numbers.
-    let got = unsafe { libc::tee(from.as_raw_fd(), to.as_raw_fd(), bytes, libc::SPLICE_F_NONBLOCK) };
-    match check(got as i64) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-        other => other.map(|bytes| bytes as usize),
+    match rustix::pipe::tee(from, to, bytes, SpliceFlags::NONBLOCK) {
+        Err(Errno::WOULDBLOCK) => Ok(0),
+        other => Ok(other?),
     }
 }
 
 /// `F_GETPIPE_SZ`.
 pub fn pipe_capacity(pipe: BorrowedFd<'_>) -> io::Result<u32> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ) }.into()).map(|bytes| bytes as u32)
+    Ok(rustix::pipe::fcntl_getpipe_size(pipe)? as u32)
 }
 
 /// `F_SETPIPE_SZ`.
 pub fn set_pipe_capacity(pipe: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, bytes as i32) }.into()).map(drop)
+    rustix::pipe::fcntl_setpipe_size(pipe, bytes as usize)?;
+    Ok(())
 }
 
 /// Reads a clock of this process, in nanoseconds.
@@ -225,29 +204,18 @@ pub fn clock_nanoseconds(clock: i32) -> u64 {
 
 /// Returns the effective user id of this process.
 pub fn effective_user() -> u32 {
-    // SAFETY: cannot fail and touches no memory.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// Reports whether the other end of a pipe is closed everywhere (poll(2) reports HUP or ERR).
 pub fn pipe_is_peer_closed(end: BorrowedFd<'_>) -> bool {
-    let mut poll = libc::pollfd { fd: end.as_raw_fd(), events: 0, revents: 0 };
-    // SAFETY: one live pollfd.
-    let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    found == 1 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+    ready_events(end, 0).is_ok_and(|events| events & (libc::POLLHUP | libc::POLLERR) != 0)
 }
 
 /// Returns family and type of a socket: `SO_DOMAIN`, `SO_TYPE`.
 pub fn socket_kind(socket: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
-    let option = |name| {
-        let (mut value, mut length) = (0i32, size_of::<i32>() as libc::socklen_t);
-        let (into, bytes) = ((&raw mut value).cast(), &raw mut length);
-        // SAFETY: both live, and the length is that of the value.
-        let answer = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, into, bytes) };
-        check(answer.into())?;
-        Ok::<_, io::Error>(value)
-    };
-    Ok((option(libc::SO_DOMAIN)?, option(libc::SO_TYPE)?))
+    let family = sockopt::socket_domain(socket)?.as_raw();
+    Ok((family.into(), sockopt::socket_type(socket)?.as_raw() as i32))
 }
 
 /// Reports whether the kernel ignores the upper half of the register that holds the number of a system call, as it does

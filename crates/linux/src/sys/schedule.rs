@@ -5,7 +5,10 @@
 
 use super::check;
 use crate::Tid;
+use rustix::process::{getpriority_process, setpriority_process};
+use rustix::thread::set_current_timer_slack;
 use std::io;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// Longest sleep for which 50 us more matter.
@@ -46,18 +49,19 @@ pub struct SchedulingAttributes {
 /// sleep this function reduces the slack meanwhile.
 /// <https://man7.org/linux/man-pages/man2/PR_SET_TIMERSLACK.2const.html>
 pub fn rest(duration: Duration) {
+    // Through libc, since rustix would cut off a slack of more than two seconds.
     // SAFETY: plain numbers.
     let slack = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
     if duration > SHORT || slack <= 0 {
         return std::thread::sleep(duration);
     }
-    let set = |nanoseconds: libc::c_long| {
-        // SAFETY: as above. The slack is this thread's own.
-        unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, nanoseconds, 0, 0, 0) }
+    // The kernel takes any slack.
+    let set = |nanoseconds| {
+        let _ = set_current_timer_slack(NonZeroU64::new(nanoseconds));
     };
     set(1);
     std::thread::sleep(duration);
-    set(slack);
+    set(slack as u64);
 }
 
 /// sched_getattr(2). <https://man7.org/linux/man-pages/man2/sched_setattr.2.html>
@@ -81,15 +85,12 @@ pub fn set_attributes(tid: Tid, attributes: &SchedulingAttributes) -> io::Result
 /// Returns the nice value of a task: getpriority(2) reports it under every policy, sched_getattr(2) only under ordinary
 /// ones.
 pub fn nice(tid: Tid) -> io::Result<i32> {
-    // SAFETY: plain numbers. The raw call returns 20 minus the value: 1 to 40.
-    check(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid.get()) })
-        .map(|answer| 20 - answer as i32)
+    Ok(getpriority_process(Some(tid.as_argument()?))?)
 }
 
 /// setpriority(2) of one task.
 pub fn set_nice(tid: Tid, nice: i32) -> io::Result<()> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid.get(), nice) }).map(drop)
+    Ok(setpriority_process(Some(tid.as_argument()?), nice)?)
 }
 
 /// sched_getaffinity(2): returns the mask as bytes, cut off after the last processor in it.
@@ -128,10 +129,8 @@ mod tests {
 
     #[test]
     fn a_rest_leaves_the_timers_of_its_thread_as_they_were() {
-        // SAFETY: plain numbers, for this thread alone.
-        let slack = || unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
-        // SAFETY: as above.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 70_000 as libc::c_ulong) };
+        let slack = || rustix::thread::current_timer_slack().unwrap();
+        set_current_timer_slack(NonZeroU64::new(70_000)).unwrap();
         for duration in [Duration::from_micros(20), SHORT * 2] {
             let begin = std::time::Instant::now();
             rest(duration);
