@@ -132,7 +132,7 @@ impl Sides {
         terminal::set_settings(self.slave(), settings)?;
         match stop {
             None => Ok(()),
-            Some(OutputStop::Call) => terminal::set_flow(self.slave(), abi::TCOOFF),
+            Some(OutputStop::Call) => terminal::suspend_output(self.slave()),
             Some(OutputStop::Key) => write(&self.master, &[settings.characters[abi::VSTOP]], &self.slave),
         }
     }
@@ -225,7 +225,7 @@ impl Sides {
         if !is_stopped()? {
             return Ok(None);
         }
-        terminal::set_flow(self.slave(), abi::TCOON)?;
+        terminal::resume_output(self.slave())?;
         if !is_stopped()? {
             return Ok(Some(OutputStop::Call));
         }

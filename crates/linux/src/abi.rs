@@ -51,7 +51,7 @@ pub use libc::{
     SYS_sendmsg, SYS_sendto, SYS_set_mempolicy, SYS_set_robust_list, SYS_set_tid_address, SYS_setitimer, SYS_setpgid,
     SYS_setsid, SYS_shmat, SYS_sigaltstack, SYS_signalfd4, SYS_socket, SYS_socketpair, SYS_timer_create,
     SYS_timer_delete, SYS_timer_gettime, SYS_timer_settime, SYS_timerfd_create, SYS_timerfd_settime, SYS_umask,
-    SYS_unlink, SYS_userfaultfd, SYS_wait4, SYS_waitid, SYS_write, SYS_writev, TCOOFF, TCOON, TCP_CONGESTION, TCP_CORK,
+    SYS_unlink, SYS_userfaultfd, SYS_wait4, SYS_waitid, SYS_write, SYS_writev, TCP_CONGESTION, TCP_CORK,
     TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_INFO, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL,
     TCP_LINGER2, TCP_MAXSEG, TCP_NODELAY, TCP_NOTSENT_LOWAT, TCP_QUICKACK, TCP_SAVE_SYN, TCP_SYNCNT,
     TCP_THIN_LINEAR_TIMEOUTS, TCP_ULP, TCP_USER_TIMEOUT, TCP_WINDOW_CLAMP, TFD_TIMER_ABSTIME, TIMER_ABSTIME, TIOCNOTTY,

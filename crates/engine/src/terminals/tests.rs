@@ -124,7 +124,7 @@ fn what_holds_output_back_is_told_and_holds_it_still() {
         let (sides, settings) = with(|_| {});
         (&sides.slave).write_all(b"before").unwrap();
         match hold {
-            None => terminal::set_flow(sides.slave(), abi::TCOOFF).unwrap(),
+            None => terminal::suspend_output(sides.slave()).unwrap(),
             Some(key) => (&sides.master).write_all(key).unwrap(),
         }
         let found = seen(&sides, &settings);
@@ -140,7 +140,7 @@ fn packets_stay_packets_and_news_that_were_not_read_are_waited_for() {
     (&sides.slave).write_all(b"text\n").unwrap();
     assert_eq!(seen(&sides, &settings).output.0, b"text\r\n");
     assert_eq!(reads(&sides.master), [b"\0text\r\n"]);
-    terminal::set_flow(sides.slave(), abi::TCOOFF).unwrap();
+    terminal::suspend_output(sides.slave()).unwrap();
     assert!(matches!(sides.scan(), Err(Unreported::NotNow(_))));
     assert_eq!(reads(&sides.master), [[4]], "it has not been told");
 }

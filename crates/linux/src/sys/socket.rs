@@ -5,7 +5,9 @@
 
 use super::check;
 use crate::Pid;
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, netlink, socket_with};
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Room for the largest address of any family.
@@ -17,11 +19,11 @@ const DESCRIPTORS_MAX: usize = 253;
 
 /// socket(2), with `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
 pub fn create(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
-    let made =
-        check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, protocol) }.into())?;
-    // SAFETY: as above.
-    Ok(unsafe { OwnedFd::from_raw_fd(made as i32) })
+    // No family has a number that is too large: the kernel refuses the largest one likewise.
+    let family = AddressFamily::from_raw(u16::try_from(family).unwrap_or(u16::MAX));
+    let kind = SocketType::from_raw(kind as u32);
+    let protocol = NonZeroU32::new(protocol as u32).map(Protocol::from_raw);
+    Ok(socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, protocol)?)
 }
 
 /// getsockopt(2): returns the value of an option, at most `bytes` long.
@@ -48,8 +50,7 @@ pub fn number(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> 
 
 /// `SO_COOKIE`: returns a number that no other socket of this network namespace has or will have.
 pub fn cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
-    let value = option(socket, libc::SOL_SOCKET, libc::SO_COOKIE, size_of::<u64>())?;
-    value.try_into().map(u64::from_le_bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+    Ok(rustix::net::sockopt::socket_cookie(socket)?)
 }
 
 /// setsockopt(2).
@@ -248,17 +249,12 @@ pub fn make_room(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
 
 /// socket(2): opens a descriptor of the kernel's directory of sockets (`NETLINK_SOCK_DIAG`).
 pub fn directory() -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
-    let made = check(
-        unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG) }.into(),
-    )?;
-    // SAFETY: as above.
-    Ok(unsafe { OwnedFd::from_raw_fd(made as i32) })
+    let protocol = Some(netlink::SOCK_DIAG);
+    Ok(socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?)
 }
 
 /// recv(2): waits for a message.
 pub fn receive(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: `into` is live and has the length passed.
-    check(unsafe { libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) } as i64)
-        .map(|bytes| bytes as usize)
+    let (bytes, _) = rustix::net::recv(socket, into, RecvFlags::empty())?;
+    Ok(bytes)
 }

@@ -4,8 +4,10 @@
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
 
 use super::check;
+use rustix::pty::OpenptFlags;
+use rustix::termios::{Action, Winsize, tcflow, tcgetwinsize, tcsetwinsize};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 const TIOCGPTN: u64 = 0x8004_5430;
 const TIOCSPTLCK: u64 = 0x4004_5431;
@@ -13,7 +15,6 @@ const TIOCGDEV: u64 = 0x8004_5432;
 const TIOCGPKT: u64 = 0x8004_5438;
 const TIOCGPTLCK: u64 = 0x8004_5439;
 const TIOCGEXCL: u64 = 0x8004_5440;
-const TIOCGPTPEER: u64 = 0x5441;
 const TCGETS2: u64 = 0x802c_542a;
 const TCSETS2: u64 = 0x402c_542b;
 
@@ -91,8 +92,7 @@ pub fn is_exclusive(slave: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// `TIOCEXCL`.
 pub fn set_exclusive(slave: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: takes no argument.
-    check(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCEXCL) }.into()).map(drop)
+    Ok(rustix::termios::ioctl_tiocexcl(slave)?)
 }
 
 /// `TIOCGETD`: returns the line discipline; 0 is the ordinary one.
@@ -133,31 +133,30 @@ pub fn set_settings(terminal: BorrowedFd<'_>, settings: &Termios) -> io::Result<
 
 /// `TIOCGWINSZ`: returns rows, columns, width and height in pixels.
 pub fn window(terminal: BorrowedFd<'_>) -> io::Result<[u16; 4]> {
-    let mut size = [0u16; 4];
-    // SAFETY: struct winsize is four short words, and `size` is live.
-    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr()) }.into())?;
-    Ok(size)
+    let Winsize { ws_row, ws_col, ws_xpixel, ws_ypixel } = tcgetwinsize(terminal)?;
+    Ok([ws_row, ws_col, ws_xpixel, ws_ypixel])
 }
 
 /// `TIOCSWINSZ`: the foreground gets a signal if the size changes.
 pub fn set_window(terminal: BorrowedFd<'_>, size: [u16; 4]) -> io::Result<()> {
-    // SAFETY: struct winsize is four short words, and `size` is live.
-    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, size.as_ptr()) }.into()).map(drop)
+    let [ws_row, ws_col, ws_xpixel, ws_ypixel] = size;
+    Ok(tcsetwinsize(terminal, Winsize { ws_row, ws_col, ws_xpixel, ws_ypixel })?)
 }
 
-/// tcflow(3): suspends output (`TCOOFF`), or resumes it (`TCOON`).
-pub fn set_flow(terminal: BorrowedFd<'_>, action: i32) -> io::Result<()> {
-    // SAFETY: a plain number.
-    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TCXONC, action) }.into()).map(drop)
+/// tcflow(3) with `TCOOFF`: suspends output.
+pub fn suspend_output(terminal: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(tcflow(terminal, Action::OOff)?)
+}
+
+/// tcflow(3) with `TCOON`: resumes output.
+pub fn resume_output(terminal: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(tcflow(terminal, Action::OOn)?)
 }
 
 /// `TIOCGPTPEER`: opens the slave of a master for reading and writing, wherever its file system is mounted. The slave
 /// is closed on exec and does not become our controlling terminal.
 pub fn open_slave(master: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: a plain number; nothing else owns the new descriptor.
-    unsafe {
-        let slave = check(libc::ioctl(master.as_raw_fd(), TIOCGPTPEER, flags).into())?;
-        Ok(OwnedFd::from_raw_fd(slave as i32))
-    }
+    let plain = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let flags = plain | OpenptFlags::from_bits_retain(libc::O_NONBLOCK as u32);
+    Ok(rustix::pty::ioctl_tiocgptpeer(master, flags)?)
 }
