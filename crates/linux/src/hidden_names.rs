@@ -3,16 +3,17 @@
 //! so that the path is free there, whatever it leads to elsewhere. No other process ever sees a file of that name.
 //!
 //! # Safety
-//! The blocks pass live, zero-terminated strings and live buffers. Only a process of its own changes its root, and it
-//! ends afterwards.
+//! Only a process of its own changes its root, and it ends afterwards.
 
 use crate::namespace_helper::apart;
 use crate::sys::check;
 use crate::sys::process::effective_user;
+use crate::sys::socket;
+use rustix::process::{chdir, chroot};
 use std::ffi::{CString, OsStr};
 use std::fs::{DirBuilder, remove_dir, remove_dir_all, rename};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
@@ -112,22 +113,18 @@ fn make_way(root: &Path, path: &Path) -> io::Result<PathBuf> {
 
 /// Binds the socket below the new root; only for a process of its own.
 fn bind_below(root: &CString, socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
-    // SAFETY: see above.
-    unsafe {
-        if effective_user() != 0 || check(libc::chroot(root.as_ptr()).into()).is_err() {
-            check(libc::unshare(libc::CLONE_NEWUSER).into())?;
-            check(libc::chroot(root.as_ptr()).into())?;
-        }
-        check(libc::chdir(c"/".as_ptr()).into())?;
-        let (from, length) = (address.as_ptr().cast(), address.len() as libc::socklen_t);
-        check(libc::bind(socket.as_raw_fd(), from, length).into()).map(drop)
+    if effective_user() != 0 || chroot(root).is_err() {
+        // SAFETY: a plain number.
+        check(unsafe { libc::unshare(libc::CLONE_NEWUSER) }.into())?;
+        chroot(root)?;
     }
+    chdir(c"/")?;
+    socket::bind(socket, address)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::socket;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
@@ -147,8 +144,7 @@ mod tests {
                 reached => reached.unwrap(),
             };
             assert_eq!(socket::name(made.as_fd()).unwrap(), address);
-            // SAFETY: plain numbers.
-            check(unsafe { libc::listen(made.as_raw_fd(), 1) }.into()).unwrap();
+            rustix::net::listen(&made, 1).unwrap();
             let client = UnixStream::connect(&reached).unwrap();
             assert_eq!(socket::peer_name(client.as_fd()).unwrap().unwrap(), address);
         }

@@ -4,6 +4,11 @@
 //! [`std::io::Error`]. The types around it ([`Task`], [`Injector`], [`ProcessMemory`], [`NamespaceInit`]) each hold one
 //! invariant and undo themselves when dropped. Code outside this crate contains no `unsafe`.
 //!
+//! Calls go through rustix where it has them as safe functions. The others go through libc. So do calls that a type of
+//! rustix would narrow: a signal, a resource or a socket address may be one that it does not know, and a process group
+//! outside our namespace has the number 0. Clocks are read through libc too, since rustix makes further calls for the
+//! first one, which may come while a job is frozen.
+//!
 //! The `/proc` parsers in [`proc`] take bytes and return values; one thin function beside each opens the file.
 
 pub mod abi;

@@ -24,9 +24,13 @@ use crate::proc;
 use crate::spawn::{HeldChild, HeldProgram, InheritedSignals, gate, wait_and_execute};
 use crate::sys::{check, process};
 use crate::{ClockOffsets, Pid, WaitStatus};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
+use rustix::process::WaitOptions;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// The namespaces that the job gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +103,7 @@ impl NamespaceInit {
         let identity = Identity::own();
         let init = match clone_process(flags as u64, None)? {
             0 => {
-                let mut init =
-                    Init { channel: theirs.as_raw_fd(), waiting: waiting.as_raw_fd(), gate: gate.as_raw_fd() };
+                let init = Init { channel: theirs.as_fd(), waiting: waiting.as_fd(), gate: gate.as_raw_fd() };
                 init.run(kind, &identity, pid, furnishing, program, signals)
             }
             init => Pid::new(init),
@@ -120,7 +123,7 @@ impl NamespaceInit {
     /// # Errors
     /// When the init is gone or the kernel refuses.
     pub fn choose_next_id(&self, id: i32) -> io::Result<()> {
-        send(self.channel.as_raw_fd(), message(NEXT_ID, id))?;
+        send(self.channel(), message(NEXT_ID, id))?;
         self.expect_ready()
     }
 
@@ -129,7 +132,7 @@ impl NamespaceInit {
     /// # Errors
     /// When the init is gone, and the job with it.
     pub fn commit(&self) -> io::Result<()> {
-        send(self.channel.as_raw_fd(), message(COMMIT, 0))?;
+        send(self.channel(), message(COMMIT, 0))?;
         self.expect_ready()
     }
 
@@ -148,7 +151,7 @@ impl NamespaceInit {
     /// # Errors
     /// When the init was killed, and the job with it.
     pub fn wait_for_news(&self) -> io::Result<HelperNews> {
-        match receive(self.channel.as_raw_fd())? {
+        match receive(self.channel())? {
             [STOPPED, ..] => Ok(HelperNews::Stopped),
             [ENDED, status @ ..] => Ok(HelperNews::Ended(WaitStatus(i32::from_le_bytes(status)))),
             _ => Err(io::Error::other("the namespace's init spoke out of turn")),
@@ -162,7 +165,7 @@ impl NamespaceInit {
     }
 
     fn expect_ready(&self) -> io::Result<()> {
-        match receive(self.channel.as_raw_fd())? {
+        match receive(self.channel())? {
             [READY, ..] => Ok(()),
             [FAILED, error @ ..] => {
                 process::wait(self.pid.main_thread(), 0)?;
@@ -188,22 +191,20 @@ struct Identity {
 
 impl Identity {
     fn own() -> Self {
-        // SAFETY: these cannot fail and touch no memory.
-        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-        Self { user, group }
+        Self { user: process::effective_user(), group: rustix::process::getegid().as_raw() }
     }
 }
 
 /// The side of the init.
-struct Init {
-    channel: RawFd,
-    waiting: RawFd,
+struct Init<'a> {
+    channel: BorrowedFd<'a>,
+    waiting: BorrowedFd<'a>,
     gate: RawFd,
 }
 
-impl Init {
+impl Init<'_> {
     fn run(
-        &mut self,
+        &self,
         kind: NamespaceKind,
         identity: &Identity,
         pid: Pid,
@@ -231,8 +232,8 @@ impl Init {
         program: HeldProgram<'_>,
         signals: InheritedSignals,
     ) -> io::Result<Pid> {
-        // SAFETY: a zero-terminated name.
-        unsafe { libc::prctl(libc::PR_SET_NAME, c"standfast-init".as_ptr(), 0, 0, 0) };
+        // It works as well without its name.
+        let _ = rustix::thread::set_name(c"standfast-init");
         if kind == NamespaceKind::User {
             fs::write("/proc/self/setgroups", "deny")?;
             fs::write("/proc/self/uid_map", format!("{0} {0} 1", identity.user))?;
@@ -255,7 +256,7 @@ impl Init {
             0 => wait_and_execute(self.waiting, self.gate, program, signals),
             main => Pid::new(main),
         };
-        close_all_but(self.channel);
+        close_all_but(self.channel.as_raw_fd());
         Ok(main)
     }
 
@@ -297,18 +298,17 @@ fn exit(status: i32) -> ! {
 
 /// Reaps until no other process is left. The first process of a namespace inherits all orphans, and the namespace ends
 /// with it.
-fn reap_until_end(main: Pid, channel: RawFd) -> ! {
+fn reap_until_end(main: Pid, channel: BorrowedFd<'_>) -> ! {
+    let options = WaitOptions::from_bits_retain((libc::__WALL | libc::WUNTRACED) as u32);
     loop {
-        let mut status = 0;
-        // SAFETY: `status` is live.
-        let id = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::WUNTRACED) };
-        if id == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
-            exit(0);
-        }
-        if id == main.get() {
-            // If nothing listens any more, the status is lost, like that of any orphan.
-            let kind = if libc::WIFSTOPPED(status) { STOPPED } else { ENDED };
-            let _ = send(channel, message(kind, status));
+        match rustix::process::wait(options) {
+            Err(Errno::CHILD) => exit(0),
+            Ok(Some((id, status))) if id.as_raw_nonzero().get() == main.get() => {
+                // If nothing listens any more, the status is lost, like that of any orphan.
+                let kind = if status.stopped() { STOPPED } else { ENDED };
+                let _ = send(channel, message(kind, status.as_raw()));
+            }
+            Ok(_) | Err(_) => {}
         }
     }
 }
@@ -316,29 +316,19 @@ fn reap_until_end(main: Pid, channel: RawFd) -> ! {
 /// Mounts the `/proc` of the new namespace, if that is allowed. Containers that mask parts of their own forbid it, and
 /// the job then sees the outer one.
 fn mount_proc() {
-    let flags = libc::MS_REC | libc::MS_PRIVATE;
-    // SAFETY: strings end with zero; nothing else is passed.
-    unsafe {
-        if libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null()) == 0 {
-            libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), 0, std::ptr::null());
-        }
-    }
+    let made_private = mount_change(c"/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE);
+    let _ = made_private.and_then(|()| mount(c"proc", c"/proc", c"proc", MountFlags::empty(), None));
 }
 
 /// Mounts pseudo-terminals of the namespace's own. If that is not allowed, the job sees the outer ones.
 fn mount_terminals() {
-    let options = c"ptmxmode=0666,mode=0620";
-    // SAFETY: strings end with zero.
-    unsafe {
-        let (flags, data) = (libc::MS_NOSUID | libc::MS_NOEXEC, options.as_ptr().cast());
-        libc::mount(c"devpts".as_ptr(), c"/dev/pts".as_ptr(), c"devpts".as_ptr(), flags, data);
-    }
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let _ = mount(c"devpts", c"/dev/pts", c"devpts", flags, c"ptmxmode=0666,mode=0620");
 }
 
 /// Mounts the message queues of the namespace, if those of the outer one are mounted.
 fn mount_message_queues() {
-    // SAFETY: strings end with zero; nothing else is passed.
-    unsafe { libc::mount(c"mqueue".as_ptr(), c"/dev/mqueue".as_ptr(), c"mqueue".as_ptr(), 0, std::ptr::null()) };
+    let _ = mount(c"mqueue", c"/dev/mqueue", c"mqueue", MountFlags::empty(), None);
 }
 
 fn close_all_but(kept: RawFd) {
@@ -383,31 +373,16 @@ fn clone_process(flags: u64, id: Option<i32>) -> io::Result<i32> {
 
 /// Makes a pair of connected ends that keep message boundaries.
 fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: `ends` is live and takes two descriptors, which nothing else owns.
-    unsafe {
-        check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()).into())?;
-        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
-    }
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-fn send(channel: RawFd, message: Message) -> io::Result<()> {
-    // SAFETY: `message` is live and has the length passed.
-    let sent = unsafe { libc::send(channel, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL) };
-    check(sent as i64).map(drop)
+fn send(channel: BorrowedFd<'_>, message: Message) -> io::Result<()> {
+    rustix::net::send(channel, &message, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
-fn receive(channel: RawFd) -> io::Result<Message> {
+fn receive(channel: BorrowedFd<'_>) -> io::Result<Message> {
     let mut message = Message::default();
-    loop {
-        // SAFETY: `message` is live and has the length passed.
-        let got = unsafe { libc::recv(channel, message.as_mut_ptr().cast(), message.len(), 0) };
-        match check(got as i64) {
-            Ok(5) => return Ok(message),
-            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let (bytes, _) = retry_on_intr(|| rustix::net::recv(channel, &mut message, RecvFlags::empty()))?;
+    if bytes == message.len() { Ok(message) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }

@@ -12,8 +12,10 @@ use crate::Pid;
 use crate::proc;
 use crate::spawn::undisturbed_by_strays;
 use crate::sys::check;
+use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal, waitpid};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const STACK_BYTES: usize = 1 << 20;
@@ -47,13 +49,10 @@ impl IpcNamespace {
     /// # Errors
     /// When the namespace may not be entered, and any error of `work`.
     pub fn within<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let enter = |namespace: &OwnedFd, kind: i32| {
-            // SAFETY: the descriptor is open.
-            check(unsafe { libc::setns(namespace.as_raw_fd(), kind) }.into()).map(drop)
-        };
+        let enter = |namespace: &OwnedFd, kind| move_into_link_name_space(namespace.as_fd(), Some(kind));
         apart(|| {
-            self.user.iter().try_for_each(|user| enter(user, libc::CLONE_NEWUSER))?;
-            enter(&self.ipc, libc::CLONE_NEWIPC)?;
+            self.user.iter().try_for_each(|user| enter(user, LinkNameSpaceType::User))?;
+            enter(&self.ipc, LinkNameSpaceType::InterProcessCommunication)?;
             work()
         })
     }
@@ -65,8 +64,7 @@ impl IpcNamespace {
 /// When no process can be made, and any error of `work`.
 pub(crate) fn apart<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     apart_to_the_end(|| {
-        // SAFETY: plain numbers.
-        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }.into())?;
+        set_parent_process_death_signal(Some(Signal::KILL))?;
         work()
     })
 }
@@ -84,12 +82,13 @@ pub(crate) fn apart_to_the_end<T>(work: impl FnOnce() -> io::Result<T>) -> io::R
         with_signals_blocked(|| {
             // SAFETY: the stack and `namespace_helper` are live until the child has ended, for which CLONE_VFORK waits;
             // nothing else uses them meanwhile.
-            unsafe {
+            let pid = check(unsafe {
                 let top = stack.as_mut_ptr().add(stack.capacity()).cast();
                 let flags = libc::CLONE_VM | libc::CLONE_VFORK;
-                let pid = check(libc::clone(entry, top, flags, (&raw mut namespace_helper).cast()).into())?;
-                check(libc::waitpid(pid as i32, std::ptr::null_mut(), libc::__WCLONE).into())?;
-            }
+                libc::clone(entry, top, flags, (&raw mut namespace_helper).cast()).into()
+            })?;
+            let id = Pid::new(pid as i32).as_argument()?;
+            waitpid(Some(id), WaitOptions::from_bits_retain(libc::__WCLONE as u32))?;
             Ok(())
         })
     })?;
@@ -138,15 +137,14 @@ mod tests {
     fn work_is_done_by_another_process_in_the_same_memory() {
         let mut seen = Vec::new();
         let id = apart(|| {
-            // SAFETY: cannot fail.
-            let pid = unsafe { libc::getpid() };
+            let pid = Pid::own();
             seen.push(pid);
             Ok(pid)
         });
         let id = id.unwrap();
         assert_eq!(seen, [id]);
-        assert_ne!(id, Pid::own().get());
-        assert!(proc::read(Pid::new(id), "stat").is_err(), "it has ended");
+        assert_ne!(id, Pid::own());
+        assert!(proc::read(id, "stat").is_err(), "it has ended");
     }
 
     #[test]

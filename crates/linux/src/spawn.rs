@@ -7,10 +7,11 @@ use crate::Pid;
 use crate::split::lead_session;
 use crate::sys::check;
 use crate::terminal::{Terminal, lead_group, own_group};
+use rustix::process::ioctl_tiocsctty;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -137,7 +138,7 @@ fn lead_a_session(
     unsafe {
         command.pre_exec(move || {
             lead_session()?;
-            check(libc::ioctl(slave.as_raw_fd(), libc::TIOCSCTTY, 0).into())?;
+            ioctl_tiocsctty(&slave)?;
             signals.take_on();
             Ok(())
         });
@@ -199,7 +200,7 @@ impl HeldChild {
         let mut made_here = MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the child makes only async-signal-safe calls until it execs or exits.
         match check(unsafe { libc::fork() }.into())? {
-            0 => wait_and_execute(waiting.as_raw_fd(), gate.as_raw_fd(), program, signals),
+            0 => wait_and_execute(waiting.as_fd(), gate.as_raw_fd(), program, signals),
             pid => {
                 let pid = Pid::new(pid as i32);
                 made_here.insert(pid);
@@ -231,14 +232,18 @@ pub(crate) fn gate() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Runs in the child: waits at the gate, then executes the program. If the gate closes without a message, its holder is
 /// dead, and the child exits.
-pub(crate) fn wait_and_execute(waiting: RawFd, gate: RawFd, program: HeldProgram<'_>, signals: InheritedSignals) -> ! {
+pub(crate) fn wait_and_execute(
+    waiting: BorrowedFd<'_>,
+    gate: RawFd,
+    program: HeldProgram<'_>,
+    signals: InheritedSignals,
+) -> ! {
     let arguments = [program.path.as_ptr(), std::ptr::null()];
     let environment = [std::ptr::null()];
-    let mut word = 0u8;
     // SAFETY: only async-signal-safe calls, on live values; the arrays end with null as execve wants.
     unsafe {
         libc::close(gate);
-        if libc::read(waiting, (&raw mut word).cast(), 1) == 1 {
+        if rustix::io::read(waiting, &mut [0u8]) == Ok(1) {
             signals.take_on();
             libc::personality(program.personality.into());
             libc::execve(program.path.as_ptr(), arguments.as_ptr(), environment.as_ptr());
