@@ -30,7 +30,8 @@ pub struct InheritedSignals {
 impl InheritedSignals {
     /// Captures the current state of this process.
     pub fn capture() -> Self {
-        let ignored = (1..=SIGNALS).filter(|signal| is_ignored(*signal)).fold(0, |all, signal| all | 1 << (signal - 1));
+        let is_ignored = |signal: &i32| disposition(*signal).is_ok_and(|handler| handler == libc::SIG_IGN);
+        let ignored = (1..=SIGNALS).filter(is_ignored).fold(0, |all, signal| all | 1 << (signal - 1));
         // SAFETY: a sigset_t is a bit mask for which all zeros is a value.
         let mut blocked = unsafe { std::mem::zeroed() };
         // SAFETY: `blocked` is live; no new mask is given.
@@ -49,20 +50,48 @@ impl InheritedSignals {
     fn take_on(&self) {
         for signal in 1..=SIGNALS {
             let ignored = self.ignored & 1 << (signal - 1) != 0;
-            // SAFETY: no handler is installed; SIGKILL and SIGSTOP refuse, which is right.
-            unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
+            // SIGKILL and SIGSTOP refuse, which is right.
+            let _ = set_disposition(signal, if ignored { Disposition::Ignore } else { Disposition::Default });
         }
         // SAFETY: `blocked` is live.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.blocked, std::ptr::null_mut()) };
     }
 }
 
-fn is_ignored(signal: i32) -> bool {
-    // SAFETY: a sigaction is plain data for which all zeros is a value; it is live, and no new one is given.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
-    }
+/// What a signal does to a program without a handler for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disposition {
+    Default = libc::SIG_DFL as isize,
+    Ignore = libc::SIG_IGN as isize,
+}
+
+/// The kernel's `struct sigaction`. The C library refuses the two signals that it uses itself, and yet a program that
+/// is executed inherits whether they are ignored.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct SignalAction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// rt_sigaction(2): sets what a signal does.
+fn set_disposition(signal: i32, wanted: Disposition) -> io::Result<()> {
+    let action = SignalAction { handler: wanted as usize, ..SignalAction::default() };
+    let nothing = std::ptr::null_mut::<SignalAction>();
+    // SAFETY: `action` is live, its set of signals has the size passed, and no handler is installed.
+    check(unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, nothing, size_of::<u64>()) })
+        .map(drop)
+}
+
+/// rt_sigaction(2): returns the handler of a signal, which may be `SIG_DFL` or `SIG_IGN`.
+fn disposition(signal: i32) -> io::Result<usize> {
+    let mut action = SignalAction::default();
+    let nothing = std::ptr::null::<SignalAction>();
+    // SAFETY: `action` is live, and its set of signals has the size passed.
+    check(unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, nothing, &raw mut action, size_of::<u64>()) })?;
+    Ok(action.handler)
 }
 
 /// The terminal of a program that is launched.
@@ -249,5 +278,41 @@ pub(crate) fn wait_and_execute(
             libc::execve(program.path.as_ptr(), arguments.as_ptr(), environment.as_ptr());
         }
         libc::_exit(127)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SIGCANCEL, which the C library hides.
+    const HIDDEN: i32 = 32;
+
+    /// Returns the ignored signals of a program started with these signals, one bit each.
+    fn ignored_by_program(signals: InheritedSignals) -> u64 {
+        let mut command = Command::new("grep");
+        command.args(["SigIgn", "/proc/self/status"]);
+        // SAFETY: only async-signal-safe calls.
+        unsafe {
+            command.pre_exec(move || {
+                signals.take_on();
+                Ok(())
+            });
+        }
+        let output = command.output().expect("grep runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        u64::from_str_radix(text.trim_start_matches("SigIgn:").trim(), 16).expect("a mask")
+    }
+
+    #[test]
+    fn signals_that_the_c_library_hides_are_passed_on_or_not_like_all_others() {
+        let before = InheritedSignals::capture();
+        let bit = |signal: i32| 1u64 << (signal - 1);
+        set_disposition(HIDDEN, Disposition::Ignore).unwrap();
+        let captured = InheritedSignals::capture();
+        let (passed_on, kept_back) = (ignored_by_program(captured), ignored_by_program(InheritedSignals::none()));
+        let was_ignored = before.ignored & bit(HIDDEN) != 0;
+        set_disposition(HIDDEN, if was_ignored { Disposition::Ignore } else { Disposition::Default }).unwrap();
+        assert_eq!((passed_on & bit(HIDDEN), kept_back), (bit(HIDDEN), 0));
     }
 }
