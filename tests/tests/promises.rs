@@ -22,6 +22,7 @@ mod levels;
 mod library_package;
 mod limits;
 mod lives;
+mod lower_limits;
 mod mapped_writes;
 mod mpi;
 mod other_users;

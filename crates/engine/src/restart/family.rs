@@ -56,9 +56,15 @@ impl Family {
         &self.processes[0]
     }
 
-    /// Returns what the job will continue without.
+    /// Returns what the job will continue without, each once.
     pub(super) fn notes(&self) -> Vec<String> {
-        self.processes.iter().flat_map(|process| process.notes.clone()).collect()
+        let mut notes: Vec<String> = Vec::new();
+        for note in self.processes.iter().flat_map(|process| &process.notes) {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+        notes
     }
 
     /// Returns the waits that its threads continue with.
