@@ -19,8 +19,8 @@ use standfast_engine::{FilePolicy, IdPolicy, StackPart};
 use standfast_format::manifest;
 use std::fmt;
 
-/// Defines what belongs to every option: its place among those of a job, among those of a command line and in the manifest,
-/// which names them alike. The text is the option's help, to which its default is added.
+/// Defines all that belongs to an option: a field of the job's options, of those of a command line and of the manifest, all
+/// of one name. The text is the option's help, to which its default is added.
 macro_rules! options {
     ($($help:literal $(#[$argument:meta])* $option:ident: $kind:ty,)+) => {
         /// How a job is protected.
@@ -36,25 +36,25 @@ macro_rules! options {
         }
 
         impl JobOptions {
-            /// The options as a manifest keeps them.
+            /// Returns the options as a manifest keeps them.
             pub(crate) fn to_record(self) -> manifest::RunOptions {
                 manifest::RunOptions { $($option: self.$option.to_record()),+ }
             }
 
-            /// The options that a manifest keeps. Where it names none, or one that no command line would have accepted, the
-            /// default applies.
+            /// Returns the options that a manifest keeps. The default applies to an option that is missing, or that no command
+            /// line would have accepted.
             pub(crate) fn from_record(record: manifest::RunOptions) -> Self {
                 OptionChoices { $($option: record.$option.and_then(Kept::from_record)),+ }.or(Self::default())
             }
         }
 
         impl OptionChoices {
-            /// These choices where they were made, `otherwise` where not.
+            /// Returns these choices, with `otherwise` for those that were not made.
             pub fn or(self, otherwise: JobOptions) -> JobOptions {
                 JobOptions { $($option: self.$option.unwrap_or(otherwise.$option)),+ }
             }
 
-            /// These choices where they were made, those of `weaker` where not.
+            /// Returns these choices, with those of `weaker` where none was made.
             pub(crate) fn over(self, weaker: Self) -> Self {
                 Self { $($option: self.$option.or(weaker.$option)),+ }
             }
@@ -62,7 +62,7 @@ macro_rules! options {
     };
 }
 
-/// The help of an option whose value is `default` if it is not given.
+/// Returns the help of an option with its default.
 fn with_default(help: &str, default: impl fmt::Display) -> String {
     format!("{help} [default: {default}]")
 }
@@ -153,7 +153,7 @@ words! {
 words! {
     /// Whether checkpoints stay when the program has ended with status 0.
     kept KeepFinished, "is no answer",
-    /// They stay: one of them can be repeated, or looked at.
+    /// They stay, so that the job can be repeated from one of them, or inspected.
     #[default]
     Yes = "yes" | "on",
     /// They are removed.
@@ -163,7 +163,7 @@ words! {
 words! {
     /// How much of the main thread's stack is saved (L10).
     kept Stack, "is not a part of the stack",
-    /// What lies above the stack pointer and its red zone; signal handlers may overwrite the rest at any time anyway.
+    /// The part above the stack pointer and its red zone. Signal handlers may overwrite the rest at any time.
     #[default]
     Live = "live",
     /// All of it, for programs that keep coroutines below the stack pointer of their main thread.
@@ -171,7 +171,7 @@ words! {
 }
 
 impl Stack {
-    /// As the engine says it.
+    /// Returns the engine's value for it.
     pub(crate) fn part(self) -> StackPart {
         match self {
             Self::Live => StackPart::Live,
@@ -181,12 +181,13 @@ impl Stack {
 }
 
 words! {
-    /// What a restart does about files that are not what they were at the checkpoint.
+    /// What a restart does about files that have changed since the checkpoint.
     kept Files, "is not a policy for files",
-    /// What only the program can have written since is cut off, and kept beside the image; else the restart is refused.
+    /// Data that only the program can have written since is cut off and kept beside the image. Any other change refuses the
+    /// restart.
     #[default]
     Auto = "auto",
-    /// Whatever a file has grown by is cut off and kept; a change of what it held before refuses the restart.
+    /// All data appended since is cut off and kept. A change of what was there before refuses the restart.
     Rollback = "rollback",
     /// Files stay as they are.
     Keep = "keep",
@@ -195,7 +196,7 @@ words! {
 }
 
 impl Ids {
-    /// As the engine says it.
+    /// Returns the engine's value for it.
     pub(crate) fn policy(self) -> IdPolicy {
         match self {
             Self::Auto => IdPolicy::Auto,
@@ -205,7 +206,7 @@ impl Ids {
 }
 
 impl Files {
-    /// As the engine says it.
+    /// Returns the engine's value for it.
     pub(crate) fn policy(self) -> FilePolicy {
         match self {
             Self::Auto => FilePolicy::Auto,
