@@ -193,7 +193,7 @@ fn as_number(name: &[u8]) -> Option<i32> {
 }
 
 /// Returns the directory of `/proc` about a subject, as the job sees it.
-fn directory_of(job: &JobState, processes: &[Construction], subject: ProcSubject) -> String {
+pub(super) fn directory_of(job: &JobState, processes: &[Construction], subject: ProcSubject) -> String {
     let recorded = &job.processes[subject.process as usize];
     let made = processes.get(subject.process as usize);
     let pid = made.map_or(recorded.pid, |process| process.inner_ids[0].get());
@@ -201,23 +201,6 @@ fn directory_of(job: &JobState, processes: &[Construction], subject: ProcSubject
     let thread = recorded.threads.iter().position(|thread| thread.tid == tid);
     let tid = made.zip(thread).map_or(tid, |(process, thread)| process.inner_ids[thread].get());
     format!("/proc/{pid}/task/{tid}/")
-}
-
-impl Opening<'_> {
-    /// Opens a file of `/proc` that describes a process or thread of the job.
-    pub(super) fn open_about(
-        &self,
-        processes: &[Construction],
-        file: &OpenFile,
-        subject: ProcSubject,
-    ) -> Result<u64, EngineError> {
-        let OpenFileKind::KernelFile { path, offset, .. } = &file.kind else {
-            unreachable!("the caller has matched it")
-        };
-        let path = [directory_of(self.plan.job, processes, subject).as_bytes(), &path.0].concat();
-        let opened = self.open_path(&path, file.flags)?;
-        if file.flags & O_PATH == 0 { self.position(opened, *offset) } else { Ok(opened) }
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Open files that stand for a process or describe one ([`OpenFile::needs_process`]): opened once all processes exist,
 //! each by one process, and handed to all that hold it, so that it is one open file again.
 
-use super::Opening;
+use super::kernel_file::directory_of;
 use super::opening::{FilePlan, OpenFilesPlan, Parked};
+use super::{O_PATH, Opening};
 use crate::EngineError;
 use crate::construction::Construction;
 use crate::error::kernel;
@@ -48,11 +49,8 @@ pub(crate) fn open_files_of_processes(
 /// Returns the process that opens a file, if it must be a certain one: a process may always look at itself. A zombie
 /// cannot open anything.
 fn opener(file: &OpenFile, living: usize) -> Option<usize> {
-    match file.kind {
-        OpenFileKind::KernelFile { subject: Some(subject), .. } => Some(subject.process as usize),
-        _ => None,
-    }
-    .filter(|place| *place < living)
+    let OpenFileKind::KernelFile { subject: Some(subject), .. } = file.kind else { return None };
+    Some(subject.process as usize).filter(|place| *place < living)
 }
 
 /// Returns the places of the `living` processes that hold an open file, each in its own table of descriptors.
@@ -67,10 +65,12 @@ fn holders(job: &JobState, living: usize, file: usize) -> Vec<usize> {
 
 impl Opening<'_> {
     fn open_of_process(&self, processes: &[Construction], place: usize, file: &OpenFile) -> Result<u64, EngineError> {
-        match file.kind {
-            OpenFileKind::KernelFile { subject: Some(subject), .. } => self.open_about(processes, file, subject),
-            _ => self.open_file(place, file, FilePlan::AsRecorded),
-        }
+        let OpenFileKind::KernelFile { subject: Some(subject), path, offset } = &file.kind else {
+            return self.open_file(place, file, FilePlan::AsRecorded);
+        };
+        let path = [directory_of(self.plan.job, processes, *subject).as_bytes(), &path.0].concat();
+        let opened = self.open_path(&path, file.flags)?;
+        if file.flags & O_PATH == 0 { self.position(opened, *offset) } else { Ok(opened) }
     }
 
     /// Receives a descriptor that is sent from here, and parks it.

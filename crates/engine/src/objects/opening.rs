@@ -82,8 +82,8 @@ pub(crate) struct Parked {
     /// The parked numbers by position in the job's table. A file that stands for a process of the job, or describes
     /// one, can be opened only once that process exists.
     pub(super) files: Vec<Option<u64>>,
-    /// Files that stand for processes or describe them, by the place of the process that holds them and their position in the job's
-    /// table.
+    /// Files that stand for processes or describe them, by the place of the process that holds them and their position
+    /// in the job's table.
     pub(super) of_processes: BTreeMap<(usize, usize), u64>,
     /// The terminals of the job.
     pub(super) terminals: Vec<TerminalSides>,

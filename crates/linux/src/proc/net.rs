@@ -122,7 +122,7 @@ mod tests {
             1: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000200007F:A001 08 0:0 0:0 0 0 0 0 1\n\
             2: 0100007F:1F90 00000000:0000 2A 0:0 0:0 0 0 0 5\n";
         let found = TcpConnection::parse(text);
-        assert_eq!(found.len(), 3, "a state of the future is told, and a line of the future is left out");
+        assert_eq!(found.len(), 3, "an unknown state is kept, and an unknown line is left out");
         assert_eq!((found[0].local, found[0].remote), (found[1].local, found[1].remote));
         assert_eq!(found[0].local.to_string(), "127.0.0.1:8080");
         assert_eq!((found[0].state, found[0].inode, found[1].state, found[1].inode), (1, 4711, 8, 0));
