@@ -1,7 +1,7 @@
 //! Checkpoints that cost only what has changed: how long they freeze the program, how much they write, how much longer
 //! the program runs.
 
-use crate::figures::{Verdict, as_the_better, median, milliseconds, ratio};
+use crate::figures::{Choice, Verdict, median, milliseconds, ratio};
 use crate::pause::{Taken, checkpoint};
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
@@ -103,18 +103,18 @@ pub(crate) fn differences_by_measurement(megabytes: u64, repeats: usize, say: &m
     const WORSE_MAX: f64 = 1.2;
     for (what, rewritten) in [("a word in each page", "1000"), ("pages all over", "all")] {
         let program = DIRTIER.with(&[&megabytes.to_string(), "small", "asked", rewritten])?;
-        let mut ways = ["auto", "none", "previous"].map(|delta| (delta, Vec::new()));
-        for _ in 0..repeats {
-            for (delta, times) in &mut ways {
-                let words = ["--incremental", "on", "--snapshot", "copy", "--compress", "none", "--delta", *delta];
-                // One full checkpoint, two to measure the methods, and one that counts.
-                let taken = repeated(&program, &words, 4)?;
-                times.push(taken.last().context("there were some")?.durable);
-            }
-        }
-        let [auto, none, previous] = ways.map(|(_, times)| median(&times));
-        let what = format!("{megabytes} MB, {what} changed, kept as differences or not");
-        say(as_the_better(&what, auto, [(none, "without"), (previous, "with")], WORSE_MAX));
+        let choice = Choice {
+            what: format!("{megabytes} MB, {what} changed, kept as differences or not"),
+            values: ["auto", "none", "previous"],
+            methods: ["without", "with"],
+            bound: WORSE_MAX,
+        };
+        say(choice.judge(repeats, |delta| {
+            let words = ["--incremental", "on", "--snapshot", "copy", "--compress", "none", "--delta", delta];
+            // One full checkpoint, two to measure the methods, and one that counts.
+            let taken = repeated(&program, &words, 4)?;
+            Ok(taken.last().context("there were some")?.durable)
+        })?);
     }
     Ok(())
 }

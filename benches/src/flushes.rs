@@ -2,7 +2,7 @@
 //! in the background, in the foreground, and where the measurement says. Each is measured with a spare processor and
 //! without one.
 
-use crate::figures::{Verdict, as_the_better, median};
+use crate::figures::{Choice, Verdict};
 use crate::levels::Place;
 use crate::pause::checkpoint;
 use anyhow::{Context as _, Result};
@@ -34,15 +34,13 @@ pub(crate) fn where_they_cost_less(
 ) -> Result<()> {
     let program = DIRTIER.with(&[&megabytes.to_string(), "small", "rounds", PERMILLE, ROUNDS, steps])?;
     for (processors, what) in [(None, "a processor to spare"), (Some("0"), "none to spare")] {
-        let mut times = FLUSH_MODES.map(|_| Vec::new());
-        for _ in 0..repeats {
-            for (flush_mode, times) in FLUSH_MODES.iter().zip(&mut times) {
-                times.push(timed(&program, flush_mode, processors)?);
-            }
-        }
-        let [auto, background, foreground] = times.map(|times| median(&times));
-        let ways = [(background, "in the background"), (foreground, "in the foreground")];
-        say(as_the_better(&format!("{megabytes} MB, flushes, {what}"), auto, ways, WORSE_MAX));
+        let choice = Choice {
+            what: format!("{megabytes} MB, flushes, {what}"),
+            values: FLUSH_MODES,
+            methods: ["in the background", "in the foreground"],
+            bound: WORSE_MAX,
+        };
+        say(choice.judge(repeats, |flush_mode| timed(&program, flush_mode, processors))?);
     }
     Ok(())
 }
