@@ -122,7 +122,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     (
         "other descriptors",
         "GPU and RDMA devices",
-        Test("../../crates/engine/src/objects/refused.rs", "what_keeps_state_in_hardware_is_named_with_a_way_round_it"),
+        Test("../../crates/engine/src/objects/refused.rs", "hardware_devices_are_refused_with_a_hint"),
     ),
     ("other descriptors", "other nodes", Victims(&["device-node-is-refused", "network-device-is-refused"])),
     ("other descriptors", "pidfds of processes and threads outside", Victims(&["pidfd-of-another-process-is-refused"])),
@@ -172,7 +172,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
         "shadow stacks",
         Test(
             "../../crates/engine/src/collect/restrictions.rs",
-            "restrictions_that_a_new_process_would_not_have_are_named",
+            "seccomp_filters_and_shadow_stacks_of_a_thread_are_reported",
         ),
     ),
     ("pinned memory", "no descriptor", Victims(&["memory-pinned-by-a-ring-without-a-descriptor-is-refused"])),
