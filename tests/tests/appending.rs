@@ -122,7 +122,7 @@ fn a_database_is_saved_and_survives() -> Result<()> {
 }
 
 #[test]
-fn a_database_that_is_too_large_is_named_before_the_first_kill() -> Result<()> {
+fn a_database_above_the_save_limit_is_reported() -> Result<()> {
     match killed_with_everything(DATABASE, &["--save-files=1M"])? {
         Some(Passage::Told(told)) => {
             ensure!(told.contains("measured.db") && told.contains("--save-files"), "{told}");
@@ -134,7 +134,7 @@ fn a_database_that_is_too_large_is_named_before_the_first_kill() -> Result<()> {
 }
 
 #[test]
-fn a_compilers_files_are_named_before_the_first_kill() -> Result<()> {
+fn unsaved_temporary_files_of_a_compiler_are_reported() -> Result<()> {
     match killed_with_everything(COMPILER_FILES, &[])? {
         Some(Passage::Told(told)) => {
             ensure!(told.contains("/cc") && told.contains("--save-folder"), "{told}");
@@ -146,27 +146,27 @@ fn a_compilers_files_are_named_before_the_first_kill() -> Result<()> {
 }
 
 #[test]
-fn what_a_shell_appends_is_put_back_with_all_that_it_writes() -> Result<()> {
+fn lines_appended_by_a_shell_survive_with_an_auto_folder() -> Result<()> {
     is_undisturbed(APPEND_SHELL, &["--save-folder", "auto"])
 }
 
 #[test]
-fn what_node_appends_is_put_back_with_all_that_it_writes() -> Result<()> {
+fn lines_appended_by_node_survive_with_an_auto_folder() -> Result<()> {
     is_undisturbed(APPEND_NODE, &["--save-folder", "auto"])
 }
 
 #[test]
-fn a_database_that_the_job_was_seen_to_write_survives() -> Result<()> {
+fn a_database_survives_with_an_auto_folder() -> Result<()> {
     is_undisturbed(DATABASE, &["--save-folder", "auto"])
 }
 
 #[test]
-fn a_compilers_files_that_the_job_was_seen_to_write_survive() -> Result<()> {
+fn temporary_files_of_a_compiler_survive_with_an_auto_folder() -> Result<()> {
     is_undisturbed(COMPILER_FILES, &["--save-folder", "auto"])
 }
 
 #[test]
-fn a_temporary_file_that_is_handed_to_a_program_is_named_at_the_first_checkpoint_that_sees_it() -> Result<()> {
+fn a_temporary_file_open_in_a_program_is_reported() -> Result<()> {
     let (arena, other) = (Arena::new()?, Arena::new()?);
     // `mktemp` makes the file; the program that receives its name has it open for writing.
     let script = format!(
@@ -194,7 +194,7 @@ fn other_writers_of(arena: &Arena, place: &std::path::Path) -> bool {
 }
 
 #[test]
-fn what_a_program_writes_to_by_the_name_it_was_given_is_no_reason_to_warn() -> Result<()> {
+fn an_output_file_named_on_the_command_line_causes_no_warning() -> Result<()> {
     let (arena, other) = (Arena::new()?, Arena::new()?);
     let script = format!(
         "{WAIT} sh -c 'exec > $0; while [ ! -e end ]; do sleep 0.01; done' {}/results; echo done",
@@ -212,7 +212,7 @@ fn what_a_program_writes_to_by_the_name_it_was_given_is_no_reason_to_warn() -> R
 }
 
 #[test]
-fn a_file_that_is_cut_back_shows_the_time_that_it_had() -> Result<()> {
+fn a_truncated_file_gets_its_old_modification_time() -> Result<()> {
     let arena = Arena::new()?;
     let script = format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
     let (shell, running) = Shell::run(&arena, &script)?;
@@ -239,7 +239,7 @@ fn a_file_that_is_cut_back_shows_the_time_that_it_had() -> Result<()> {
 }
 
 #[test]
-fn files_that_programs_hand_to_each_other_are_named_at_the_second_checkpoint() -> Result<()> {
+fn files_passed_between_programs_are_reported() -> Result<()> {
     let (arena, other) = (Arena::new()?, Arena::new()?);
     let part = other.work().join("part.s");
     let script = format!(
@@ -299,7 +299,7 @@ impl<'a> Shell<'a> {
 const WAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.01; done; };";
 
 #[test]
-fn a_file_that_existed_before_the_program_refuses_the_restart_until_it_is_said_what_to_do() -> Result<()> {
+fn an_older_appended_file_refuses_the_restart_without_a_policy() -> Result<()> {
     for (policy, wanted) in [("rollback", "old\none\ntwo\n"), ("keep", "old\none\ntwo\ntwo\n")] {
         let arena = Arena::new()?;
         fs::write(arena.work().join("results.txt"), "old\n")?;
@@ -326,7 +326,7 @@ fn a_file_that_existed_before_the_program_refuses_the_restart_until_it_is_said_w
 }
 
 #[test]
-fn what_somebody_else_leaves_in_the_working_directory_is_not_touched() -> Result<()> {
+fn files_of_others_in_the_working_directory_stay() -> Result<()> {
     let arena = Arena::new()?;
     let script = format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
     let (shell, running) = Shell::run(&arena, &script)?;
@@ -346,7 +346,7 @@ fn what_somebody_else_leaves_in_the_working_directory_is_not_touched() -> Result
 }
 
 #[test]
-fn names_that_are_made_at_run_time_are_named_or_put_right() -> Result<()> {
+fn files_with_computed_names_are_reported_or_put_back() -> Result<()> {
     // Neither the memory of the shell nor the script contains any of these names.
     let script = format!(
         "{WAIT} await gate; mkdir out.$((1 + 1)); for i in 1 2 3; do echo line >> log.$((i * 7)); \
@@ -394,7 +394,7 @@ const ADD: &str = "add() { python3 -c \"import sqlite3; base = sqlite3.connect('
     base.commit()\"; echo $1 >> written; };";
 
 #[test]
-fn a_database_that_programs_open_and_close_is_named_and_refuses_the_restart_or_is_put_back() -> Result<()> {
+fn a_closed_database_refuses_the_restart_or_is_put_back() -> Result<()> {
     let script = format!(
         "{WAIT} {ADD} add one; await two; add two; await three; add three; await end; \
          python3 -c \"import sqlite3; print(*sqlite3.connect('runs.db').execute('select name from runs'))\" > rows"
@@ -437,7 +437,7 @@ fn a_database_that_programs_open_and_close_is_named_and_refuses_the_restart_or_i
 }
 
 #[test]
-fn a_file_from_before_the_program_is_put_back_if_it_was_saved_and_named_if_not() -> Result<()> {
+fn an_older_file_is_put_back_if_saved_and_else_reported() -> Result<()> {
     let arena = Arena::new()?;
     for name in ["early.txt", "late.txt"] {
         fs::write(arena.work().join(name), "old text\n")?;
@@ -471,7 +471,7 @@ fn a_file_from_before_the_program_is_put_back_if_it_was_saved_and_named_if_not()
 }
 
 #[test]
-fn what_is_written_after_the_end_that_was_seen_refuses_the_restart() -> Result<()> {
+fn lines_appended_after_the_program_ended_refuse_the_restart() -> Result<()> {
     let arena = Arena::new()?;
     let script = format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
     let (shell, running) = Shell::run(&arena, &script)?;

@@ -36,34 +36,34 @@ fn churn_survives(options: &'static [&'static str]) -> Result<()> {
 }
 
 #[test]
-fn memory_that_is_changed_in_every_way_comes_back_from_chains() -> Result<()> {
+fn churned_memory_survives_with_chains() -> Result<()> {
     churn_survives(BUSY)
 }
 
 #[test]
 #[ignore = "5 s; chains stay"]
-fn memory_that_is_changed_in_every_way_comes_back_from_copies() -> Result<()> {
+fn churned_memory_survives_with_copies() -> Result<()> {
     churn_survives(&["--snapshot", "copy", "--keep", "1"])
 }
 
 #[test]
-fn memory_that_is_changed_in_every_way_comes_back_from_what_checksums_tell() -> Result<()> {
+fn churned_memory_survives_with_hash_tracking() -> Result<()> {
     churn_survives(&["--track", "hash", "--incremental", "on", "--max-files", "4"])
 }
 
 #[test]
-fn memory_that_is_changed_in_every_way_comes_back_from_what_has_changed_in_pages() -> Result<()> {
+fn churned_memory_survives_with_deltas() -> Result<()> {
     churn_survives(&["--delta", "previous", "--compress", "lz4", "--incremental", "on", "--max-files", "5"])
 }
 
 #[test]
 #[ignore = "5 s; chains stay"]
-fn memory_that_is_changed_in_every_way_comes_back_from_full_images() -> Result<()> {
+fn churned_memory_survives_with_full_images() -> Result<()> {
     churn_survives(&["--incremental", "off"])
 }
 
 #[test]
-fn memory_that_is_written_by_habit_comes_back_from_chains() -> Result<()> {
+fn memory_written_in_stretches_survives_with_chains() -> Result<()> {
     let seed = seed();
     let program = STRETCHES.with(&[&seed.to_string()])?;
     let native = RunResult::native(&program)?;
@@ -90,7 +90,7 @@ fn survives(victim: Victim) -> Result<()> {
 
 #[test]
 #[ignore = "44 s; each kind is killed by itself"]
-fn programs_of_all_kinds_survive_kills_with_a_checkpoint_every_few_milliseconds() -> Result<()> {
+fn programs_of_all_kinds_survive_kills_with_frequent_checkpoints() -> Result<()> {
     let victims = [SIGNALS, WAITS, CHANNELS, MEMORY, ROUTINES, OBJECTS, ARRAYS];
     victims.into_iter().try_for_each(|victim| survives(victim).context(victim.name))
 }
@@ -142,7 +142,7 @@ fn every_kept_checkpoint_of_a_chain_can_be_restarted() -> Result<()> {
 }
 
 #[test]
-fn a_damaged_link_is_named_and_the_newest_checkpoint_that_does_without_it_continues() -> Result<()> {
+fn a_damaged_link_is_reported_and_an_older_checkpoint_used() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, running) = at_gate(&arena, &["--incremental", "on", "--files", "rollback"])?;
     (0..4).try_for_each(|_| standfast.checkpoint())?;
@@ -194,7 +194,7 @@ fn taken_by(supervisor: Pid) -> Result<(usize, u64)> {
 
 #[test]
 #[ignore = "19 s: it takes many to tell a leak"]
-fn five_hundred_checkpoints_in_a_row_leave_files_bytes_descriptors_and_memory_bounded() -> Result<()> {
+fn five_hundred_checkpoints_leave_resources_bounded() -> Result<()> {
     let count: u32 = std::env::var("STANDFAST_CHECKPOINTS").ok().and_then(|it| it.parse().ok()).unwrap_or(500);
     let arena = Arena::new()?;
     let (standfast, running) = at_gate(&arena, &["--incremental", "on", "--max-files", "8"])?;

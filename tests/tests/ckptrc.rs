@@ -34,7 +34,7 @@ fn is_protected_as(status: &Value, interval_seconds: &Value, keep: u64) -> Resul
 }
 
 #[test]
-fn ckptrc_says_where_when_and_how_many_and_names_what_is_not_done() -> Result<()> {
+fn ckptrc_sets_directory_interval_and_count() -> Result<()> {
     let program = SMALL.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -74,7 +74,7 @@ fn the_command_line_wins_over_ckptrc() -> Result<()> {
 }
 
 #[test]
-fn standfast_toml_says_what_neither_the_command_line_does_and_wins_over_ckptrc() -> Result<()> {
+fn standfast_toml_overrides_ckptrc_but_not_the_command_line() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     write_ckptrc(&arena, "maxtime 90\nmaxfiles 5\nmintime 7\n", 0o600)?;

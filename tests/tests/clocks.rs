@@ -15,7 +15,7 @@ use std::process::Stdio;
 const AHEAD_SECONDS: &str = "864000";
 
 #[test]
-fn monotonic_clocks_never_go_back_when_the_machine_has_started_again() -> Result<()> {
+fn monotonic_clocks_never_go_back_after_a_reboot() -> Result<()> {
     let program = CLOCKS.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

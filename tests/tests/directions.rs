@@ -35,17 +35,17 @@ fn directed_survives(options: &'static [&'static str]) -> Result<()> {
 }
 
 #[test]
-fn bytes_that_are_not_dead_come_back_from_chains() -> Result<()> {
+fn live_bytes_survive_with_chains() -> Result<()> {
     directed_survives(&["--incremental", "on", "--max-files", "4"])
 }
 
 #[test]
-fn bytes_that_are_not_dead_come_back_where_only_promises_are_inherited() -> Result<()> {
+fn live_bytes_survive_where_only_promises_are_inherited() -> Result<()> {
     directed_survives(&["--incremental", "off", "--max-files", "4", "--snapshot", "sequential"])
 }
 
 #[test]
-fn bytes_that_are_not_dead_come_back_from_what_checksums_tell() -> Result<()> {
+fn live_bytes_survive_with_hash_tracking() -> Result<()> {
     directed_survives(&["--track", "hash", "--snapshot", "copy"])
 }
 
@@ -105,7 +105,7 @@ impl Stage {
 }
 
 #[test]
-fn dead_memory_is_in_no_image_and_a_restart_is_the_second_return() -> Result<()> {
+fn dead_memory_is_not_saved_and_a_restart_returns_again() -> Result<()> {
     let stage = Stage::new("dead", &[])?;
     stage.standfast()?.await_gate()?;
     ensure!(stage.said()? == ["taken 1"], "it said {:?}", stage.said()?);
@@ -115,7 +115,7 @@ fn dead_memory_is_in_no_image_and_a_restart_is_the_second_return() -> Result<()>
 }
 
 #[test]
-fn memory_that_is_alive_again_is_saved_though_nobody_has_written_to_it() -> Result<()> {
+fn memory_included_again_is_saved_even_if_unwritten() -> Result<()> {
     let stage = Stage::new("include", &["--incremental", "on", "--keep", "3"])?;
     stage.standfast()?.await_gate()?;
     let bytes = stage.image_bytes()?;
@@ -135,7 +135,7 @@ fn read_only_memory_is_saved_once_even_by_full_checkpoints() -> Result<()> {
 }
 
 #[test]
-fn what_is_dead_of_a_page_is_in_no_image() -> Result<()> {
+fn dead_parts_of_pages_are_not_saved() -> Result<()> {
     let stage = Stage::new("fields-dead", &["--incremental", "on", "--keep", "3"])?;
     stage.standfast()?.await_gate()?;
     let bytes = stage.image_bytes()?;
@@ -147,7 +147,7 @@ fn what_is_dead_of_a_page_is_in_no_image() -> Result<()> {
 }
 
 #[test]
-fn what_is_read_only_of_a_page_is_saved_once() -> Result<()> {
+fn read_only_parts_of_pages_are_saved_once() -> Result<()> {
     for options in [["--incremental", "on", "--keep", "3"], ["--track", "hash", "--keep", "3"]] {
         let stage = Stage::new("fields-read-only", &options)?;
         stage.standfast()?.await_gate()?;
@@ -161,7 +161,7 @@ fn what_is_read_only_of_a_page_is_saved_once() -> Result<()> {
 }
 
 #[test]
-fn a_write_to_read_only_memory_is_told_and_dead_memory_is_poisoned_where_exclusions_are_checked() -> Result<()> {
+fn exclusion_checks_report_writes_and_poison_dead_memory() -> Result<()> {
     let stage = Stage::new("violate", &["--check-exclusions"])?;
     stage.standfast()?.await_gate()?;
     stage.image_bytes()?;
@@ -188,7 +188,7 @@ fn a_write_to_read_only_memory_is_told_and_dead_memory_is_poisoned_where_exclusi
 }
 
 #[test]
-fn a_change_of_read_only_memory_that_shares_its_page_is_told_at_the_next_checkpoint() -> Result<()> {
+fn a_change_of_read_only_bytes_is_reported_at_the_next_checkpoint() -> Result<()> {
     let stage = Stage::new("violate-part", &["--check-exclusions"])?;
     stage.standfast()?.await_gate()?;
     stage.image_bytes()?;
@@ -228,7 +228,7 @@ fn a_checkpoint_waits_until_the_program_enables_it() -> Result<()> {
 }
 
 #[test]
-fn a_refused_checkpoint_is_told_to_the_program() -> Result<()> {
+fn a_refused_checkpoint_is_reported_to_the_program() -> Result<()> {
     let stage = Stage::new("refused", &[])?;
     let Stage { arena, running } = stage;
     running.wait(PATIENCE)?.well("the job")?;
@@ -240,7 +240,7 @@ fn a_refused_checkpoint_is_told_to_the_program() -> Result<()> {
 }
 
 #[test]
-fn requests_before_the_least_interval_are_not_honoured() -> Result<()> {
+fn requests_before_the_minimum_interval_are_not_honoured() -> Result<()> {
     for (options, next) in [(["--min-interval", "1h"], "next 0"), (["--min-interval", "never"], "next 0")] {
         let stage = Stage::new("not-due", &options)?;
         let Stage { arena, running } = stage;
@@ -253,7 +253,7 @@ fn requests_before_the_least_interval_are_not_honoured() -> Result<()> {
 }
 
 #[test]
-fn children_and_executed_programs_have_directions_of_their_own() -> Result<()> {
+fn children_and_executed_programs_have_their_own_directives() -> Result<()> {
     let stage = Stage::new("relatives", &["--min-interval", "1h"])?;
     stage.standfast()?.await_gate()?;
     stage.standfast()?.checkpoint()?;
@@ -298,7 +298,7 @@ fn typed(arena: &Arena, name: &str, program: &Program, words: &[&str], output: O
 }
 
 #[test]
-fn the_papers_driver_puts_itself_under_standfast_and_recovers() -> Result<()> {
+fn the_papers_driver_starts_itself_under_standfast_and_recovers() -> Result<()> {
     let program = DRIVER.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

@@ -59,7 +59,7 @@ fn a_manifest_that_others_may_write_is_refused_by_name() -> Result<()> {
 }
 
 #[test]
-fn an_image_that_others_may_write_is_passed_over_by_name() -> Result<()> {
+fn an_image_writable_by_others_is_skipped_and_named() -> Result<()> {
     let job = KilledJob::new(&Subject::small()?)?;
     let newest = images_and_manifest(&job)?.0.pop().context("there is an image")?;
     allow(&newest, 0o666)?;
@@ -67,7 +67,7 @@ fn an_image_that_others_may_write_is_passed_over_by_name() -> Result<()> {
 }
 
 #[test]
-fn images_that_others_may_write_are_refused_when_there_is_no_other() -> Result<()> {
+fn a_restart_is_refused_if_all_images_are_writable_by_others() -> Result<()> {
     let job = KilledJob::new(&Subject::small()?)?;
     let (images, _) = images_and_manifest(&job)?;
     for image in &images {
@@ -78,7 +78,7 @@ fn images_that_others_may_write_are_refused_when_there_is_no_other() -> Result<(
 }
 
 #[test]
-fn an_image_of_another_user_is_passed_over_by_name() -> Result<()> {
+fn an_image_of_another_user_is_skipped_and_named() -> Result<()> {
     if !geteuid().is_root() {
         skip("an image of another user is passed over by name", &Lacking::user("only root can give files away"));
         return Ok(());
@@ -176,7 +176,7 @@ fn a_directory_without_write_permission_fails_the_checkpoint_and_nothing_else() 
 }
 
 #[test]
-fn a_checkpoint_that_would_leave_too_little_space_is_refused_before_it_is_written() -> Result<()> {
+fn a_checkpoint_that_would_use_the_reserve_is_refused() -> Result<()> {
     let program = SMALL.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -211,7 +211,7 @@ fn a_file_with_the_name_of_a_checkpoint_is_neither_removed_nor_replaced() -> Res
 }
 
 #[test]
-fn of_what_a_user_keeps_in_the_directory_nothing_is_removed() -> Result<()> {
+fn files_of_the_user_in_the_directory_stay() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     fs::create_dir(arena.images())?;

@@ -55,29 +55,29 @@ fn a_program_outlives_its_supervisor_killed_at_any_call_of_a_checkpoint() -> Res
 }
 
 #[test]
-fn a_program_outlives_its_supervisor_and_clones_do_not_wherever_it_is_killed() -> Result<()> {
+fn a_program_outlives_a_killed_supervisor_and_its_clones_do_not() -> Result<()> {
     sweep_by("fork")
 }
 
 #[test]
-fn a_program_outlives_its_supervisor_killed_wherever_it_reads_ahead() -> Result<()> {
+fn a_program_outlives_its_supervisor_killed_during_a_precopy() -> Result<()> {
     sweep_by("precopy")
 }
 
 #[test]
-fn a_clone_that_is_killed_at_any_call_costs_its_checkpoint_and_the_program_nothing() -> Result<()> {
+fn a_clone_killed_at_any_call_fails_only_its_checkpoint() -> Result<()> {
     let subject = Subject::small()?.protected_with(&["--snapshot", "fork"]);
     sweep_further(&subject, Disaster::CloneKilled)
 }
 
 #[test]
-fn a_tree_outlives_its_supervisor_and_no_clone_or_its_maker_is_left_wherever_it_is_killed() -> Result<()> {
+fn a_tree_outlives_a_killed_supervisor_and_its_clones_do_not() -> Result<()> {
     let subject = Subject::ring()?.protected_with(&["--snapshot", "fork"]);
     sweep_further(&subject, Disaster::SupervisorKilled)
 }
 
 #[test]
-fn memory_that_is_full_from_any_call_of_a_checkpoint_on_has_it_go_to_the_disk() -> Result<()> {
+fn memory_full_from_any_call_on_sends_the_checkpoint_to_disk() -> Result<()> {
     let subject = Subject::small()?.in_memory();
     sweep(FURTHER_STRIKES, |at| subject.strike_full_memory(at))
 }
@@ -106,17 +106,17 @@ fn a_program_killed_at_any_call_of_a_flush_continues_from_a_good_generation() ->
 }
 
 #[test]
-fn a_full_disk_from_any_call_of_a_flush_on_leaves_what_is_in_memory() -> Result<()> {
+fn a_disk_full_from_any_call_of_a_flush_on_keeps_memory_intact() -> Result<()> {
     sweep_flush(FlushDisaster::DiskFull)
 }
 
 #[test]
-fn memory_that_is_emptied_at_any_call_of_a_flush_leaves_a_whole_generation_and_the_program_unharmed() -> Result<()> {
+fn memory_emptied_at_any_call_of_a_flush_keeps_a_whole_generation() -> Result<()> {
     sweep_flush(FlushDisaster::MemoryEmptied)
 }
 
 #[test]
-fn a_chain_that_is_struck_at_any_call_of_coalescing_keeps_what_it_held() -> Result<()> {
+fn a_chain_struck_at_any_call_of_coalescing_keeps_its_contents() -> Result<()> {
     let subject = Subject::small()?.protected_with(&["--incremental", "on", "--max-files", "100"]);
     for disaster in [Disaster::SupervisorKilled, Disaster::DiskFull] {
         sweep(FURTHER_STRIKES, |at| subject.strike_coalescing(disaster, at))?;
@@ -146,7 +146,7 @@ fn a_full_disk_from_any_call_of_a_checkpoint_on_harms_neither_program_nor_genera
 }
 
 #[test]
-fn the_very_first_checkpoint_killed_at_any_call_leaves_a_program_that_runs_on() -> Result<()> {
+fn a_program_outlives_a_supervisor_killed_in_the_first_checkpoint() -> Result<()> {
     sweep_checkpoint(Before::Nothing, Disaster::SupervisorKilled)
 }
 
@@ -168,23 +168,23 @@ fn a_tree_outlives_its_supervisor_killed_at_any_call_of_a_checkpoint() -> Result
 }
 
 #[test]
-fn a_tree_killed_at_any_call_of_a_checkpoint_continues_from_a_good_one_and_leaves_nothing() -> Result<()> {
+fn a_tree_killed_at_any_call_of_a_checkpoint_continues() -> Result<()> {
     sweep_tree(Disaster::ProgramKilled)
 }
 
 #[test]
-fn a_tree_that_loses_a_process_at_any_call_of_a_checkpoint_goes_on_without_it() -> Result<()> {
+fn a_tree_that_loses_a_process_in_a_checkpoint_continues() -> Result<()> {
     sweep_tree(Disaster::SpareKilled)
 }
 
 #[test]
-fn a_restart_of_a_tree_killed_at_any_call_leaves_nothing_and_a_job_that_can_be_restarted() -> Result<()> {
+fn a_tree_restart_killed_at_any_call_leaves_a_restartable_job() -> Result<()> {
     let job = KilledJob::new(&Subject::ring()?)?;
     sweep(FURTHER_STRIKES, |at| job.strike_restart(at))
 }
 
 #[test]
-fn a_restart_of_a_tree_that_loses_any_process_at_any_call_fails_whole() -> Result<()> {
+fn a_tree_restart_that_loses_any_process_fails_as_a_whole() -> Result<()> {
     let job = KilledJob::new(&Subject::ring()?)?;
     let mut random = Rng::with_seed(seed());
     sweep(FURTHER_STRIKES, |at| job.strike_restarting(at, random.usize(..1000)))

@@ -46,7 +46,7 @@ fn names(folder: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
 }
 
 #[test]
-fn a_finished_job_is_not_restarted_and_repeats_only_what_is_named() -> Result<()> {
+fn a_finished_job_is_restarted_only_from_a_given_checkpoint() -> Result<()> {
     let arena = Arena::new()?;
     ended(&arena, &[], "exit 0")?.well("the job")?;
     let again = about(&arena, &["restart"])?.well("a restart of what has finished")?;
@@ -63,7 +63,7 @@ fn a_finished_job_is_not_restarted_and_repeats_only_what_is_named() -> Result<()
 }
 
 #[test]
-fn who_has_failed_by_itself_is_not_told_to_go_on() -> Result<()> {
+fn a_program_that_failed_by_itself_is_not_advised_to_restart() -> Result<()> {
     for (end, told, is_own) in [
         ("exit 3", "ended with status 3", true),
         ("kill -SEGV $$", "SIGSEGV", true),
@@ -97,7 +97,7 @@ fn a_finished_job_says_what_it_leaves_and_clean_removes_it() -> Result<()> {
 }
 
 #[test]
-fn an_unfinished_job_is_cleaned_only_when_that_is_said_and_a_live_one_never() -> Result<()> {
+fn clean_needs_unfinished_for_an_unfinished_job() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let job = standfast.run(Checkpoints::OnRequest, &shell("exit 0"))?;
@@ -121,7 +121,7 @@ fn an_unfinished_job_is_cleaned_only_when_that_is_said_and_a_live_one_never() ->
 }
 
 #[test]
-fn checkpoints_of_a_finished_program_go_at_once_if_that_is_wanted_and_its_end_stays_known() -> Result<()> {
+fn keep_finished_no_removes_checkpoints_and_keeps_the_outcome() -> Result<()> {
     let arena = Arena::new()?;
     let job = ended(&arena, &["--keep-finished", "no"], "exit 0")?.well("the job")?;
     ensure!(!job.errors.contains("standfast clean"), "it said {}", job.errors);
@@ -137,7 +137,7 @@ fn checkpoints_of_a_finished_program_go_at_once_if_that_is_wanted_and_its_end_st
 }
 
 #[test]
-fn a_program_that_finished_is_not_finished_if_what_it_left_behind_was_killed() -> Result<()> {
+fn a_job_is_unfinished_if_a_leftover_process_was_killed() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let rest = "echo $$ > pid; : > waiting; until [ -e gate ]; do sleep 0.02; done; echo late > late";
@@ -158,7 +158,7 @@ fn a_program_that_finished_is_not_finished_if_what_it_left_behind_was_killed() -
 }
 
 #[test]
-fn checkpoints_of_a_killed_program_do_not_give_way_to_those_of_its_remains() -> Result<()> {
+fn leftovers_of_a_killed_program_are_not_checkpointed() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let script = "until [ -e gate ]; do sleep 0.02; done & : > waiting; wait; echo done > done";
@@ -180,7 +180,7 @@ fn checkpoints_of_a_killed_program_do_not_give_way_to_those_of_its_remains() -> 
 }
 
 #[test]
-fn jobs_share_saved_binaries_and_a_copied_job_is_whole_without_them() -> Result<()> {
+fn jobs_share_saved_binaries_and_a_copied_job_keeps_its_own() -> Result<()> {
     let arena = Arena::new()?;
     ended(&arena, &[], "exit 0")?.well("the job")?;
     let first = names(&arena.images(), "keepsake-")?;
@@ -216,7 +216,7 @@ fn jobs_share_saved_binaries_and_a_copied_job_is_whole_without_them() -> Result<
 }
 
 #[test]
-fn the_output_of_a_program_stays_where_it_was_though_that_of_its_restart_is_redirected() -> Result<()> {
+fn output_stays_in_its_file_unless_the_restart_redirects_it() -> Result<()> {
     for redirect in [false, true] {
         let arena = Arena::new()?;
         let standfast = Standfast::new(&arena)?;

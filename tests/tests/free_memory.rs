@@ -21,7 +21,7 @@ fn shared_library(name: &str) -> Result<Option<String>> {
 }
 
 #[test]
-fn memory_that_the_allocator_holds_as_free_is_in_no_image() -> Result<()> {
+fn free_memory_of_the_allocator_is_not_saved() -> Result<()> {
     let stage = Stage::new("free", &[])?;
     stage.standfast()?.await_gate()?;
     let bytes = stage.image_bytes()?;
@@ -30,7 +30,7 @@ fn memory_that_the_allocator_holds_as_free_is_in_no_image() -> Result<()> {
 }
 
 #[test]
-fn free_memory_is_in_no_image_whoever_asks_for_it_where_the_run_wants_that() -> Result<()> {
+fn free_memory_is_not_saved_with_the_free_memory_option() -> Result<()> {
     let stage = Stage::new("free-unasked", &["--free-memory"])?;
     stage.standfast()?.await_gate()?;
     stage.standfast()?.checkpoint()?;

@@ -32,12 +32,12 @@ fn with_open_mpi(name: &str, promise: impl Fn(Mpi, &Path) -> Result<()>) -> Resu
 }
 
 #[test]
-fn a_job_ends_at_its_time_limit_with_what_it_held_saved() -> Result<()> {
+fn a_job_saves_its_state_at_its_time_limit() -> Result<()> {
     with_open_mpi("field", ends_at_its_time_limit_and_goes_on)
 }
 
 #[test]
-fn a_checkpoint_that_has_no_room_is_given_up_and_the_program_goes_on() -> Result<()> {
+fn a_checkpoint_without_memory_is_abandoned_and_the_job_runs_on() -> Result<()> {
     with_open_mpi("room", |mpi, path| {
         if goes_on_where_memory_is_too_small(mpi, path)?.is_none() {
             skip("too little memory", &Lacking::system("a file system cannot be mounted here"));
@@ -47,7 +47,7 @@ fn a_checkpoint_that_has_no_room_is_given_up_and_the_program_goes_on() -> Result
 }
 
 #[test]
-fn messages_under_way_at_a_checkpoint_are_named() -> Result<()> {
+fn messages_in_flight_at_a_checkpoint_are_reported() -> Result<()> {
     with_each("quiet", |mpi, path| {
         let uncounted = program(mpi, "field")?.expect("its compiler is here");
         names_messages_under_way(mpi, path, &uncounted)
@@ -55,7 +55,7 @@ fn messages_under_way_at_a_checkpoint_are_named() -> Result<()> {
 }
 
 #[test]
-fn who_waits_in_a_checkpoint_leaves_the_processor_to_others() -> Result<()> {
+fn processes_that_wait_in_a_checkpoint_do_not_busy_wait() -> Result<()> {
     with_open_mpi("waits", waits_without_computing)
 }
 

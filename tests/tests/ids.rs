@@ -44,7 +44,7 @@ fn restarted(standfast: Standfast<'_>, arena: &Arena, name: &str, more: &[&str])
 }
 
 #[test]
-fn ten_restarts_one_behind_the_other_keep_the_old_ids_and_do_not_nest() -> Result<()> {
+fn ten_restarts_in_a_row_keep_the_ids_and_do_not_nest() -> Result<()> {
     let program = OWNER.with(&["hold"])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -88,7 +88,7 @@ fn tells_what_the_job_sees(said: &str) -> Result<()> {
 }
 
 #[test]
-fn doctor_says_what_a_restarted_job_sees_of_its_namespaces() -> Result<()> {
+fn doctor_describes_the_namespaces_of_a_restarted_job() -> Result<()> {
     let arena = Arena::new()?;
     let mut command = Standfast::new(&arena)?.command(&["doctor"]);
     let said = Running::complete(&arena, "doctor", &mut command)?.output;
@@ -101,7 +101,7 @@ fn doctor_says_what_a_restarted_job_sees_of_its_namespaces() -> Result<()> {
 }
 
 #[test]
-fn a_program_that_keeps_no_id_runs_on_under_new_ones_outside_any_namespace() -> Result<()> {
+fn a_program_that_keeps_no_id_restarts_without_a_namespace() -> Result<()> {
     let program = OWNER.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -114,7 +114,7 @@ fn a_program_that_keeps_no_id_runs_on_under_new_ones_outside_any_namespace() -> 
 }
 
 #[test]
-fn a_held_recursive_mutex_needs_the_old_ids_and_is_refused_by_name_under_new_ones() -> Result<()> {
+fn a_held_recursive_mutex_is_refused_under_new_ids() -> Result<()> {
     let program = OWNER.with(&["hold"])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

@@ -51,7 +51,7 @@ impl Drop for Shell {
 const COUNT: &str = r#"trap "printf %s-%s inter rupted; exit 3" INT; read word; printf "%s=%s\n" got "$word"; n=0; while sleep 0.02; do n=$((n+1)); printf "%s-%s\n" tick $n; done"#;
 
 #[test]
-fn the_keys_of_a_shell_stop_wake_feed_and_interrupt_the_job() -> Result<()> {
+fn job_control_keys_of_a_shell_reach_the_job() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let mut shell = Shell::start(&arena)?;
@@ -96,7 +96,7 @@ fn said(arena: &Arena) -> String {
 }
 
 #[test]
-fn what_is_left_behind_is_named_and_protected_on_in_the_background() -> Result<()> {
+fn leftover_processes_stay_supervised_in_the_background() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let ended = run_leaving(&arena, &[])?.wait(PATIENCE)?;
@@ -115,7 +115,7 @@ fn what_is_left_behind_is_named_and_protected_on_in_the_background() -> Result<(
 }
 
 #[test]
-fn a_job_whose_front_is_killed_is_protected_on() -> Result<()> {
+fn a_job_whose_foreground_proxy_is_killed_stays_supervised() -> Result<()> {
     let program = SMALL.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -135,7 +135,7 @@ fn a_job_whose_front_is_killed_is_protected_on() -> Result<()> {
 }
 
 #[test]
-fn wait_stays_with_what_is_left_behind_and_protects_it() -> Result<()> {
+fn wait_supervises_leftover_processes_until_they_end() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let running = run_leaving(&arena, &["--wait"])?;

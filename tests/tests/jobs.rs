@@ -56,7 +56,7 @@ fn pools_of_python_survive_kills() -> Result<()> {
 
 /// The directories of the workers' sockets disappear with the workers; five kills meet most of the possible cases.
 #[test]
-fn loaders_of_batches_of_python_survive_kills() -> Result<()> {
+fn python_batch_loaders_survive_kills() -> Result<()> {
     survives(LOADER, kills_max().max(5))
 }
 
@@ -87,7 +87,7 @@ fn postgresql_and_its_clients_survive_kills() -> Result<()> {
 const CHECKPOINTS: u32 = 8;
 
 #[test]
-fn two_jobs_with_objects_of_the_kernel_do_not_get_into_each_others_way() -> Result<()> {
+fn two_jobs_with_kernel_objects_do_not_interfere() -> Result<()> {
     let program = RING.with(&[])?;
     let native = RunResult::native(&program)?;
     let arenas = [Arena::new()?, Arena::new()?];
@@ -119,7 +119,7 @@ fn two_jobs_with_objects_of_the_kernel_do_not_get_into_each_others_way() -> Resu
 }
 
 #[test]
-fn a_segment_that_a_killed_life_has_made_behind_its_checkpoint_is_gone_when_the_next_one_makes_it() -> Result<()> {
+fn a_segment_created_after_the_checkpoint_is_removed_at_restart() -> Result<()> {
     let key = std::process::id().to_string();
     let is_there = || -> Result<bool> {
         let segments = fs::read_to_string("/proc/sysvipc/shm")?;

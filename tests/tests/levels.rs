@@ -77,7 +77,7 @@ fn goes_on(standfast: Standfast<'_>, arena: &Arena, from: u64) -> Result<String>
 }
 
 #[test]
-fn a_job_goes_on_from_memory_and_after_a_reboot_from_the_disk() -> Result<()> {
+fn a_job_continues_from_memory_and_after_a_reboot_from_disk() -> Result<()> {
     for reboot in [false, true] {
         let arena = Arena::new()?;
         let (standfast, running) = at_gate(&arena, &["--flush-every", "3"])?;
@@ -99,7 +99,7 @@ fn a_job_goes_on_from_memory_and_after_a_reboot_from_the_disk() -> Result<()> {
 }
 
 #[test]
-fn a_job_that_is_stopped_has_its_newest_checkpoint_on_the_disk_and_gives_the_memory_back() -> Result<()> {
+fn a_stopped_job_flushes_its_checkpoint_and_frees_memory() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, running) = at_gate(&arena, &["--flush-every", "100"])?;
     (0..3).try_for_each(|_| standfast.checkpoint())?;
@@ -113,7 +113,7 @@ fn a_job_that_is_stopped_has_its_newest_checkpoint_on_the_disk_and_gives_the_mem
 }
 
 #[test]
-fn where_the_disk_takes_nothing_in_time_what_is_where_is_told_and_the_job_goes_on_from_memory() -> Result<()> {
+fn a_job_stopped_before_its_flush_continues_from_memory() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, running) = at_gate(&arena, &["--flush-every", "100", "--grace", "0s"])?;
     (0..2).try_for_each(|_| standfast.checkpoint())?;
@@ -127,7 +127,7 @@ fn where_the_disk_takes_nothing_in_time_what_is_where_is_told_and_the_job_goes_o
 }
 
 #[test]
-fn memory_that_is_emptied_under_a_running_job_costs_nothing_but_what_was_there() -> Result<()> {
+fn a_job_goes_on_after_its_memory_level_is_emptied() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, running) = at_gate(&arena, &["--flush-every", "100"])?;
     (0..3).try_for_each(|_| standfast.checkpoint())?;
@@ -145,7 +145,7 @@ fn memory_that_is_emptied_under_a_running_job_costs_nothing_but_what_was_there()
 }
 
 #[test]
-fn an_orphan_is_saved_to_the_disk_and_memory_s_older_ones_are_not_taken_for_newer() -> Result<()> {
+fn an_orphan_is_saved_to_disk_and_continues_from_there() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, running) = at_gate(&arena, &["--flush-every", "100"])?;
     (0..3).try_for_each(|_| standfast.checkpoint())?;
@@ -158,7 +158,7 @@ fn an_orphan_is_saved_to_the_disk_and_memory_s_older_ones_are_not_taken_for_newe
 }
 
 #[test]
-fn a_job_that_is_to_use_memory_no_more_goes_on_from_what_was_there() -> Result<()> {
+fn memory_off_still_restarts_from_the_old_memory_level() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, running) = at_gate(&arena, &["--flush-every", "100"])?;
     (0..3).try_for_each(|_| standfast.checkpoint())?;
@@ -174,7 +174,7 @@ fn a_job_that_is_to_use_memory_no_more_goes_on_from_what_was_there() -> Result<(
 }
 
 #[test]
-fn memory_that_is_changed_in_every_way_comes_back_from_memory_and_from_the_disk() -> Result<()> {
+fn churned_memory_survives_from_memory_and_from_disk() -> Result<()> {
     let seed = seed();
     let program = Victim::churned(seed)?;
     let native = RunResult::native(&program)?;
@@ -188,7 +188,7 @@ fn memory_that_is_changed_in_every_way_comes_back_from_memory_and_from_the_disk(
 }
 
 #[test]
-fn checkpoints_are_flushed_while_the_program_stands_still_where_that_is_wanted() -> Result<()> {
+fn flush_foreground_flushes_while_the_program_is_paused() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, running) = at_gate(&arena, &["--flush-every", "1", "--flush", "foreground"])?;
     for number in 1..=3 {
@@ -212,7 +212,7 @@ fn checkpoints_are_flushed_while_the_program_stands_still_where_that_is_wanted()
 }
 
 #[test]
-fn the_disk_is_behind_memory_for_no_longer_than_was_said() -> Result<()> {
+fn durable_every_limits_how_far_the_disk_lags() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, running) = at_gate(&arena, &["--flush-every", "100", "--durable-every", "1s"])?;
     standfast.checkpoint()?;
@@ -226,7 +226,7 @@ fn the_disk_is_behind_memory_for_no_longer_than_was_said() -> Result<()> {
 
 /// Half of the place has room for one generation of the program.
 #[test]
-fn memory_in_which_two_generations_have_no_room_is_not_used_and_that_is_said() -> Result<()> {
+fn memory_too_small_for_two_generations_is_reported_and_unused() -> Result<()> {
     const PLACE_BYTES: &str = "size=16m";
     const PROGRAM_MEGABYTES: &str = "6";
     let arena = Arena::new()?;

@@ -107,7 +107,7 @@ fn listing(language: &str) -> Result<&'static str> {
 }
 
 #[test]
-fn what_the_documentation_shows_compiles_and_runs() -> Result<()> {
+fn listings_in_the_documentation_compile_and_run() -> Result<()> {
     let arena = Arena::new()?;
     let work = arena.work();
     let said = |command: &mut Command| {
@@ -144,7 +144,7 @@ target_link_libraries(uses standfast::standfast)
 ";
 
 #[test]
-fn what_is_installed_is_found_by_pkg_config_and_cmake() -> Result<()> {
+fn the_installed_library_is_found_by_pkg_config_and_cmake() -> Result<()> {
     let arena = Arena::new()?;
     let (work, prefix) = (arena.work(), arena.folder().join("prefix"));
     let mut install = Command::new("make");
@@ -220,7 +220,7 @@ fn python_package(work: &Path) -> Result<()> {
 }
 
 #[test]
-fn the_python_package_leaves_dead_buffers_out() -> Result<()> {
+fn the_python_package_excludes_dead_buffers() -> Result<()> {
     let arena = Arena::new()?;
     python_package(&arena.work())?;
     let Some(path) = python()? else {

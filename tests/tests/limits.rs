@@ -53,12 +53,8 @@ const PROOFS: &[(&str, &str, Proof)] = &[
         "is its sibling",
         Victims(&["tree-orphan-in-a-session-of-others-is-refused"]),
     ),
-    (
-        "connections to others",
-        "TCP",
-        Test("outside.rs", "a_tcp_connection_to_somebody_else_is_refused_with_his_address"),
-    ),
-    ("connections to others", "Unix sockets", Test("outside.rs", "a_unix_connection_to_somebody_else_is_refused")),
+    ("connections to others", "TCP", Test("outside.rs", "an_outside_tcp_connection_is_refused_with_its_address")),
+    ("connections to others", "Unix sockets", Test("outside.rs", "an_outside_unix_connection_is_refused")),
     ("what is on its way", "no bytes", Victims(&["datagram-without-bytes-is-refused-for-now"])),
     ("what is on its way", "urgent data", Victims(&["urgent-data-that-waits-is-refused-for-now"])),
     ("what is on its way", "closed by now", Victims(&["datagram-of-a-sender-that-is-gone-is-refused-for-now"])),
@@ -73,7 +69,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     (
         "what a restart could not open",
         "files, named pipes and directories of other users",
-        Test("other_users.rs", "files_that_only_somebody_else_may_open_are_refused_unless_they_are_the_output"),
+        Test("other_users.rs", "an_open_file_that_the_user_may_not_reopen_is_refused"),
     ),
     (
         "what a restart could not open",
@@ -91,27 +87,19 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     (
         "System V objects (segments, semaphores, message queues)",
         "were there before the job began",
-        Test("outside.rs", "system_v_objects_that_were_there_before_are_refused_by_name"),
+        Test("outside.rs", "system_v_objects_older_than_the_job_are_refused_by_name"),
     ),
     (
         "System V objects (segments, semaphores, message queues)",
         "they have them attached",
-        Test("outside.rs", "a_segment_that_somebody_else_has_attached_is_refused"),
+        Test("outside.rs", "a_segment_attached_outside_is_refused"),
     ),
-    (
-        "POSIX message queues",
-        "somebody else has open",
-        Test("outside.rs", "a_message_queue_that_somebody_else_has_open_is_refused"),
-    ),
+    ("POSIX message queues", "somebody else has open", Test("outside.rs", "a_message_queue_open_outside_is_refused")),
     ("POSIX message queues", "announced", Victims(&["message-queue-that-announces-is-refused-for-now"])),
     ("a private mapping of a memfd", "closed", Victims(&["private-mapping-of-a-closed-memfd-is-refused"])),
     ("guarded pages", "no other mapping shows", Victims(&["shared-memory-beneath-a-guard-is-refused"])),
-    ("pipes to other programs", "pipes", Test("outside.rs", "a_pipe_that_somebody_else_has_open_is_refused")),
-    (
-        "pipes to other programs",
-        "Named pipes",
-        Test("outside.rs", "a_named_pipe_that_somebody_else_has_open_is_refused"),
-    ),
+    ("pipes to other programs", "pipes", Test("outside.rs", "a_pipe_open_outside_is_refused")),
+    ("pipes to other programs", "Named pipes", Test("outside.rs", "a_named_pipe_open_outside_is_refused")),
     ("other descriptors", "userfaultfd", Victims(&["userfaultfd-is-refused"])),
     ("other descriptors", "io_uring", Victims(&["io_uring-is-refused"])),
     ("other descriptors", "fanotify", Victims(&["fanotify-is-refused"])),
@@ -122,23 +110,15 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     (
         "other descriptors",
         "GPU and RDMA devices",
-        Test("../../crates/engine/src/objects/refused.rs", "what_keeps_state_in_hardware_is_named_with_a_way_round_it"),
+        Test("../../crates/engine/src/objects/refused.rs", "hardware_devices_are_refused_with_a_hint"),
     ),
     ("other descriptors", "other nodes", Victims(&["device-node-is-refused", "network-device-is-refused"])),
     ("other descriptors", "pidfds of processes and threads outside", Victims(&["pidfd-of-another-process-is-refused"])),
-    (
-        "other descriptors",
-        "the run was started with",
-        Test("outside.rs", "files_without_a_name_that_the_run_was_started_with_are_refused"),
-    ),
-    (
-        "pseudo-terminals",
-        "outside the job",
-        Test("outside.rs", "a_terminal_of_the_job_that_somebody_else_has_open_is_refused"),
-    ),
+    ("other descriptors", "the run was started with", Test("outside.rs", "inherited_files_without_a_name_are_refused")),
+    ("pseudo-terminals", "outside the job", Test("outside.rs", "a_terminal_of_the_job_open_outside_is_refused")),
     ("pseudo-terminals", "nobody has opened yet", Victims(&["terminal-that-is-not-open-yet-waits"])),
     ("pseudo-terminals", "packet mode", Victims(&["terminal-with-news-of-packets-waits"])),
-    ("a session", "controlling terminal", Test("outside.rs", "a_session_on_a_terminal_of_somebody_elses_is_refused")),
+    ("a session", "controlling terminal", Test("outside.rs", "a_session_on_an_outside_terminal_is_refused")),
     ("inotify", "events", Victims(&["inotify-with-unread-events-waits"])),
     ("inotify", "path cannot be found", Victims(&["inotify-watch-whose-path-is-unknown-is-refused"])),
     ("leases on files", "F_SETLEASE", Victims(&["lease-on-a-file-is-refused"])),
@@ -146,7 +126,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     (
         "epoll instances",
         "no descriptor leads",
-        Test("outside.rs", "an_epoll_instance_that_watches_what_only_somebody_else_has_is_refused"),
+        Test("outside.rs", "an_epoll_watch_of_an_outside_descriptor_is_refused"),
     ),
     ("epoll instances", "EPOLLONESHOT", Victims(&["epoll-entry-that-fired-and-is-not-ready-is-refused-for-now"])),
     ("deleted or replaced files", "no copy of them", Victims(&["library-replaced-before-it-was-seen-is-refused"])),
@@ -172,7 +152,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
         "shadow stacks",
         Test(
             "../../crates/engine/src/collect/restrictions.rs",
-            "restrictions_that_a_new_process_would_not_have_are_named",
+            "seccomp_filters_and_shadow_stacks_of_a_thread_are_reported",
         ),
     ),
     ("pinned memory", "no descriptor", Victims(&["memory-pinned-by-a-ring-without-a-descriptor-is-refused"])),
@@ -180,11 +160,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("32-bit programs", "", Victims(&["code-of-32-bits-is-refused"])),
     ("programs that may not be traced", "undumpable", Victims(&["program-that-hides-itself-is-refused"])),
     ("programs that may not be traced", "debugger", Victims(&["tree-child-under-a-debugger-is-refused"])),
-    (
-        "programs that may not be traced",
-        "set-uid",
-        Test("other_users.rs", "a_program_that_takes_another_users_rights_is_refused_and_runs_on"),
-    ),
+    ("programs that may not be traced", "set-uid", Test("other_users.rs", "a_set_uid_program_is_refused_and_runs_on")),
 ];
 
 /// Returns the lines of the list: what is refused, and the remark.
@@ -202,7 +178,7 @@ fn lines() -> Result<Vec<(String, String)>> {
 }
 
 #[test]
-fn every_line_of_the_list_of_refusals_is_proved_or_says_why_not() -> Result<()> {
+fn every_listed_refusal_has_a_proof_or_a_reason() -> Result<()> {
     for (thing, _) in lines()? {
         let is_proved = PROOFS.iter().any(|(start, ..)| is_of(start, &thing));
         ensure!(is_proved, "nothing proves the line {thing:?}; name a victim for it in tests/tests/limits.rs");
@@ -211,7 +187,7 @@ fn every_line_of_the_list_of_refusals_is_proved_or_says_why_not() -> Result<()> 
 }
 
 #[test]
-fn whatever_proves_a_line_is_there_and_the_line_says_so() -> Result<()> {
+fn every_proof_exists_and_matches_its_line() -> Result<()> {
     let (lines, features) = (lines()?, Feature::all()?);
     for (start, words, proof) in PROOFS {
         let mut of_line = lines.iter().filter(|(thing, _)| is_of(start, thing));

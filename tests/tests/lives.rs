@@ -92,7 +92,7 @@ fn a_restart_right_after_kill_9_of_the_program_is_not_refused() -> Result<()> {
 }
 
 #[test]
-fn a_job_that_checkpoint_stop_has_stopped_can_be_restarted_at_once() -> Result<()> {
+fn a_job_stopped_by_checkpoint_stop_can_be_restarted_at_once() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, mut running) = checkpointed(&arena, "1")?;
     for round in 0..rounds() {
@@ -205,7 +205,7 @@ fn in_another_boot(arena: &Arena) -> Result<PathBuf> {
 }
 
 #[test]
-fn a_lease_of_another_boot_whose_heartbeat_stands_is_taken_after_it_was_watched() -> Result<()> {
+fn a_lease_of_another_boot_without_heartbeat_is_watched_and_taken() -> Result<()> {
     let arena = Arena::new()?;
     in_another_boot(&arena)?;
     let standfast = Standfast::new(&arena)?;
@@ -216,7 +216,7 @@ fn a_lease_of_another_boot_whose_heartbeat_stands_is_taken_after_it_was_watched(
 }
 
 #[test]
-fn a_lease_of_another_boot_whose_heartbeat_goes_on_is_left_alone() -> Result<()> {
+fn a_lease_of_another_boot_with_a_heartbeat_is_not_taken() -> Result<()> {
     let arena = Arena::new()?;
     let lease = in_another_boot(&arena)?;
     let standfast = Standfast::new(&arena)?;

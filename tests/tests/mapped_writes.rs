@@ -144,7 +144,7 @@ fn the_second_checkpoint_holds_it(play: Play) -> Result<()> {
 }
 
 #[test]
-fn a_saved_folder_in_memory_holds_what_was_written_through_a_mapping_that_has_gone() -> Result<()> {
+fn a_saved_tmpfs_folder_holds_writes_of_an_unmapped_mapping() -> Result<()> {
     if !in_memory("a saved folder in memory holds what was written through a mapping") {
         return Ok(());
     }
@@ -164,7 +164,7 @@ say(content())
 }
 
 #[test]
-fn a_saved_folder_holds_what_was_written_through_a_mapping_that_was_protected_meanwhile() -> Result<()> {
+fn a_saved_folder_holds_writes_through_a_reprotected_mapping() -> Result<()> {
     // The file system does not learn of a second write to a page that is dirty and mapped, unless the checkpoint has made
     // the page durable.
     let script = r#"
@@ -184,7 +184,7 @@ say(content())
 }
 
 #[test]
-fn a_file_in_memory_that_the_killed_life_has_changed_unseen_refuses_the_restart() -> Result<()> {
+fn a_tmpfs_file_changed_after_the_checkpoint_refuses_the_restart() -> Result<()> {
     if !in_memory("a file in memory that was changed unseen refuses the restart") {
         return Ok(());
     }
@@ -220,7 +220,7 @@ say(os.pread(opened, 8, 0))
 }
 
 #[test]
-fn what_a_file_held_at_the_checkpoint_is_recorded_though_a_mapping_had_changed_it_without_a_sign() -> Result<()> {
+fn the_digest_includes_writes_through_a_mapping() -> Result<()> {
     // The program maps a part of the file, so the content of the file is not in the image.
     let script = r#"
 begin(512)

@@ -49,13 +49,13 @@ fn a_watched_job_is_launched_again_by_itself() -> Result<()> {
 
 #[test]
 #[ignore = "24 s; one that ends by itself stays"]
-fn a_watched_job_that_hangs_ends_itself_and_is_launched_again() -> Result<()> {
+fn a_watched_job_that_hangs_is_ended_and_relaunched() -> Result<()> {
     with_every_program(|mpi, program| watched::survives_a_hang(mpi, program, seed()))
 }
 
 #[test]
 #[ignore = "18 s; the time limit, which saves as well, stays"]
-fn what_a_job_held_in_memory_is_saved_rebuilt_and_gone_on_from() -> Result<()> {
+fn a_job_continues_from_salvaged_and_rebuilt_memory() -> Result<()> {
     with_every_program(|mpi, program| watched::goes_on_from_what_was_saved(mpi, program, seed()))
 }
 
@@ -88,7 +88,7 @@ fn a_job_survives_nodes_that_go_and_come_back_with_an_old_epoch() -> Result<()> 
 }
 
 #[test]
-fn a_job_takes_the_nodes_of_a_slurm_allocation_and_survives_a_lost_one() -> Result<()> {
+fn a_job_in_a_slurm_allocation_survives_a_lost_node() -> Result<()> {
     with_nodes(RANKS + 1, |mpi, program, nodes| slurm::survives_a_lost_node(mpi, program, nodes, seed()))
 }
 
@@ -108,6 +108,6 @@ fn a_job_under_reed_solomon_survives_strikes_at_its_ranks_and_nodes() -> Result<
 }
 
 #[test]
-fn a_job_without_a_spare_node_ends_with_a_reason_and_goes_on_with_fewer() -> Result<()> {
+fn a_job_without_a_spare_node_ends_and_continues_with_fewer() -> Result<()> {
     with_nodes(RANKS, |mpi, program, nodes| watched::goes_on_with_fewer_nodes(mpi, program, nodes, seed()))
 }

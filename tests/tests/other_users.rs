@@ -125,7 +125,7 @@ impl Scene {
 }
 
 #[test]
-fn nobody_else_can_look_at_a_job_ask_anything_of_it_or_restart_it() -> Result<()> {
+fn another_user_cannot_read_query_or_restart_a_job() -> Result<()> {
     let Some(scene) = Scene::set("nobody else can look at a job")? else { return Ok(()) };
     asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint for the owner")?;
     let mode = |path: &Path| -> Result<u32> { Ok(fs::symlink_metadata(path)?.permissions().mode() & 0o777) };
@@ -156,7 +156,7 @@ fn linked(link: &Path, target: &Path, owner: u32) -> Result<()> {
 }
 
 #[test]
-fn a_link_that_a_stranger_has_planted_leads_nobody() -> Result<()> {
+fn a_directory_behind_a_link_of_another_user_is_refused() -> Result<()> {
     let Some(scene) = Scene::set("a stranger's link leads nobody")? else { return Ok(()) };
     asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint")?;
     let shared = scene.arena.folder().join("shared");
@@ -214,7 +214,7 @@ fn a_supervisor_does_not_answer_another_user() -> Result<()> {
 }
 
 #[test]
-fn nobody_else_passes_for_a_supervisor() -> Result<()> {
+fn another_user_cannot_impersonate_a_supervisor() -> Result<()> {
     let Some(scene) = Scene::set("nobody else passes for a supervisor")? else { return Ok(()) };
     let socket = scene.arena.images().join("control");
     fs::remove_file(&socket)?;
@@ -234,7 +234,7 @@ fn nobody_else_passes_for_a_supervisor() -> Result<()> {
 }
 
 #[test]
-fn a_program_that_takes_another_users_rights_is_refused_and_runs_on() -> Result<()> {
+fn a_set_uid_program_is_refused_and_runs_on() -> Result<()> {
     let promise = "a set-uid program is refused";
     if !geteuid().is_root() {
         skip(promise, &Lacking::user("only root can make one"));
@@ -259,7 +259,7 @@ fn a_program_that_takes_another_users_rights_is_refused_and_runs_on() -> Result<
 }
 
 #[test]
-fn files_that_only_somebody_else_may_open_are_refused_unless_they_are_the_output() -> Result<()> {
+fn an_open_file_that_the_user_may_not_reopen_is_refused() -> Result<()> {
     let promise = "what a restart could not open is refused";
     if !geteuid().is_root() {
         skip(promise, &Lacking::user("only root can be two users"));
@@ -288,7 +288,7 @@ fn files_that_only_somebody_else_may_open_are_refused_unless_they_are_the_output
 }
 
 #[test]
-fn an_output_that_only_somebody_else_may_open_continues_in_that_of_the_restart() -> Result<()> {
+fn an_output_that_cannot_be_reopened_continues_elsewhere() -> Result<()> {
     let Some(scene) = Scene::set("an output of root's continues elsewhere")? else { return Ok(()) };
     give(&scene.arena.work().join(standfast_tests::result::OUTPUT), 0, 0o600)?;
     let Scene { arena, job, .. } = scene;
@@ -332,7 +332,7 @@ fn contents(folder: &Path) -> Result<Vec<Entry>> {
 }
 
 #[test]
-fn root_looks_at_a_users_job_and_neither_writes_nor_follows_anything_there() -> Result<()> {
+fn root_inspects_a_users_job_without_writing_or_following_links() -> Result<()> {
     let Some(scene) = Scene::set("root looks at a user's job")? else { return Ok(()) };
     asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint for the owner")?;
     let images = scene.arena.images();

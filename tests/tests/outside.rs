@@ -40,7 +40,7 @@ fn said_of<T>(running: Running, arena: &Arena, meet: impl FnOnce() -> Result<T>)
 }
 
 #[test]
-fn a_tcp_connection_to_somebody_else_is_refused_with_his_address() -> Result<()> {
+fn an_outside_tcp_connection_is_refused_with_its_address() -> Result<()> {
     let arena = Arena::new()?;
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = server.local_addr()?.port().to_string();
@@ -55,7 +55,7 @@ fn a_tcp_connection_to_somebody_else_is_refused_with_his_address() -> Result<()>
 }
 
 #[test]
-fn a_tcp_connection_that_somebody_else_has_not_accepted_yet_is_refused() -> Result<()> {
+fn an_outside_tcp_connection_not_yet_accepted_is_refused() -> Result<()> {
     let arena = Arena::new()?;
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = server.local_addr()?.port().to_string();
@@ -65,7 +65,7 @@ fn a_tcp_connection_that_somebody_else_has_not_accepted_yet_is_refused() -> Resu
 }
 
 #[test]
-fn a_unix_connection_to_somebody_else_is_refused() -> Result<()> {
+fn an_outside_unix_connection_is_refused() -> Result<()> {
     let arena = Arena::new()?;
     let path = arena.work().join("service");
     let server = UnixListener::bind(&path)?;
@@ -98,14 +98,14 @@ fn comes_back_reset<T: Read + Write>(thing: &str, place: &str, meet: impl FnOnce
 }
 
 #[test]
-fn a_tcp_connection_to_somebody_else_comes_back_reset_on_demand() -> Result<()> {
+fn an_outside_tcp_connection_is_restored_as_reset_on_request() -> Result<()> {
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = server.local_addr()?.port().to_string();
     comes_back_reset("tcp-until-reset", &port, || Ok(server.accept()?.0))
 }
 
 #[test]
-fn a_unix_connection_to_somebody_else_comes_back_reset_on_demand() -> Result<()> {
+fn an_outside_unix_connection_is_restored_as_reset_on_request() -> Result<()> {
     let folder = Arena::new()?;
     let path = folder.work().join("service");
     let server = UnixListener::bind(&path)?;
@@ -113,7 +113,7 @@ fn a_unix_connection_to_somebody_else_comes_back_reset_on_demand() -> Result<()>
 }
 
 #[test]
-fn a_named_pipe_that_somebody_else_has_open_is_refused() -> Result<()> {
+fn a_named_pipe_open_outside_is_refused() -> Result<()> {
     let arena = Arena::new()?;
     let path = arena.work().join("fifo");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU)?;
@@ -128,7 +128,7 @@ fn a_named_pipe_that_somebody_else_has_open_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_pipe_that_somebody_else_has_open_is_refused() -> Result<()> {
+fn a_pipe_open_outside_is_refused() -> Result<()> {
     let arena = Arena::new()?;
     let (reader, writer) = std::io::pipe()?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
@@ -140,7 +140,7 @@ fn a_pipe_that_somebody_else_has_open_is_refused() -> Result<()> {
 }
 
 #[test]
-fn files_without_a_name_that_the_run_was_started_with_are_refused() -> Result<()> {
+fn inherited_files_without_a_name_are_refused() -> Result<()> {
     for (opened, name) in [
         ("os.memfd_create('lent')", "memfd:lent"),
         ("os.open('lent', os.O_CREAT | os.O_RDWR); os.unlink('lent')", "lent (deleted)"),
@@ -160,7 +160,7 @@ fn files_without_a_name_that_the_run_was_started_with_are_refused() -> Result<()
 }
 
 #[test]
-fn an_epoll_instance_that_watches_what_only_somebody_else_has_is_refused() -> Result<()> {
+fn an_epoll_watch_of_an_outside_descriptor_is_refused() -> Result<()> {
     let arena = Arena::new()?;
     let path = arena.work().join("service");
     let server = UnixListener::bind(&path)?;
@@ -171,7 +171,7 @@ fn an_epoll_instance_that_watches_what_only_somebody_else_has_is_refused() -> Re
 }
 
 #[test]
-fn a_session_on_a_terminal_of_somebody_elses_is_refused() -> Result<()> {
+fn a_session_on_an_outside_terminal_is_refused() -> Result<()> {
     let arena = Arena::new()?;
     let (_screen, _terminal, path) = Screen::open()?;
     let told = said("session", &path.to_string_lossy(), &arena, || Ok(()))?;
@@ -180,7 +180,7 @@ fn a_session_on_a_terminal_of_somebody_elses_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_terminal_of_the_job_that_somebody_else_has_open_is_refused() -> Result<()> {
+fn a_terminal_of_the_job_open_outside_is_refused() -> Result<()> {
     let arena = Arena::new()?;
     let path = arena.work().join("terminal");
     let open = || {
@@ -193,7 +193,7 @@ fn a_terminal_of_the_job_that_somebody_else_has_open_is_refused() -> Result<()> 
 }
 
 #[test]
-fn datagrams_to_somebody_else_stand_in_nobodys_way() -> Result<()> {
+fn datagrams_sent_outside_are_no_blocker() -> Result<()> {
     let arena = Arena::new()?;
     let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let told = said("udp", &server.local_addr()?.port().to_string(), &arena, || Ok(()))?;
@@ -224,7 +224,7 @@ impl Drop for Foreign {
 }
 
 #[test]
-fn system_v_objects_that_were_there_before_are_refused_by_name() -> Result<()> {
+fn system_v_objects_older_than_the_job_are_refused_by_name() -> Result<()> {
     for (thing, arguments, option) in
         [("semaphores", &["-S", "1"][..], "-s"), ("segment", &["-M", "4096"], "-m"), ("messages", &["-Q"], "-q")]
     {
@@ -237,7 +237,7 @@ fn system_v_objects_that_were_there_before_are_refused_by_name() -> Result<()> {
 }
 
 #[test]
-fn a_segment_that_somebody_else_has_attached_is_refused() -> Result<()> {
+fn a_segment_attached_outside_is_refused() -> Result<()> {
     let (arena, other) = (Arena::new()?, Arena::new()?);
     let foreign = Foreign::make(&["-M", "4096"], "-m")?;
     let program = HOLDER.with(&["segment", &foreign.id])?;
@@ -250,7 +250,7 @@ fn a_segment_that_somebody_else_has_attached_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_message_queue_that_somebody_else_has_open_is_refused() -> Result<()> {
+fn a_message_queue_open_outside_is_refused() -> Result<()> {
     let (arena, other) = (Arena::new()?, Arena::new()?);
     let name = format!("/standfast-test-{}", std::process::id());
     let program = HOLDER.with(&["queue", &name])?;

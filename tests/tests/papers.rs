@@ -12,7 +12,7 @@ use standfast_tests::{Lacking, skip};
 const KILLS_MAX: u32 = 2;
 
 #[test]
-fn each_program_finds_its_result_true_and_finds_it_again() -> Result<()> {
+fn programs_of_the_papers_verify_and_reproduce_their_results() -> Result<()> {
     for paper in PAPERS {
         let name = paper.victim.name;
         let Some(mut program) = paper.victim.program()? else {
@@ -52,13 +52,13 @@ fn a_shallow_water_model_survives_kills() -> Result<()> {
 
 #[test]
 #[ignore = "5 s; another of the papers' programs stays"]
-fn matrices_that_are_dead_between_two_systems_are_not_missed_after_kills() -> Result<()> {
+fn a_linear_solver_with_dead_matrices_survives_kills() -> Result<()> {
     survives_directed(SOLVE)
 }
 
 #[test]
 #[ignore = "6 s; another of the papers' programs stays"]
-fn links_of_which_a_few_bytes_are_read_only_survive_kills() -> Result<()> {
+fn a_neural_network_with_read_only_bytes_survives_kills() -> Result<()> {
     survives_directed(NNET)
 }
 

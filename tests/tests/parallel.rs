@@ -17,12 +17,12 @@ const OTHERS: [(&str, bool, &[&str]); 3] =
     [("nbody", true, &["500", "4"]), ("pcg", true, &["5"]), ("psolve", false, &["64", "1"])];
 
 #[test]
-fn parallel_programs_find_the_truth_with_open_mpi() -> Result<()> {
+fn parallel_programs_compute_correct_results_with_open_mpi() -> Result<()> {
     find_the_truth(Mpi::Open)
 }
 
 #[test]
-fn parallel_programs_find_the_truth_with_mpich() -> Result<()> {
+fn parallel_programs_compute_correct_results_with_mpich() -> Result<()> {
     find_the_truth(Mpi::Mpich)
 }
 
@@ -43,13 +43,13 @@ fn survive_kills(names: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn parallel_programs_in_c_that_lose_ranks_come_to_the_undisturbed_result() -> Result<()> {
+fn c_programs_that_lose_ranks_reach_the_same_result() -> Result<()> {
     survive_kills(&["pcell", "pmat", "nbody"])
 }
 
 #[test]
 #[ignore = "57 s; those in C stay"]
-fn parallel_programs_in_fortran_that_lose_ranks_come_to_the_undisturbed_result() -> Result<()> {
+fn fortran_programs_that_lose_ranks_reach_the_same_result() -> Result<()> {
     survive_kills(&["pcg", "pstswm", "psolve"])
 }
 

@@ -28,7 +28,7 @@ fn output_holds(arena: &Arena, text: &str) -> Result<()> {
 }
 
 #[test]
-fn the_exit_status_is_the_programs() -> Result<()> {
+fn the_exit_status_is_that_of_the_program() -> Result<()> {
     for status in [0, 1, 3, 75, 255] {
         let ended = run_plain(&["exit", &status.to_string()])?;
         ensure!(ended.exited(status), "instead of {status}: {}; {}", ended.status, ended.errors);
@@ -46,7 +46,7 @@ fn death_by_a_signal_looks_like_death_by_that_signal() -> Result<()> {
 }
 
 #[test]
-fn a_program_that_cannot_be_started_gives_the_shells_status() -> Result<()> {
+fn a_program_that_cannot_be_started_exits_127_or_126() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let text = arena.work().join("text");
@@ -61,7 +61,7 @@ fn a_program_that_cannot_be_started_gives_the_shells_status() -> Result<()> {
 }
 
 #[test]
-fn standard_input_and_output_are_the_programs() -> Result<()> {
+fn standard_input_and_output_belong_to_the_program() -> Result<()> {
     let arena = Arena::new()?;
     let cat = Program { path: "/bin/cat".into(), arguments: Vec::new() };
     let mut command = Standfast::new(&arena)?.run_command(Checkpoints::EveryMilliseconds(20), &cat);
@@ -92,7 +92,7 @@ fn signals_to_the_supervisor_reach_the_program() -> Result<()> {
 
 /// `setsid --ctty` gives the command a terminal of its own, as a login does.
 #[test]
-fn the_terminal_and_its_keys_are_the_programs() -> Result<()> {
+fn the_terminal_and_its_keys_belong_to_the_program() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let run = standfast.run_command(Checkpoints::EveryMilliseconds(50), &PLAIN.with(&["terminal"])?);
@@ -115,7 +115,7 @@ fn the_terminal_and_its_keys_are_the_programs() -> Result<()> {
 }
 
 #[test]
-fn sigterm_stops_behind_a_checkpoint_and_resume_continues() -> Result<()> {
+fn sigterm_stops_after_a_checkpoint_and_resume_continues() -> Result<()> {
     let program = SMALL.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -153,7 +153,7 @@ fn a_restart_that_is_to_redirect_the_output_continues_in_the_new_file() -> Resul
 
 /// Imitates batch systems, which write into a job's output why they ended it.
 #[test]
-fn an_output_to_which_others_have_added_continues_where_that_of_the_restart_is_collected() -> Result<()> {
+fn an_output_changed_by_others_continues_in_that_of_the_restart() -> Result<()> {
     let program = SMALL.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -188,7 +188,7 @@ fn resume_starts_fresh_where_there_is_nothing_to_continue() -> Result<()> {
 }
 
 #[test]
-fn a_second_life_of_a_live_job_is_refused_with_the_holder_named() -> Result<()> {
+fn starting_a_live_job_again_is_refused_with_the_holder() -> Result<()> {
     let program = SMALL.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

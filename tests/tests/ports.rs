@@ -55,7 +55,7 @@ fn a_restart_does_not_wait_for_connections_that_linger_at_a_port() -> Result<()>
 
 /// The test kills the second life before it has a checkpoint of its own.
 #[test]
-fn a_second_life_leaves_no_connection_to_wait_for_either() -> Result<()> {
+fn a_second_restart_does_not_wait_for_lingering_connections() -> Result<()> {
     let arena = Arena::new()?;
     let restarted = restarted_beside_what_lingers(&arena, "shared")?;
     kill_beside_what_lingers(&arena, restarted)?;
@@ -65,7 +65,7 @@ fn a_second_life_leaves_no_connection_to_wait_for_either() -> Result<()> {
 
 /// The program has undone what the checkpoint set, as if the connection had ended before the first checkpoint.
 #[test]
-fn a_local_connection_that_lingers_without_permission_is_ended() -> Result<()> {
+fn a_lingering_local_connection_without_reuseaddr_is_ended() -> Result<()> {
     let arena = Arena::new()?;
     let restarted = restarted_beside_what_lingers(&arena, "alone")?;
     ends_without_a_wait(&arena, restarted)
@@ -82,7 +82,7 @@ time.sleep(3600)
 /// If the attempt to end a connection fails, the restart tries again. It does not wait until the kernel forgets the
 /// connection, after 60 s.
 #[test]
-fn a_connection_that_could_not_be_ended_at_once_is_ended_later() -> Result<()> {
+fn ending_a_lingering_connection_is_retried() -> Result<()> {
     let arena = Arena::new()?;
     killed_beside_what_lingers(&arena, "alone")?;
     let another = beside_port(&arena, LISTENS)?;
@@ -139,7 +139,7 @@ fn a_restart_waits_for_a_port_and_says_so() -> Result<()> {
 }
 
 #[test]
-fn a_restart_that_waits_for_a_port_ends_when_it_is_told_to() -> Result<()> {
+fn a_restart_that_waits_for_a_port_ends_at_a_signal() -> Result<()> {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let arena = Arena::new()?;
         let (restarted, another) = restarted_beside_another(&arena)?;

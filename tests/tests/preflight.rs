@@ -28,7 +28,7 @@ fn said_early(thing: &str) -> Result<String> {
 }
 
 #[test]
-fn what_cannot_be_carried_over_is_told_an_hour_before_the_first_checkpoint() -> Result<()> {
+fn a_blocker_is_reported_long_before_the_first_checkpoint() -> Result<()> {
     let failure = said_early("userfault")?;
     ensure!(failure.contains("userfaultfd"), "the thing is not named: {failure}");
     Ok(())

@@ -55,7 +55,7 @@ impl Scene {
 }
 
 #[test]
-fn no_name_or_argument_is_obeyed_by_a_terminal() -> Result<()> {
+fn names_and_arguments_are_escaped_for_the_terminal() -> Result<()> {
     let arena = Arena::new()?;
     let images = arena.folder().join(format!("images{HOSTILE}"));
     let program = arena.folder().join(NAME);

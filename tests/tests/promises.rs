@@ -42,7 +42,7 @@ mod stuck;
 mod terminals;
 
 #[test]
-fn no_file_of_tests_is_left_out() {
+fn every_test_file_is_a_module() {
     let listed = include_str!("promises.rs");
     let files =
         std::fs::read_dir(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")).expect("the tests are there");

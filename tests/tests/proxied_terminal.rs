@@ -39,7 +39,7 @@ fn attach(standfast: &Standfast<'_>, arena: &Arena) -> Command {
 }
 
 #[test]
-fn a_shell_with_job_control_is_detached_attached_killed_and_restarted_with_its_jobs() -> Result<()> {
+fn a_shell_is_detached_attached_and_restarted_with_its_jobs() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let mut desk = Desk::start(&arena, 24, 80, &proxied(&standfast, &arena, &SHELL))?;
@@ -104,7 +104,7 @@ const GATED: &str =
     "echo rea\"\"dy; while ! test -e gate; do sleep 0.02; done; read word; echo got=$word; read word; echo got=$word";
 
 #[test]
-fn what_was_typed_ahead_is_read_after_a_restart() -> Result<()> {
+fn type_ahead_is_read_after_a_restart() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let mut desk = Desk::start(&arena, 24, 80, &proxied(&standfast, &arena, &["bash", "-c", GATED]))?;
@@ -142,7 +142,7 @@ fn a_program_whose_supervisor_is_killed_keeps_its_terminal() -> Result<()> {
 }
 
 #[test]
-fn a_program_whose_terminal_is_lost_is_told_so() -> Result<()> {
+fn a_program_whose_terminal_is_lost_gets_sighup() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let script = format!("trap 'echo hung up > told; exit 4' HUP; {ECHO}");
@@ -168,7 +168,7 @@ fn parent(pid: Pid) -> Result<Pid> {
 }
 
 #[test]
-fn a_detached_program_runs_in_the_background_on_a_terminal_of_its_own() -> Result<()> {
+fn a_detached_program_has_its_own_terminal() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let mut command = run(&standfast, &arena, &["--detach"], &["bash", "-c", ECHO]);
@@ -209,8 +209,7 @@ fn noting_settings(command: &Command) -> Result<Command> {
 }
 
 #[test]
-fn a_shell_that_is_typed_into_gets_a_terminal_of_its_own_whose_window_follows_and_gives_the_users_back_as_it_was()
--> Result<()> {
+fn the_users_terminal_is_restored_after_an_interactive_shell() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let said = |when: &str| fs::read_to_string(arena.work().join(when));
@@ -248,7 +247,7 @@ fn a_shell_that_is_typed_into_gets_a_terminal_of_its_own_whose_window_follows_an
 const KILLS: u32 = 3;
 
 #[test]
-fn a_shell_that_is_killed_at_random_moments_goes_on_from_its_checkpoint() -> Result<()> {
+fn a_shell_killed_at_random_moments_continues_from_its_checkpoint() -> Result<()> {
     let kills = std::env::var("STANDFAST_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(KILLS);
     let seed = standfast_tests::seed();
     let mut random = fastrand::Rng::with_seed(seed);

@@ -25,7 +25,7 @@ stop('last')
 ""#;
 
 #[test]
-fn a_result_that_the_next_one_replaces_is_named_and_refuses_the_restart_or_is_put_back() -> Result<()> {
+fn a_replaced_result_file_refuses_the_restart_or_is_put_back() -> Result<()> {
     for options in [&[][..], &["--save-folder", "auto"]] {
         let arena = Arena::new()?;
         let (shell, running) = Shell::run_with(&arena, RESULTS, options)?;
@@ -88,7 +88,7 @@ stop('last')
 }
 
 #[test]
-fn a_file_that_cannot_have_its_names_again_refuses_the_restart_until_it_is_said_what_to_do() -> Result<()> {
+fn a_file_that_lost_a_hard_link_refuses_the_restart() -> Result<()> {
     for (second, at_last, named) in [
         ("other", "open('other', 'x').close()", "other as well, which another file has by now"),
         ("elsewhere/other", "", "1 more of its names were not in its directory"),
@@ -115,7 +115,7 @@ fn a_file_that_cannot_have_its_names_again_refuses_the_restart_until_it_is_said_
 }
 
 #[test]
-fn a_program_that_the_job_replaces_after_the_checkpoint_is_put_back_though_it_runs() -> Result<()> {
+fn a_running_binary_replaced_after_the_checkpoint_is_put_back() -> Result<()> {
     let arena = Arena::new()?;
     let script = "cp /bin/sh tool; ./tool -c 'echo begun > begun; while [ ! -e gate ]; do sleep 0.01; done; :'; \
                   ./tool -c 'echo ran > ran; :'; cp /bin/true new; mv new tool; echo done > replaced; \

@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 #[test]
-fn a_restart_follows_no_link_that_has_come_into_the_path_of_a_folder() -> Result<()> {
+fn a_restart_refuses_a_new_link_in_the_path_of_a_folder() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let work = arena.work();

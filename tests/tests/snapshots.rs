@@ -36,7 +36,7 @@ fn clones(arena: &Arena) -> Vec<Pid> {
 }
 
 #[test]
-fn a_clone_that_is_killed_costs_its_checkpoint_and_the_program_nothing() -> Result<()> {
+fn a_killed_clone_fails_only_its_checkpoint() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let running = start(standfast, "fork")?;
@@ -77,7 +77,7 @@ fn own_kib(pid: Pid) -> Option<u64> {
 }
 
 #[test]
-fn what_processes_of_a_job_share_since_a_fork_they_share_behind_a_checkpoint() -> Result<()> {
+fn memory_shared_since_a_fork_stays_shared_after_a_checkpoint() -> Result<()> {
     for snapshot in ["sequential", "copy", "fork", "precopy"] {
         let arena = Arena::new()?;
         let standfast = Standfast::new(&arena)?;
@@ -99,7 +99,7 @@ fn what_processes_of_a_job_share_since_a_fork_they_share_behind_a_checkpoint() -
 
 /// D5, FORK: twice what the program writes, which is a tenth here, as soon as the clone has been made.
 #[test]
-fn a_clone_takes_no_more_memory_than_twice_what_the_program_writes_meanwhile() -> Result<()> {
+fn a_clone_uses_at_most_twice_the_memory_written_meanwhile() -> Result<()> {
     const WRITTEN_KIB: u64 = (MEGABYTES << 10) / 10;
     const FIXED_KIB: u64 = 4 << 10;
     let arena = Arena::new()?;
@@ -132,7 +132,7 @@ fn a_clone_takes_no_more_memory_than_twice_what_the_program_writes_meanwhile() -
 
 /// D5, INC: the changed memory and a fixed buffer, however much memory the program has.
 #[test]
-fn a_copy_takes_no_more_memory_than_what_has_changed_and_a_fixed_buffer() -> Result<()> {
+fn a_copy_uses_only_the_changed_memory_and_a_fixed_buffer() -> Result<()> {
     const MEGABYTES: u64 = 512;
     const CHANGED_KIB: u64 = (MEGABYTES << 10) / 20;
     let arena = Arena::new()?;
@@ -176,7 +176,7 @@ fn most_kib(snapshot: &str) -> Result<u64> {
 }
 
 #[test]
-fn copies_take_what_is_saved_and_buffers_and_clones_only_these() -> Result<()> {
+fn the_memory_of_the_supervisor_is_bounded_for_each_snapshot() -> Result<()> {
     for (snapshot, bound) in [
         ("sequential", OWN_KIB),
         ("fork", OWN_KIB),

@@ -17,7 +17,7 @@ fn is_traced(process: Pid) -> Result<bool> {
 }
 
 #[test]
-fn a_parent_of_vfork_is_waited_for_while_the_other_threads_run() -> Result<()> {
+fn other_threads_run_while_a_vfork_parent_is_waited_for() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let running = standfast.run(Checkpoints::OnRequest, &VFORKED.with(&[])?)?;
@@ -43,7 +43,7 @@ const ATTEMPTS: usize = 5;
 /// Imitates the threads of a database that syncs to a slow disk without a pause. Each wait is longer than the time for
 /// which the other threads may be stopped for it.
 #[test]
-fn a_thread_that_is_asleep_in_the_kernel_time_after_time_is_caught_between() -> Result<()> {
+fn a_thread_in_repeated_uninterruptible_sleep_can_be_stopped() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let running = standfast.run(Checkpoints::OnRequest, &VFORKED.with(&["again"])?)?;

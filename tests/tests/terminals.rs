@@ -9,7 +9,7 @@ use standfast_tests::victims::{SCRIPT, TERMINALS, TMUX};
 const KILLS_MAX: u32 = 5;
 
 #[test]
-fn a_conversation_in_python_survives_kills() -> Result<()> {
+fn an_interactive_python_session_survives_kills() -> Result<()> {
     survives(TERMINALS, KILLS_MAX)
 }
 

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_that_use_each_other_are_found_through_exports_and_groups() {
+    fn cycles_are_found_through_exports_and_use_groups() {
         let files = [
             ("crates/x/src/lib.rs", "mod a;\nmod b;\nmod c;\npub use b::{B, Other};\n"),
             ("crates/x/src/a.rs", "use crate::{B, d::{c, e}};"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn one_direction_tests_and_comments_make_no_circle() {
+    fn one_way_uses_tests_and_comments_make_no_cycle() {
         let files = [
             ("crates/x/src/a.rs", "use crate::b;\n"),
             ("crates/x/src/b.rs", "// crate::a\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\n"),

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_files_folders_and_the_outside_are_alive() {
+    fn links_to_files_folders_and_urls_are_valid() {
         let text = "[a](docs/format.md#header) [b](crates/core) [c](https://example.org/x) [d](#here) [e](./docs/)";
         assert!(dead("README.md", text).is_empty());
         assert!(dead("docs/format.md", "[up](../README.md)").is_empty());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_has_one_meaning() {
+    fn a_word_defined_twice_is_reported() {
         let text = "# Glossary\n- **image**: x\n- **freeze, thaw**: y\n- **Image**: z\n- **thaw**: w\n";
         let found: Vec<_> = glossary("docs/glossary.md", text).into_iter().map(|f| (f.line, f.what)).collect();
         let twice = |word: &str, first: usize| format!("`{word}` is defined here and in line {first}");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glossary_in_another_form_does_not_pass_unread() {
+    fn a_glossary_in_another_form_is_reported() {
         assert_eq!(glossary("docs/glossary.md", "image: bytes\n").len(), 1);
     }
 }

@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn tuples_are_found_wherever_they_stand() {
+    fn tuple_parameters_are_found() {
         assert_eq!(tuples("fn f(a: u32, (b, c): (u32, &str)) {}"), 1);
         assert_eq!(tuples("fn f<T: Fn(u8) -> u8>(\n    &self,\n    pair: &mut (T, T),\n) -> T {}"), 1);
         assert_eq!(tuples("fn f(a: (u8, u8), b: (u8, u8)) {}"), 2);
     }
 
     #[test]
-    fn what_only_looks_like_one_passes() {
+    fn types_and_closures_with_tuples_pass() {
         for code in [
             "fn f(a: u32, b: &[(u32, u32)]) -> (u8, u8) {}",
             "fn f(work: impl Fn((u8, u8)) -> u8, unit: ()) {}",

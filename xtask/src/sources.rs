@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_stays_behind_the_fence() {
+    fn unsafe_is_reported_outside_its_crate() {
         let text = "//! x\nfn f() {\n    unsafe { g() }\n}\n";
         assert_eq!(whats("crates/engine/src/x.rs", text), [(3, "`unsafe` outside crates/linux/".to_owned())]);
         assert!(whats("crates/linux/src/x.rs", text).is_empty());
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_directory_is_no_place_to_look() {
+    fn paths_into_home_directories_are_reported() {
         let text = format!("see {}somebody/data\n", HOMES[0]);
         assert_eq!(whats("docs/x.md", &text).len(), 1);
         assert!(whats("docs/x.md", &format!("`{}` may be closed\n", HOMES[1])).is_empty());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_and_one_without_opening_words_are_named() {
+    fn a_long_file_and_one_without_a_header_comment_are_reported() {
         let found = whats("crates/cli/src/x.rs", &"fn f() {}\n".repeat(LINES_MAX + 1));
         assert_eq!(found.len(), 2);
         assert!(found[0].1.starts_with("501 lines"), "{}", found[0].1);

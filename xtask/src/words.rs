@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_and_other_peoples_programs_may_hold_them() {
+    fn similar_words_and_victims_are_allowed() {
         for line in ["mustered", "their", "selfish", "a call to roll", "\"keepsake-\""] {
             assert!(check("crates/core/src/lib.rs", line).is_empty(), "{line}");
         }

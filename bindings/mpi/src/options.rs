@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_leaves_out_the_environment_says() {
+    fn options_that_the_program_omits_come_from_the_environment() {
         let variables =
             [(CHECKS, "3"), (DIRECTORY, "/shared"), (DIRECTORY_EVERY, "5"), (ENCODE_EVERY, "4"), (HANG, "2.5")];
         let Configuration { settings, hang } = configured(&options(), &variables).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_says_anything_the_defaults_hold() {
+    fn defaults_apply_without_options_and_environment() {
         let Configuration { settings, hang } = configured(&options(), &[(DIRECTORY, ""), (CHECKS, "1")]).unwrap();
         assert_eq!((settings.scheme, settings.directory, hang), (Scheme::Parity, None, None));
         assert_eq!((settings.directory_every, settings.encode_every), (0, 1));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused_by_the_name_of_its_variable() {
+    fn a_value_that_is_not_a_number_is_refused_with_its_variable() {
         for variable in [CHECKS, DIRECTORY_EVERY, ENCODE_EVERY, HANG] {
             let refusal = configured(&options(), &[(variable, "many")]).unwrap_err();
             assert!(refusal.contains(variable) && refusal.contains("many"), "{refusal}");

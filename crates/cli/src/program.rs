@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistyped_option_is_not_taken_for_a_program() {
+    fn a_mistyped_option_is_reported_as_an_unknown_option() {
         assert!(Missing::NotFound.message(OsStr::new("--dir")).contains("unknown option --dir"));
         assert!(Missing::NotFound.message(OsStr::new("heat")).contains("no program heat"));
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_and_what_is_no_program_are_told_apart() {
+    fn a_missing_file_and_a_non_executable_file_are_distinguished() {
         assert_eq!(find(OsStr::new("no-such-program"), Some("/bin".into())), Err(Missing::NotFound));
         assert_eq!(find(OsStr::new("/bin/sh/heat"), None), Err(Missing::NotFound));
         assert_eq!(find(OsStr::new("/etc"), None), Err(Missing::NotExecutable));

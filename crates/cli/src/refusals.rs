@@ -37,7 +37,7 @@ mod tests {
 
     /// After a change of the catalogue this test writes the page and fails once.
     #[test]
-    fn the_page_of_the_documentation_is_the_catalogue() {
+    fn the_refusals_page_matches_the_catalogue() {
         let there = std::fs::read_to_string(PAGE).unwrap_or_default();
         if there != page() {
             std::fs::write(PAGE, page()).expect("the page cannot be written");

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_command_line_is_told_as_all_else_is() {
+    fn a_wrong_command_line_is_reported_like_other_errors() {
         use crate::arguments::Arguments;
         use clap::Parser as _;
         let told = |words: &str| {

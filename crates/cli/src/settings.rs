@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_speaks_where_the_line_does_not() {
+    fn the_settings_file_applies_where_the_command_line_is_silent() {
         let text = "# as everywhere\n[run]\ninterval = \"90s\"\nkeep = 5\nincremental = true\nresume = true\nwait = false\n\
                     save-folder = [\"a\", \"b\"]\ndirectory = \"there\"\n";
         let said = run("standfast -q run -i 1m -- prog run --keep 9", text).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_of_run_is_a_setting_but_what_is_decided_at_each_start() {
+    fn every_option_of_run_is_a_setting_except_those_listed() {
         let command = Arguments::command();
         let options = command.find_subcommand(TABLE).unwrap().get_arguments().filter_map(Arg::get_long);
         for name in options {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_the_file() {
+    fn errors_in_the_settings_file_name_the_file() {
         for (text, wanted) in [
             ("[run]\nintervall = \"1m\"", "unknown setting 'intervall'"),
             ("[run]\ninterval = \"soon\"", "soon"),

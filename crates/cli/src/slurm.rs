@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_slurm_means() {
+    fn slurm_node_lists_are_expanded() {
         let of = |list: &str| names(list).map(|names| names.join(" "));
         assert_eq!(of("login"), Ok("login".into()));
         assert_eq!(of("n[1-3,07-08,12],login"), Ok("n1 n2 n3 n07 n08 n12 login".into()));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_mean_nothing_are_refused() {
+    fn malformed_node_lists_are_refused() {
         for list in ["", "a,,b", "n[1-", "n1]", "n[[1]]", "n[3-1]", "n[x]", "n[1-4000000000]", "n[0-9999][0-9999]"] {
             assert!(names(list).is_err(), "{list}");
         }

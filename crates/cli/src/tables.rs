@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_stand_one_to_a_line_and_what_was_set_aside_is_marked() {
+    fn generations_have_a_line_each_and_set_aside_ones_are_marked() {
         let text = generations(&[generation(7, false), generation(8, true)]);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_where_flushes_run_and_by_what_that_is_known() {
+    fn the_flush_line_names_the_mode_and_the_measurements() {
         let report = |flush_mode, is_asked, beside, still| FlushReport {
             flush_mode,
             is_asked,
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_as_people_tell_them() {
+    fn durations_are_printed_in_readable_units() {
         let told = |milliseconds| span(Duration::from_millis(milliseconds));
         assert_eq!([told(4), told(1500), told(90_500)], ["4.0 ms", "1.5 s", "1m 30s"]);
     }

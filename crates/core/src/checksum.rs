@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn root_tells_apart_divisions_of_the_same_bytes() {
+    fn the_root_depends_on_how_bytes_are_divided() {
         assert_ne!(Root::of(&[b"ab", b"c"]), Root::of(&[b"a", b"bc"]));
         assert_ne!(Root::of(&[b"abc"]), Root::of(&[b"abc", b""]));
     }

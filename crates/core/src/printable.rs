@@ -62,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_spelt_out() {
+    fn control_and_bidi_characters_are_escaped() {
         assert_eq!(printable("\x1b]0;owned\x07 \u{9b}31m\x7f"), r"\x1b]0;owned\x07 \u{9b}31m\x7f");
         assert_eq!(printable("two\nlines\tand\r"), r"two\nlines\tand\r");
         assert_eq!(printable("a\u{202e}b\u{2066}c\u{2028}d"), r"a\u{202e}b\u{2066}c\u{2028}d");
     }
 
     #[test]
-    fn what_is_safe_stays_as_it_is() {
+    fn printable_text_stays_unchanged() {
         for text in ["", "plain", "Zürich 東京 🦀", r"C:\x1b", "it's"] {
             assert!(matches!(printable(text), Cow::Borrowed(same) if same == text));
         }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_that_is_escaped_gets_through() {
+    fn no_unprintable_character_gets_through() {
         let unsafe_ones = (0..=0x0010_ffff).filter_map(char::from_u32).filter(|character| !is_printable(*character));
         let text: String = unsafe_ones.collect();
         assert!(text.chars().count() > 64 && printable(&text).chars().all(is_printable));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_its_meaning() {
+    fn json_uses_json_escapes() {
         assert_eq!(
             printable_json("{\n  \"a\": \"\u{9b}\u{e0041}\u{202e}\"\n}"),
             "{\n  \"a\": \"\\u009b\\udb40\\udc41\\u202e\"\n}"

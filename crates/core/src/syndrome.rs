@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sum_leaves_what_its_summands_leave(a: u64, b: u64, changed in 0..PAGE_BYTES) {
+        fn the_syndrome_of_a_sum_is_the_sum_of_the_syndromes(a: u64, b: u64, changed in 0..PAGE_BYTES) {
             let page = |seed: u64| -> Page { std::array::from_fn(|at| (seed.wrapping_mul(at as u64 + 1) >> 32) as u8) };
             let (one, other) = (page(a), page(b));
             let sum: Page = std::array::from_fn(|at| one[at] ^ other[at]);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_leave_nothing() {
+    fn the_syndrome_of_zeros_is_zero() {
         assert_eq!(Syndrome::of(&[0; PAGE_BYTES]), Syndrome::default());
     }
 }

@@ -117,7 +117,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_unpack_to_what_packs_to_them_or_not_at_all(bytes in prop::collection::vec(any::<u8>(), 0..5000)) {
+        fn bytes_that_unpack_pack_to_the_same_bytes(bytes in prop::collection::vec(any::<u8>(), 0..5000)) {
             let mut page = [0; PAGE_BYTES];
             if let Ok(length) = unpack(&bytes, &mut page) {
                 let mut again = Vec::new();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_used_below_504_changed_words() {
+    fn packing_is_used_below_504_changed_words() {
         let mut bytes = Vec::new();
         assert!(pack(&page_with(503), &mut bytes));
         assert_eq!(bytes.len(), 64 + 503 * 8);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_divided_and_each_keeps_what_lies_beneath_it() {
+    fn pages_are_divided_and_keep_their_backing_pages() {
         let wanted =
             [(pages(0, 4), BackingPage::Zeros), (pages(4, 2), BackingPage::File), (pages(9, 1), BackingPage::Zeros)];
         let (inside, outside) = divide(&wanted, &PageSet::of([pages(2, 3), pages(20, 1)]));

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_wait_is_told_once_and_who_has_ended_waits_no_more() {
+    fn each_delay_is_reported_once_and_ended_threads_are_dropped() {
         let (pid, tid) = (Pid::own(), Tid::own());
         let mut delays = Delays(vec![(pid, tid, Duration::ZERO), (pid, Tid::new(0), Duration::ZERO)]);
         let before = own_delay();

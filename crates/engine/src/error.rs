@@ -166,7 +166,7 @@ mod tests {
 
     /// After a change: `INSTA_UPDATE=always cargo test -p standfast-engine`, then read the difference.
     #[test]
-    fn errors_are_as_they_were_read() {
+    fn error_texts_match_the_reviewed_snapshot() {
         let connection = Blocker::new(
             RefusalCode::ConnectionOutside,
             "descriptor 5 (TCP socket)",
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_processes_have_in_common_is_said_once() {
+    fn blockers_of_several_processes_are_reported_once() {
         let blocker = |what: &str| Blocker::new(RefusalCode::PinnedMemory, what, "it is in the way");
         let said = Blocker::list(&[blocker("a"), blocker("b"), blocker("a"), blocker("b")]);
         assert_eq!(said, "a: it is in the way (SF0201); b: it is in the way (SF0201)");

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_process_is_never_taken_for_a_living_one() {
+    fn a_killed_process_is_never_reported_as_alive() {
         for _ in 0..200 {
             let mut child = sleeper();
             let identity = ProcessIdentity::of(Pid::new(child.id() as i32)).expect("it is our child");
@@ -96,21 +96,21 @@ mod tests {
     }
 
     #[test]
-    fn another_process_of_the_same_number_is_not_meant() {
+    fn another_process_with_the_same_pid_counts_as_gone() {
         let own = ProcessIdentity::of(Pid::own()).expect("we live");
         assert_eq!(own.vitality(), Vitality::Alive);
         assert_eq!(ProcessIdentity { start_time: own.start_time + 1, ..own }.vitality(), Vitality::Gone);
     }
 
     #[test]
-    fn a_group_is_as_lively_as_its_liveliest_member() {
+    fn a_process_group_lives_while_a_member_lives() {
         let own = Stat::of(Pid::own()).expect("we live");
         assert_eq!(group_vitality(Pid::new(own.process_group)).map(|(_, vitality)| vitality), Some(Vitality::Alive));
         assert_eq!(group_vitality(Pid::new(i32::MAX)), None);
     }
 
     #[test]
-    fn who_is_older_is_not_meant() {
+    fn an_older_process_is_not_in_the_exiting_list() {
         let own = ProcessIdentity::of(Pid::own()).expect("we live");
         assert_eq!(exiting_since(ProcessIdentity { start_time: u64::MAX, ..own }), []);
     }

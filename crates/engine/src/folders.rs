@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_found_but_what_is_in_the_jobs_directory_and_where_links_lead() {
+    fn listing_skips_the_job_directory_and_does_not_follow_links() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("data");
         std::fs::create_dir_all(folder.join("base/deep")).unwrap();

@@ -65,7 +65,7 @@ mod tests {
     use standfast_format::records::{Backing, Descriptor, Mapping, MappingAttributes, Protection};
 
     #[test]
-    fn a_job_that_fills_its_addresses_or_its_descriptors_is_refused_in_advance() {
+    fn a_job_without_free_addresses_or_descriptors_is_refused() {
         let full = Mapping {
             may_write: None,
             start: 0x1_0000,

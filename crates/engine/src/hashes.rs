@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_that_hold_something_else_than_the_committed_checkpoint_are_left() {
+    fn only_pages_that_differ_from_the_committed_checkpoint_remain() {
         let mut hashes = Hashes::default();
         assert_eq!(scan(&mut hashes, vec![pages(0, &[1, 2, 3]), pages(0x8000, &[4])]), (vec![1, 2, 3, 4], 0));
         assert_eq!(scan(&mut hashes, vec![pages(0, &[1, 2, 3])]), (vec![1, 2, 3], 0), "that one was not committed");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_same_stamp_as_in_the_committed_checkpoint_need_not_be_read() {
+    fn an_object_with_the_committed_stamp_is_not_read_again() {
         let stamp = |changed_nanoseconds| Some(FileIdentity { changed_nanoseconds, ..FileIdentity::default() });
         let mut hashes = Hashes::default();
         scan(&mut hashes, vec![pages(0, &[1, 0, 3])]);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_zeros_is_never_left_out_since_an_image_holds_nothing_of_it() {
+    fn a_page_of_zeros_is_never_skipped_as_unchanged() {
         let mut hashes = Hashes::default();
         scan(&mut hashes, vec![pages(0, &[0, 1])]);
         hashes.committed();

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_of_each_stands_where_it_stood() {
+    fn results_are_in_the_order_of_the_inputs() {
         for length in [0, 1, 7, 1000] {
             let things: Vec<usize> = (0..length).collect();
             let expected: Vec<usize> = things.iter().map(|thing| thing * 2).collect();

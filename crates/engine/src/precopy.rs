@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_keeps_the_pages_that_count_and_each_its_bytes() {
+    fn cutting_a_batch_keeps_the_wanted_pages_and_their_bytes() {
         let bytes = [1, 2, 3, 9, 10].iter().flat_map(|fill| [*fill; PAGE_BYTES]).collect();
         let of = |owner, range| BatchRange { owner, range, backing_page: BackingPage::Zeros };
         let ranges = vec![of(0, pages(1, 3)), of(0, pages(9, 2))];

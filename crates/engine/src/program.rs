@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_itself_until_its_process_executes_another_one() {
+    fn a_program_keeps_its_identity_until_execve() {
         let mut child = two_programs_in_turn();
         let pid = Pid::new(child.id() as i32);
         let scan = || ProgramIdentity::of(ProcessIdentity::of(pid).unwrap(), &ProcessMemory::open(pid).unwrap());
@@ -107,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_no_program_not_even_itself() {
+    fn an_unknown_program_identity_equals_nothing() {
         let unknown = ProgramIdentity::unknown(ProcessIdentity { pid: 1, start_time: 1 });
         assert!(!unknown.is(&unknown));
     }
 
     #[test]
-    fn the_random_bytes_are_found_by_their_key() {
+    fn at_random_is_found_in_the_auxiliary_vector() {
         let entry = |key: u64, value: u64| [key.to_le_bytes(), value.to_le_bytes()].concat();
         assert_eq!(random_bytes_at(&[entry(3, 25), entry(25, 0x7ffd_1234), entry(0, 0)].concat()), Some(0x7ffd_1234));
         assert_eq!(random_bytes_at(&entry(3, 25)), None);

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_read_as_it_is_written() {
+    fn refusal_codes_round_trip_through_text() {
         for code in RefusalCode::ALL {
             assert_eq!(code.to_string().parse(), Ok(*code));
         }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_ascend_and_each_is_explained() {
+    fn refusal_codes_ascend_and_have_explanations() {
         assert!(RefusalCode::ALL.windows(2).all(|pair| pair[0] < pair[1]));
         for code in RefusalCode::ALL {
             assert!(code.explanation().ends_with('.') && !code.title().ends_with('.'), "{code}");

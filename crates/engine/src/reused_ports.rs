@@ -47,7 +47,7 @@ mod tests {
     use std::os::fd::{AsFd, OwnedFd};
 
     #[test]
-    fn what_the_program_has_set_itself_is_its_own() {
+    fn so_reuseaddr_set_by_the_program_is_not_recorded_as_ours() {
         let reused = ReusedPorts::default();
         // The standard library sets the option on listeners.
         let listener = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());

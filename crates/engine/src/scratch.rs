@@ -50,7 +50,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_hole_lies_apart_from_every_mapping_and_leaves_stacks_room() {
+    fn the_hole_does_not_overlap_any_mapping() {
         assert_eq!(hole(&process(&[])), Some(0x1_0000));
         assert_eq!(hole(&process(&[(0x80_0000, 0x90_0000)])), Some(0x1_0000));
         let low = process(&[(0x1_0000, 0x2_0000), (0x3_0000, 0x50_0000)]);

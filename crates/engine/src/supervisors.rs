@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_ours_are_a_supervisors_and_other_programs_are_not() {
+    fn our_threads_belong_to_a_supervisor_and_other_programs_do_not() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let childs = is_supervisor(Pid::new(child.id() as i32).main_thread());
         child.kill().unwrap();

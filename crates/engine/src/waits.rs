@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_known_again_by_its_tag_and_another_one_is_not() {
+    fn a_wait_is_recognised_by_its_tag() {
         let own = Pid::own();
         let thread = own.main_thread();
         let memory = ProcessMemory::open(own).unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_ended_when_its_limit_is_reached_and_not_before() {
+    fn a_wait_ends_only_when_its_time_limit_is_reached() {
         let own = Pid::own();
         let thread = own.main_thread();
         let memory = ProcessMemory::open(own).unwrap();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_was_promised_twice_and_has_changed_is_found() {
+    fn a_changed_byte_under_an_unchanged_promise_is_found() {
         let before = copy(&[(0x1008, 0x1020, 0), (0x1800, 0x3000, 0), (0x5000, 0x6800, 3)], &[]);
         let now = [(0x1010, 0x1030, 0), (0x2000, 0x2100, 0), (0x2100, 0x2200, 4), (0x5ff8, 0x6004, 3)];
         let found =

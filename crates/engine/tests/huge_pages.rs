@@ -112,7 +112,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn huge_pages_that_were_split_and_are_left_alone_are_huge_again() {
+fn split_huge_pages_that_stay_idle_become_huge_again() {
     let (_directory, program) = compile("huge.c");
     let (arguments, signals) = (Vec::new(), InheritedSignals::capture());
     let launch = Launch {

@@ -259,30 +259,30 @@ fn compare(both: &Both, place: usize, seed: u64) {
 }
 
 #[test]
-fn tracked_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
+fn tracked_checkpoints_equal_full_ones() {
     checkpoints_hold_the_truth("churn.c", stopped(Tracking::Pagemap), CHECKPOINTS);
 }
 
 /// What is learnt of stretches that are always written, and of huge pages, affects the checkpoints and not only the
 /// programs.
 #[test]
-fn checkpoints_hold_what_full_ones_hold_whatever_was_learnt_of_the_program() {
+fn adaptive_checkpoints_equal_full_ones() {
     checkpoints_hold_the_truth("../../../tests/victims/stretches.c", stopped(Tracking::Auto), CHECKPOINTS_OF_MUCH);
 }
 
 /// Pages that cannot be tracked are compared; the others are tracked.
 #[test]
-fn checkpoints_hold_what_full_ones_hold_whichever_way_is_taken_for_each_page() {
+fn checkpoints_with_mixed_tracking_equal_full_ones() {
     checkpoints_hold_the_truth("churn.c", stopped(Tracking::Auto), CHECKPOINTS / 3);
 }
 
 #[test]
-fn compared_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
+fn hashed_checkpoints_equal_full_ones() {
     checkpoints_hold_the_truth("churn.c", stopped(Tracking::Hash), CHECKPOINTS);
 }
 
 #[test]
-fn clones_hold_what_the_program_held_at_the_stop_whatever_it_does_while_they_are_read() {
+fn clones_hold_the_memory_of_the_stop() {
     for tracking in [Tracking::Pagemap, Tracking::Hash] {
         checkpoints_hold_the_truth("churn.c", cloned(tracking), CHECKPOINTS_READ_LATER);
     }
@@ -290,13 +290,13 @@ fn clones_hold_what_the_program_held_at_the_stop_whatever_it_does_while_they_are
 
 /// Pages in the image of the last stop may be read from a clone after the program has continued to write them.
 #[test]
-fn clones_of_much_memory_hold_what_the_program_held_at_the_stop() {
+fn clones_of_large_programs_hold_the_memory_of_the_stop() {
     let source = "../../../tests/victims/stretches.c";
     checkpoints_hold_the_truth(source, cloned(Tracking::Auto), CHECKPOINTS_OF_MUCH);
 }
 
 #[test]
-fn what_is_read_ahead_counts_only_if_the_program_has_not_written_it_since() {
+fn precopied_checkpoints_equal_full_ones() {
     checkpoints_hold_the_truth("churn.c", ahead(Tracking::Pagemap), CHECKPOINTS_READ_LATER);
     checkpoints_hold_the_truth("../../../tests/victims/stretches.c", ahead(Tracking::Auto), CHECKPOINTS_OF_MUCH);
 }

@@ -175,7 +175,7 @@ fn checkpoint(
 }
 
 #[test]
-fn huge_pages_of_the_pool_that_were_discarded_and_read_hold_zeros() {
+fn discarded_huge_pages_of_the_pool_are_zero() {
     let mut program = Program::new();
     if !program.obeys("pool") {
         return skip(
@@ -194,7 +194,7 @@ fn huge_pages_of_the_pool_that_were_discarded_and_read_hold_zeros() {
 }
 
 #[test]
-fn memory_that_is_not_what_a_scan_has_seen_is_not_committed_and_right_the_next_time() {
+fn memory_changed_since_the_scan_is_not_committed_until_rescanned() {
     let mut program = Program::new();
     if !program.obeys("droppable") {
         return skip(
@@ -227,7 +227,7 @@ fn memory_that_is_not_what_a_scan_has_seen_is_not_committed_and_right_the_next_t
 }
 
 #[test]
-fn memory_that_is_gone_when_the_job_runs_again_is_believed_only_if_nothing_was_said_about_it() {
+fn memory_gone_at_the_confirmation_fails_it_only_if_it_had_advice() {
     let mut program = Program::new();
     let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
     for (stopped, is_believed) in [("ordinary", true), ("wiped", false)] {
@@ -239,7 +239,7 @@ fn memory_that_is_gone_when_the_job_runs_again_is_believed_only_if_nothing_was_s
 }
 
 #[test]
-fn what_is_asked_while_the_job_stands_still_needs_no_confirmation() {
+fn attributes_read_while_the_job_is_stopped_need_no_confirmation() {
     let mut program = Program::new();
     let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
     assert!(program.obeys("ordinary"));
@@ -252,7 +252,7 @@ fn what_is_asked_while_the_job_stands_still_needs_no_confirmation() {
 }
 
 #[test]
-fn a_file_is_saved_from_when_it_is_seen_to_be_written_through_a_mapping_that_is_mostly_read_only() {
+fn a_file_is_saved_once_a_write_through_its_mapping_is_seen() {
     let mut program = Program::new();
     let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
     for (order, is_saved) in

@@ -85,7 +85,7 @@ fn counting(program: &Path, rounds: &str, result: &Path) -> Launch {
 }
 
 #[test]
-fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
+fn a_program_killed_while_frozen_is_reported_as_killed() {
     let (_directory, program) = compile("counter.c");
     let result = program.with_extension("out");
     let mut job = Job::launch(&counting(&program, FOR_LONG, &result)).unwrap();
@@ -124,7 +124,7 @@ impl ImageSink for Deadly<'_> {
 }
 
 #[test]
-fn what_was_read_from_a_program_that_was_killed_meanwhile_is_not_believed() {
+fn a_capture_fails_if_the_program_is_killed_during_it() {
     let (_directory, program) = compile("counter.c");
     let mut job = Job::launch(&counting(&program, FOR_LONG, &program.with_extension("out"))).unwrap();
     while thread_count(job.main_process().pid) < 2 {
@@ -161,7 +161,7 @@ fn captured_pages(job: &mut Job, stack: StackPart) -> usize {
 }
 
 #[test]
-fn only_the_live_part_of_the_stack_is_saved_unless_all_is_wanted() {
+fn only_the_live_part_of_the_stack_is_saved_by_default() {
     let (_directory, program) = compile("deep.c");
     let ready = program.with_extension("ready");
     let command = "exec \"$0\" \"$1\" </dev/null >/dev/null 2>&1";
@@ -277,7 +277,7 @@ fn under_another_kernel(held: &mut HeldImage) {
 }
 
 #[test]
-fn under_another_kernel_the_program_goes_on_with_the_functions_of_that_one() {
+fn under_another_kernel_the_program_uses_the_new_vdso() {
     // A program that only reads clocks may be stopped in the middle of a read, which refuses the restart.
     const TRIES: usize = 20;
     let attempt = || {
@@ -294,7 +294,7 @@ fn under_another_kernel_the_program_goes_on_with_the_functions_of_that_one() {
 }
 
 #[test]
-fn under_another_kernel_a_thread_in_the_middle_of_the_old_code_is_refused() {
+fn under_another_kernel_a_thread_inside_the_old_vdso_is_refused() {
     const RIP: usize = 16;
     let (mut held, result, _directory) = ticking();
     under_another_kernel(&mut held);
@@ -307,7 +307,7 @@ fn under_another_kernel_a_thread_in_the_middle_of_the_old_code_is_refused() {
 }
 
 #[test]
-fn a_processor_that_lacks_what_the_program_may_use_is_refused_by_name() {
+fn a_processor_that_lacks_a_feature_is_refused_with_its_name() {
     let (held, _, _directory) = ticking();
     let refusal = |change: &dyn Fn(&mut Machine)| {
         let mut other = HeldImage { state: held.state.clone(), runs: held.runs.clone(), bytes: held.bytes.clone() };
@@ -323,7 +323,7 @@ fn a_processor_that_lacks_what_the_program_may_use_is_refused_by_name() {
 }
 
 #[test]
-fn a_processor_with_more_registers_serves_as_well() {
+fn a_processor_with_more_registers_is_accepted() {
     /// The features x87, SSE and AVX, at the place where the header names them.
     const FEWER: u64 = 7;
     const AREA_BYTES: usize = 832;

@@ -230,7 +230,7 @@ fn manifest() -> Manifest {
 }
 
 #[test]
-fn the_image_of_version_1_opens_and_says_what_it_said() {
+fn the_image_of_version_1_opens_with_its_contents() {
     let header = UnverifiedHeader::new(IMAGE_1).unwrap().verify(IMAGE_1.len() as u64).unwrap();
     assert_eq!(header.identity().generation.get(), 7);
     assert_eq!(header.identity().parent.unwrap().origin, Root::of(&[b"origin"]));
@@ -263,12 +263,12 @@ fn the_image_of_version_1_opens_and_says_what_it_said() {
 }
 
 #[test]
-fn todays_writer_makes_the_image_of_version_1_byte_for_byte() {
+fn the_current_writer_reproduces_the_image_of_version_1() {
     assert!(image() == IMAGE_1, "the bytes of an image have changed: that takes a new version");
 }
 
 #[test]
-fn the_manifest_of_version_1_opens_and_todays_writer_makes_it_byte_for_byte() {
+fn the_manifest_of_version_1_opens_and_is_reproduced() {
     assert_eq!(unseal(MANIFEST_1), Ok(manifest()));
     assert!(seal(&manifest()).unwrap() == MANIFEST_1, "the bytes of a manifest have changed: that takes a new version");
 }

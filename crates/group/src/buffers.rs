@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_been_a_message_is_used_for_the_next_sum() {
+    fn a_message_buffer_is_reused_for_the_next_sum() {
         let (buffers, sum) = (Buffers::default(), 256 << 10);
         let mut message = buffers.clone().take(sum + 300);
         message.fill(7);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn short_ones_and_more_than_a_window_needs_are_given_back() {
+    fn short_and_excess_buffers_are_freed() {
         let buffers = Buffers::default();
         buffers.put(Vec::with_capacity(KEPT_BYTES_MIN - 1));
         assert!(buffers.0.lock().unwrap().buffers.is_empty());

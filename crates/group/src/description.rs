@@ -223,7 +223,7 @@ mod tests {
     use crate::slots::RegionId;
 
     #[test]
-    fn sums_follow_changes_as_if_made_full_and_notice_what_moves() {
+    fn updated_sums_equal_full_ones_and_detect_swapped_pages() {
         let page = |byte: u8| Fingerprint::of(&[byte; 4096]);
         let mut sums = Sums::default();
         for slot in 0..200 {

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_or_of_no_known_kind_is_not_a_message() {
+    fn short_or_unknown_messages_are_refused() {
         assert_eq!(Envelope::open(b"short"), Err(MessageError::Foreign));
         assert!(!Envelope::claims_to_be_of_drivers(b"short"));
         let mut bytes = envelope(MessageKind::Driver).seal(Vec::new(), 0);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_slot_has_one_cell_and_no_stripe_has_two_pieces_in_one_position() {
+    fn every_slot_has_one_cell_and_stripes_use_distinct_positions() {
         for layout in layouts() {
             let mut seen = BTreeSet::new();
             let mut stripes = 0;
@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_stripes_of_some_slots_are_those_of_each(slots in proptest::collection::btree_set(0_u32..1000, 0..500)) {
+        fn the_stripes_of_a_slot_set_are_those_of_its_slots(slots in proptest::collection::btree_set(0_u32..1000, 0..500)) {
             let slots: SlotSet = slots.into_iter().collect();
             let runs = |layout: Layout| [1, 3, 16, 100].map(|run| layout.clone().in_runs_of(run));
             for layout in layouts().into_iter().flat_map(runs) {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_a_column_are_neighbours_in_their_member_nearly_always() {
+    fn adjacent_stripes_are_mostly_adjacent_slots_of_the_member() {
         for layout in layouts() {
             let apart = (0..1000).filter(|stripe| layout.slot(0, stripe + 1) != layout.slot(0, *stripe) + 1);
             assert!(apart.count() < 1000 / 15);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_a_node_would_break_is_refused_and_one_that_a_rack_would_is_told() {
+    fn a_plan_weak_to_a_node_loss_is_refused_and_to_a_rack_reported() {
         let sites = sites(8);
         let one_group = plan(rotating_groups(&sites, Scheme::Parity, 8));
         let refused = check(&one_group, &sites, Demand::Node).unwrap_err().to_string();
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn on_one_node_the_loss_of_the_node_is_told_and_not_refused() {
+    fn on_a_single_node_its_loss_is_reported_and_not_refused() {
         let sites = vec![Site { rack: 0, node: 0 }; 4];
         let plan = plan(rotating_groups(&sites, Scheme::Parity, 4));
         assert_eq!(check(&plan, &sites, Demand::Rack).unwrap().len(), 2);
     }
 
     #[test]
-    fn groups_are_as_equal_as_can_be() {
+    fn group_sizes_differ_by_at_most_one() {
         let groups = rotating_groups(&sites(10), Scheme::Parity, 4);
         assert_eq!(groups.iter().map(|group| group.members.len()).collect::<Vec<_>>(), [4, 3, 3]);
     }

@@ -66,7 +66,7 @@ mod tests {
     use standfast_core::erasure::Scheme;
 
     #[test]
-    fn the_figures_are_those_of_the_formulas() {
+    fn memory_estimates_match_the_formulas() {
         // Whole runs of slots for each column.
         let (m, n) = (7 * 160, 8);
         let rotating = Layout::new(Scheme::Parity, n, 0).unwrap();

@@ -386,7 +386,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_set_survives_its_bytes() {
+    fn a_slot_set_round_trips_through_bytes() {
         let set: SlotSet = [0, 7, 64, 1000].into_iter().collect();
         assert_eq!(set.to_bytes().len(), 126);
         assert!(SlotSet::from_bytes(&set.to_bytes()).iter().eq([0, 7, 64, 1000]));
@@ -396,7 +396,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sets_are_as_if_made_slot_by_slot(one in 0_u32..300, to in 0_u32..300, other in 0_u32..300, end in 0_u32..300) {
+        fn ranges_insert_the_same_slots_as_one_by_one(one in 0_u32..300, to in 0_u32..300, other in 0_u32..300, end in 0_u32..300) {
             let (mut left, mut right) = (SlotSet::default(), SlotSet::default());
             left.insert_range(one..to);
             right.insert_range(other..end);
@@ -406,7 +406,7 @@ mod tests {
         }
 
         #[test]
-        fn bits_are_as_if_looked_at_one_by_one(first in 0_u32..200, slots in 1_u32..65, to in 0_u32..200, bits: u64) {
+        fn bits_agree_with_reading_slots_one_by_one(first in 0_u32..200, slots in 1_u32..65, to in 0_u32..200, bits: u64) {
             let set: SlotSet = (0..150).filter(|slot| slot % 3 == 1 || slot % 7 == 2).collect();
             let bits = bits & u64::MAX >> (u64::BITS - slots);
             let one_by_one = (0..slots).filter(|at| set.contains(first + at)).fold(0, |bits, at| bits | 1 << at);
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_that_make_no_sense_are_refused() {
+    fn inconsistent_slot_maps_are_refused() {
         let region = |id, bytes, extents: &[(u32, u32)]| SlotRegion {
             id: RegionId(id),
             bytes,

@@ -57,7 +57,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn every_target_is_tried_and_is_a_program() {
+fn every_fuzz_target_is_listed_and_built() {
     let files = std::fs::read_dir(folder().join("fuzz_targets")).expect("the targets are there");
     let paths = files.map(|file| file.expect("it can be read").path());
     let mut there: Vec<_> =
@@ -71,7 +71,7 @@ fn every_target_is_tried_and_is_a_program() {
 
 /// Covers inputs that random bytes do not come near.
 #[test]
-fn every_target_takes_the_golden_images_and_the_beginnings_of_them() {
+fn every_fuzz_target_accepts_golden_images_and_their_prefixes() {
     let golden = folder().join("../crates/format/tests/golden");
     let files = std::fs::read_dir(golden).expect("the golden images are there");
     let images: Vec<Vec<u8>> =

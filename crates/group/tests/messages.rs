@@ -113,7 +113,7 @@ fn every_message_comes_back_as_it_was_sent() {
 }
 
 #[test]
-fn one_flipped_bit_and_every_other_length_are_noticed() {
+fn flipped_bits_and_wrong_lengths_are_detected() {
     let plan = plan_of(1, 3);
     for message in every_kind() {
         let bytes = encode(&plan, TERM, message.clone());
@@ -131,7 +131,7 @@ fn one_flipped_bit_and_every_other_length_are_noticed() {
 }
 
 #[test]
-fn what_belongs_elsewhere_is_named() {
+fn messages_of_other_jobs_plans_and_versions_are_refused_by_name() {
     let message = Message::Control(Control::Phase(Phase::Arrived(Arrival::default())));
     assert_eq!(refused(&encode(&plan_of(2, 3), TERM, message.clone())), MessageError::ForeignJob(job(2)));
     assert_eq!(refused(&encode(&plan_of(1, 4), TERM, message.clone())), MessageError::ForeignPlan);
@@ -155,7 +155,7 @@ fn what_belongs_elsewhere_is_named() {
 }
 
 #[test]
-fn sizes_that_cannot_be_are_named() {
+fn impossible_sizes_are_refused_with_the_reason() {
     let senseless = |data: Data| match refused(&encode(&plan_of(1, 3), TERM, Message::Data(data))) {
         MessageError::Senseless(reason) => reason,
         other => panic!("{other}"),

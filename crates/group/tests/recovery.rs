@@ -21,7 +21,7 @@ use table::*;
 /// A process is struck while it encodes. The next time it takes another logical rank of the very epoch of which it has
 /// half a shard.
 #[test]
-fn what_was_half_encoded_is_never_sealed_with_something_else() {
+fn a_half_encoded_shard_is_never_sealed_with_other_data() {
     let plan = rotating(Scheme::ReedSolomon { checks: 2 }, 4);
     let mut table = begun(&plan);
     let mut half = table.shard_store(2);
@@ -44,7 +44,7 @@ fn what_was_half_encoded_is_never_sealed_with_something_else() {
 /// left with both shards, it takes one of the logical ranks, and the process that takes the other gets the shard as it
 /// is.
 #[test]
-fn a_shard_that_is_lent_by_who_sits_elsewhere_goes_over_whole() {
+fn a_shard_held_by_another_logical_rank_is_sent_whole() {
     let plans = [
         rotating(Scheme::Parity, 3),
         rotating(Scheme::Mirroring, 4),
@@ -72,7 +72,7 @@ fn a_shard_that_is_lent_by_who_sits_elsewhere_goes_over_whole() {
 /// had sealed its shard when the next process was struck. It still knows that nothing was promised, so the job begins
 /// again.
 #[test]
-fn a_recovery_that_breaks_off_does_not_forget_that_nothing_was_promised() {
+fn an_interrupted_recovery_remembers_that_nothing_was_promised() {
     let group = |logical_ranks: [u32; 3]| Group {
         members: logical_ranks.map(LogicalRank).to_vec(),
         parity_nodes: Vec::new(),
@@ -96,7 +96,7 @@ fn a_recovery_that_breaks_off_does_not_forget_that_nothing_was_promised() {
 
 /// Damage shows while the recovery reads the pages: the shard then counts as lost, if the code tolerates that.
 #[test]
-fn what_proves_damaged_in_a_recovery_counts_as_lost() {
+fn a_shard_found_damaged_in_a_recovery_counts_as_lost() {
     for recovery_mode in [RecoveryMode::Relaunch, RecoveryMode::InPlace] {
         let plan = rotating_by(recovery_mode, Scheme::ReedSolomon { checks: 2 }, 4);
         let mut table = begun(&plan);
@@ -123,7 +123,7 @@ fn what_proves_damaged_in_a_recovery_counts_as_lost() {
 /// If the last shard proves damaged, none is left. The job then does not begin again, unless it is known that nothing was
 /// promised.
 #[test]
-fn a_job_of_which_all_is_damaged_begins_full_only_where_nothing_was_promised() {
+fn a_wholly_damaged_job_restarts_only_if_nothing_was_promised() {
     let plan = rotating(Scheme::Parity, 2);
     let damaged = |table: &Table, rank| {
         let mut shard_store = table.shard_store(rank);
@@ -143,7 +143,7 @@ fn a_job_of_which_all_is_damaged_begins_full_only_where_nothing_was_promised() {
 
 /// The damage shows when the page is read, and the epoch that would be made from it is abandoned.
 #[test]
-fn nothing_is_encoded_from_a_damaged_page() {
+fn an_epoch_with_a_damaged_page_is_abandoned() {
     for recovery_mode in [RecoveryMode::Relaunch, RecoveryMode::InPlace] {
         let plan = rotating_by(recovery_mode, Scheme::Parity, 3);
         let (own, checks) = begun(&plan).shard_store(1).pages();
@@ -168,7 +168,7 @@ fn nothing_is_encoded_from_a_damaged_page() {
 /// Checks that are made in full do not come from the previous pages, so damage to those pages ends there. A page that has
 /// not changed is still one of them.
 #[test]
-fn checks_that_are_made_full_come_from_no_damaged_page() {
+fn full_encoding_does_not_read_damaged_old_pages() {
     let plan = rotating(Scheme::ReedSolomon { checks: 2 }, 4);
     let (own, checks) = begun(&plan).shard_store(1).pages();
     let damaged = |choice| {
@@ -199,7 +199,7 @@ fn checks_that_are_made_full_come_from_no_damaged_page() {
 
 /// The encoding uses what was stored, even if the program writes to its pages meanwhile.
 #[test]
-fn a_page_that_is_written_during_its_checkpoint_counts_as_it_was_when_it_was_first_read() {
+fn pages_written_during_a_checkpoint_are_encoded_as_first_read() {
     for (full, lost) in [false, true].into_iter().flat_map(|full| (0..4).map(move |lost| (full, lost))) {
         let plan = rotating(Scheme::Parity, 4);
         let mut table = begun_with(Some(full), &plan);
@@ -214,7 +214,7 @@ fn a_page_that_is_written_during_its_checkpoint_counts_as_it_was_when_it_was_fir
 /// After a crash that leaves all memory whole, the job goes back to the local epoch. After the loss of one node, it goes
 /// back to the encoded epoch before it. It continues from either, and its next encoded epoch is right.
 #[test]
-fn a_local_epoch_is_gone_back_to_after_a_crash_and_the_encoded_one_after_a_loss() {
+fn a_crash_restores_the_local_epoch_and_a_loss_the_encoded_one() {
     let plan = rotating(Scheme::Parity, 3);
     let mut table = Table::encoding_every(3, &plan, vec![MemoryShardStore::default(); 3], Until::Stable);
     (0..3).for_each(|_| table.checkpoint());
@@ -240,7 +240,7 @@ fn a_local_epoch_is_gone_back_to_after_a_crash_and_the_encoded_one_after_a_loss(
 
 /// Some processes have sealed the second local epoch and some have not; the first one is whole.
 #[test]
-fn a_crash_during_a_local_seal_goes_back_to_the_one_before() {
+fn a_crash_during_a_local_seal_restores_the_previous_epoch() {
     let plan = rotating(Scheme::Parity, 3);
     let mut table = Table::encoding_every(9, &plan, vec![MemoryShardStore::default(); 3], Until::Stable);
     (0..2).for_each(|_| table.checkpoint());
@@ -257,7 +257,7 @@ fn a_crash_during_a_local_seal_goes_back_to_the_one_before() {
 }
 
 #[test]
-fn a_checkpoint_in_which_one_cannot_take_part_is_given_up_by_all_with_its_reason() {
+fn one_unable_process_makes_all_abandon_the_checkpoint() {
     for encode_every in [1, 9] {
         let plan = rotating(Scheme::Parity, 3);
         let mut table = Table::encoding_every(encode_every, &plan, vec![MemoryShardStore::default(); 3], Until::Stable);
@@ -275,7 +275,7 @@ fn a_checkpoint_in_which_one_cannot_take_part_is_given_up_by_all_with_its_reason
 }
 
 #[test]
-fn a_survey_answers_for_its_own_membership_alone() {
+fn a_survey_of_an_older_membership_is_ignored() {
     let beginning = Beginning { rank: Rank(0), prefers: None, started: false, costs: COSTS, encode_every: 1 };
     let mut protocol = Protocol::new(rotating(Scheme::Parity, 2), beginning);
     let membership = |number| ProtocolEvent::Membership(Membership { number, present: vec![Rank(1), Rank(0)] });
@@ -287,7 +287,7 @@ fn a_survey_answers_for_its_own_membership_alone() {
 
 /// A recovery begins again while storage still works on the shards of the first attempt.
 #[test]
-fn what_storage_could_not_do_counts_for_the_attempt_that_waits_for_it() {
+fn a_storage_error_is_assigned_to_its_own_recovery_attempt() {
     let beginning = Beginning { rank: Rank(0), prefers: None, started: false, costs: COSTS, encode_every: 1 };
     let mut protocol = Protocol::new(rotating(Scheme::Parity, 2), beginning);
     let logical_ranks = vec![(LogicalRank(0), Rank(0)), (LogicalRank(1), Rank(1))];
@@ -316,7 +316,7 @@ fn what_storage_could_not_do_counts_for_the_attempt_that_waits_for_it() {
 
 /// Another history of the job uses the same number, and one of its processes is still there.
 #[test]
-fn what_belongs_to_another_epoch_of_the_same_number_is_named() {
+fn messages_of_another_epoch_with_the_same_number_are_refused() {
     let plan = rotating(Scheme::Parity, 3);
     let mut table = begun(&plan);
     let player = table.players.get_mut(&Rank(1)).expect("it is there");

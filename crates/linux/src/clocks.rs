@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_survive_the_way_through_text_also_negative_ones() {
+    fn clock_offsets_round_trip_through_text() {
         for (monotonic, boottime) in [(0, 0), (5 * SECOND + 7, -1), (-3 * SECOND, i64::MAX / 2)] {
             let offsets = ClockOffsets { monotonic, boottime };
             let text = format!("future 1 2\nnew\n{}", offsets.to_text());
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn we_see_our_own_clocks_as_they_are() {
+    fn our_own_monotonic_clock_is_read_correctly() {
         let before = clock_nanoseconds(libc::CLOCK_MONOTONIC);
         let (seen, _) = monotonic_clocks_of(Pid::own());
         assert!((before..=clock_nanoseconds(libc::CLOCK_MONOTONIC)).contains(&seen));

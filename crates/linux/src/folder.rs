@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_has_become_a_link_leads_nowhere() {
+    fn a_directory_replaced_by_a_link_is_not_followed() {
         let (_place, path) = place();
         std::fs::create_dir_all(path.join("folder/inner")).unwrap();
         std::fs::create_dir(path.join("outside")).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_gets_its_attributes_though_its_name_stands_for_something_else() {
+    fn attributes_are_set_on_the_held_file_and_not_on_its_name() {
         let (_place, path) = place();
         let folder = Folder::open(&path).unwrap();
         folder.make_file(Path::new("one"), 0o600).unwrap();

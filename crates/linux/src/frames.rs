@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_there_when_the_file_is_opened_again() {
+    fn frames_persist_when_the_file_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("frames");
         let mut frames = FrameFile::open(&path).unwrap();

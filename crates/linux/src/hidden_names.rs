@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_has_a_name_that_leads_nowhere_and_can_be_reached_all_the_same() {
+    fn a_socket_bound_to_an_unreachable_name_can_be_connected() {
         let mut names = HiddenNames::new().unwrap();
         for path in ["/no/such/directory/here", "relative/../name", "../above", "/tmp"] {
             let made = socket::create(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();

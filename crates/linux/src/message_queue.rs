@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_scanned_and_are_back_in_their_order() {
+    fn scanning_messages_keeps_their_order() {
         let queue = queue();
         assert_eq!(queue.messages().unwrap(), []);
         for (priority, text) in [(1, &b"low"[..]), (7, b"first"), (7, b""), (1, b"last"), (7, &[1; 100])] {

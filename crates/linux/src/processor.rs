@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_knows_the_features_by_the_same_names() {
+    fn feature_names_match_those_of_the_kernel() {
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap();
         let flags = text.lines().find_map(|line| line.strip_prefix("flags")).unwrap();
         let known: Vec<&str> = flags.split_whitespace().collect();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn vector_registers_have_their_architectural_place() {
+    fn avx_registers_are_at_their_architectural_offset() {
         let enabled = enabled_state();
         if enabled & 0b100 != 0 {
             assert_eq!(state_areas(enabled)[0], (2, 576, 256), "the upper halves of the AVX registers");

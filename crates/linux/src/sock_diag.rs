@@ -107,7 +107,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn broken_messages_are_passed_over() {
+    fn truncated_messages_are_skipped() {
         for length in 0..40u8 {
             let message = [length, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 9, 0, 0, 0];
             let cut = &message[..usize::from(length).min(message.len())];
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_what_udp_sockets_have_shut_down() {
+    fn shut_down_directions_of_udp_sockets_are_read() {
         let inode =
             |socket: &OwnedFd| std::fs::metadata(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap().ino();
         let bound = || OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap());

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_written_pages_are_told_from_others() {
+    fn written_pages_are_recognised_by_the_soft_dirty_bit() {
         const PRESENT: u64 = 1 << 63;
         const SWAPPED: u64 = 1 << 62;
         const OTHER_BITS: u64 = (1 << 56) | (1 << 57) | (1 << 61) | 0x1234;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_keeps_no_bits_is_told_from_one_that_does() {
+    fn kernels_without_soft_dirty_bits_are_recognised() {
         let own = SoftDirty::open(Pid::own()).unwrap();
         let mut page = vec![1u8; 3 * PAGE_BYTES];
         let inside = Address::new((page.as_ptr() as u64).next_multiple_of(PAGE_BYTES as u64));

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_that_the_c_library_hides_are_passed_on_or_not_like_all_others() {
+    fn signals_hidden_by_the_c_library_are_inherited_like_others() {
         let before = InheritedSignals::capture();
         let bit = |signal: i32| 1u64 << (signal - 1);
         set_disposition(HIDDEN, Disposition::Ignore).unwrap();

@@ -314,7 +314,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_stop_whose_news_somebody_else_has_taken_is_found() {
+    fn a_stop_already_reaped_by_another_waiter_is_found() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::new(child.id() as i32);
         let main = pid.main_thread();

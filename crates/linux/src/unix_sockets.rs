@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_who_is_connected_to_whom_and_who_waits() {
+    fn peers_and_pending_connections_of_unix_sockets_are_read() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("socket");
         let (one, other) = UnixStream::pair().unwrap();

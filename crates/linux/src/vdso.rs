@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn every_function_goes_on_in_the_new_code() {
+    fn every_function_is_redirected_to_the_new_vdso() {
         let code = own();
         let functions = functions(&code).unwrap();
         assert!(functions.contains_key(&b"__vdso_clock_gettime"[..]));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_is_gone_becomes_its_system_call_or_is_named() {
+    fn a_missing_function_becomes_its_system_call_or_an_error() {
         let code = own();
         let name = |from: &[u8], to: &[u8]| {
             let mut other = code.clone();

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_tells_what_was_written_since_the_last_one() {
+    fn a_scan_reports_pages_written_since_the_last_one() {
         let memory = Tracked::new(8);
         [1, 2, 5].into_iter().for_each(|page| memory.write(page));
         assert_eq!(memory.scan(), [(1, true), (2, true), (5, true)]);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn discarded_pages_are_gone_and_come_back_as_written() {
+    fn discarded_pages_disappear_and_count_as_written_when_refilled() {
         let memory = Tracked::new(4);
         (0..4).for_each(|page| memory.write(page));
         memory.scan();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_that_is_not_tracked_is_told_from_one_that_was_not_written() {
+    fn untracked_and_unwritten_mappings_are_distinguished() {
         let memory = Tracked::new(2);
         memory.write(0);
         memory.protection.ignore(memory.range()).unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_long_way_tells_what_the_short_one_tells() {
+    fn a_scan_in_several_calls_reports_the_same_pages() {
         let pages = 2 * RUNS_MAX as u64 + 4;
         let memory = Tracked::new(pages);
         let every_other: Vec<u64> = (0..pages).step_by(2).collect();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_zeros_that_was_only_read_holds_nothing() {
+    fn a_zero_page_that_was_only_read_is_not_populated() {
         let memory = Tracked::new(4);
         memory.write(1);
         // SAFETY: within the mapping, which is readable.
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn guarded_pages_are_told_and_hold_nothing() {
+    fn guard_pages_are_reported_and_not_populated() {
         const MADV_GUARD_INSTALL: i32 = 102;
         let memory = Tracked::new(6);
         (0..6).for_each(|page| memory.write(page));

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_last_is_heard() {
+    fn the_last_reported_progress_is_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("launch");
         assert_eq!(LaunchProgress::read(&path), None);

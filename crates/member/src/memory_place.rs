@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_found_where_it_was_and_gone_without_a_trace() {
+    fn a_job_keeps_its_place_and_is_removed_without_a_trace() {
         let memory = tempfile::tempdir().unwrap();
         assert_eq!(find(memory.path(), job(1)).unwrap(), None);
         let (first, second) = (take(memory.path(), job(1)).unwrap(), take(memory.path(), job(2)).unwrap());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_of_ones_own_that_others_may_enter_is_refused_and_not_passed_over() {
+    fn an_own_place_that_others_may_enter_is_refused() {
         let memory = tempfile::tempdir().unwrap();
         let place = places(memory.path(), job(1)).next().unwrap();
         take(memory.path(), job(1)).unwrap();
@@ -143,7 +143,7 @@ mod tests {
 
     /// For root, which can act as two users.
     #[test]
-    fn names_that_a_stranger_has_taken_are_passed_over() {
+    fn names_taken_by_another_user_are_skipped() {
         const STRANGER: u32 = 65533;
         if user() != 0 {
             return;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_names_are_those_of_the_job() {
+    fn fallback_names_are_unique_to_the_job() {
         let of = |number| places(Path::new("/m"), job(number)).collect::<Vec<_>>();
         assert_eq!(of(1)[0], of(2)[0]);
         assert!(of(1)[1..].iter().all(|place| !of(2).contains(place)) && of(1)[1] != of(1)[2]);

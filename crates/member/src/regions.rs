@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_to_a_page_counts_for_all_regions_that_have_a_part_of_it() {
+    fn a_written_page_counts_for_all_regions_that_share_it() {
         let memory = RegisteredMemory::leaked(4 * PAGE_BYTES);
         let parts = [memory.part(0, 100), memory.part(100, PAGE_BYTES), memory.part(100 + PAGE_BYTES, 50)];
         let mut regions = RegisteredRegions::new(RegionTracking::Auto);

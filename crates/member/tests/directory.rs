@@ -64,7 +64,7 @@ fn a_job_that_loses_all_nodes_goes_on_from_the_directory() {
 /// After all processes have ended, the nodes that are left save their memory. The shards of the lost nodes are rebuilt
 /// without the program.
 #[test]
-fn what_is_saved_from_memory_is_rebuilt_and_gone_on_from() {
+fn a_job_continues_from_salvaged_and_rebuilt_shards() {
     for (seed, scheme, lost) in [(1, Scheme::Parity, 1), (2, Scheme::ReedSolomon { checks: 2 }, 2)] {
         let (mut cluster, _place) = cluster(seed, scheme, 4, 0);
         struck(&cluster, 1, 300);
@@ -91,7 +91,7 @@ fn what_is_saved_from_memory_is_rebuilt_and_gone_on_from() {
 /// The newest epoch is a local one: what all nodes hold of it is saved, and the job continues from it. With one node
 /// lost, it continues from the encoded one before, which is saved with it.
 #[test]
-fn a_local_epoch_is_saved_and_gone_on_from_while_it_is_whole() {
+fn a_salvaged_local_epoch_is_used_only_if_complete() {
     for (seed, lost) in [(1, 0), (2, 1)] {
         let (mut cluster, _place) = cluster(seed, Scheme::Parity, 3, 0);
         cluster.encode_every = 1000;
@@ -122,7 +122,7 @@ fn at_hand(cluster: &Cluster) -> (Vec<HeldEpoch>, HeldEpoch) {
 
 /// A page of a copy changes: the damage is reported by name, and the code repairs it.
 #[test]
-fn damage_in_the_directory_is_named_and_healed() {
+fn damage_in_the_directory_is_reported_and_repaired() {
     let (mut cluster, _place) = cluster(3, Scheme::Parity, 3, 0);
     struck(&cluster, 0, 300);
     cluster.nodes.iter().for_each(|node| drop(salvage(node.path(), JOB, path(&cluster)).unwrap()));
@@ -146,7 +146,7 @@ fn damage_in_the_directory_is_named_and_healed() {
 
 /// A node that was away comes back with its old memory, after the job has continued elsewhere.
 #[test]
-fn an_old_node_that_comes_back_is_not_believed() {
+fn a_returning_node_with_old_memory_is_ignored() {
     for seed in 0..4 {
         let (mut cluster, _place) = cluster(seed, Scheme::Parity, 4, 1);
         struck(&cluster, 0, 300);

@@ -39,7 +39,7 @@ fn committed(member: &mut Member<Line>) {
 }
 
 #[test]
-fn what_is_excluded_is_in_no_epoch_and_no_restore_touches_it() {
+fn excluded_memory_is_neither_saved_nor_restored() {
     for seed in 0..2 {
         let cluster = Cluster::new(seed, Scheme::Parity, 2, 2);
         launch(&cluster, |mut member| {

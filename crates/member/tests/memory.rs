@@ -46,7 +46,7 @@ fn kept(cluster: &Cluster, changed: usize) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn a_member_takes_no_more_memory_than_is_reckoned() {
+fn a_member_uses_no_more_memory_than_estimated() {
     // The last of six epochs is encoded, or is the second local one upon the fourth.
     for (encode_every, changed) in [(1, PAGES), (1, 300), (3, 300)] {
         let mut cluster = Cluster::new(2, Scheme::Parity, RANKS, RANKS as usize);

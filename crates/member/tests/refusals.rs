@@ -75,7 +75,7 @@ fn is_whole(settings: &dyn Fn(u32) -> Settings) {
 }
 
 #[test]
-fn a_region_that_one_process_lacks_is_named_and_nobodys_memory_is_touched() {
+fn a_region_missing_in_one_process_is_named_and_nothing_restored() {
     let cluster = begun();
     let reasons = launch(&cluster, |rank, mut member| {
         let memories = [filled(7), filled(8)];
@@ -91,7 +91,7 @@ fn a_region_that_one_process_lacks_is_named_and_nobodys_memory_is_touched() {
 }
 
 #[test]
-fn a_size_that_does_not_fit_is_named_and_nobodys_memory_is_touched() {
+fn a_region_of_another_size_is_named_and_nothing_is_restored() {
     let cluster = begun();
     launch(&cluster, |rank, mut member| {
         let memory = filled(9);
@@ -109,7 +109,7 @@ fn a_size_that_does_not_fit_is_named_and_nobodys_memory_is_touched() {
 
 /// A page of one process's shard is damaged after the recovery has looked at it, or a program cannot accept what it gets.
 #[test]
-fn a_restore_that_fails_in_one_process_fails_in_all_and_the_next_launch_goes_back() {
+fn a_restore_that_fails_in_one_process_fails_in_all() {
     let cluster = begun();
     for is_damaged in [true, false] {
         let reasons = launch(&cluster, |rank, mut member| {
@@ -139,7 +139,7 @@ fn a_restore_that_fails_in_one_process_fails_in_all_and_the_next_launch_goes_bac
 }
 
 #[test]
-fn a_checkpoint_before_the_restore_is_given_up_by_all() {
+fn a_checkpoint_before_the_restore_is_abandoned_by_all() {
     let cluster = begun();
     launch(&cluster, |rank, mut member| {
         member.protect(1, filled(3)).unwrap();
@@ -155,7 +155,7 @@ fn a_checkpoint_before_the_restore_is_given_up_by_all() {
 /// A file of a shard store is not what was written: the shard counts as lost, and is rebuilt. Two such shard stores are
 /// too many.
 #[test]
-fn a_shard_store_that_somebody_tampered_with_is_rebuilt_or_refused() {
+fn a_shard_store_that_was_tampered_with_is_rebuilt_or_refused() {
     for name in ["pages", "table-1", "state"] {
         let cluster = begun();
         spoil(&cluster, 1, name);
@@ -177,7 +177,7 @@ fn a_shard_store_that_somebody_tampered_with_is_rebuilt_or_refused() {
 /// The record of which pages exist cannot be read anywhere. The job had begun all the same, and does not begin again
 /// unasked.
 #[test]
-fn a_job_of_which_nothing_can_be_read_is_refused_and_left_alone() {
+fn an_unreadable_job_is_refused_and_unchanged() {
     for name in ["table-1", "state"] {
         let cluster = begun();
         (0..RANKS as usize).for_each(|rank| spoil(&cluster, rank, name));

@@ -55,7 +55,7 @@ fn a_job_survives_two_lost_nodes_under_reed_solomon() {
 }
 
 #[test]
-fn a_crash_goes_on_from_the_local_epoch_and_a_lost_node_from_the_encoded_one() {
+fn crashes_restore_local_epochs_and_lost_nodes_encoded_ones() {
     for seed in 0..4 {
         let mut cluster = Cluster::new(seed, Scheme::Parity, 3, 3);
         cluster.encode_every = 1000;
@@ -75,7 +75,7 @@ fn a_crash_goes_on_from_the_local_epoch_and_a_lost_node_from_the_encoded_one() {
 }
 
 #[test]
-fn more_than_the_code_tolerates_is_refused_by_name_and_nothing_is_touched() {
+fn losses_beyond_the_tolerance_are_refused_and_nothing_changes() {
     let mut cluster = Cluster::new(1, Scheme::Parity, 4, 4);
     assert!(cluster.launch(1000, Some((2, 300))).iter().all(|end| *end == End::Killed));
     assert!(cluster.promised() > 0);
@@ -90,7 +90,7 @@ fn more_than_the_code_tolerates_is_refused_by_name_and_nothing_is_touched() {
 }
 
 #[test]
-fn what_processes_do_not_agree_on_is_named() {
+fn settings_on_which_processes_differ_are_named() {
     let cluster = Cluster::new(2, Scheme::Parity, 3, 3);
     let network = Network::new(3, 2, None);
     let mut reasons = Vec::new();

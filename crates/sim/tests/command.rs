@@ -11,7 +11,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn seeds_that_hold_end_with_a_summary_and_success() {
+fn passing_seeds_end_with_a_summary_and_success() {
     let output = simulate(&["--ranks", "5", "--seeds", "0..4", "--kills", "1"]);
     assert!(output.status.success());
     assert!(text(&output).contains("4 seeds, 0 failed"));
@@ -19,7 +19,7 @@ fn seeds_that_hold_end_with_a_summary_and_success() {
 }
 
 #[test]
-fn a_fault_put_in_on_purpose_is_named_with_its_seed_and_fails() {
+fn a_planted_fault_is_reported_with_its_seed_and_fails() {
     let output = simulate(&["--plant", "deleted-too-early", "--kills", "3", "--seeds", "0..20"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).lines().any(|line| line.starts_with("seed ") && line.contains("refused")));
@@ -27,6 +27,6 @@ fn a_fault_put_in_on_purpose_is_named_with_its_seed_and_fails() {
 }
 
 #[test]
-fn options_that_there_are_not_are_refused() {
+fn unknown_options_are_refused() {
     assert_eq!(simulate(&["--quickly"]).status.code(), Some(2));
 }

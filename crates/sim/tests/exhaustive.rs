@@ -51,7 +51,7 @@ fn parity_over_two_to_six_survives_a_kill_at_every_point() {
 }
 
 #[test]
-fn a_second_kill_during_recovery_is_survived_by_two_checks() {
+fn two_checks_survive_a_second_kill_during_recovery() {
     for members in 3..=6 {
         let plan = rotating(RecoveryMode::Relaunch, Scheme::ReedSolomon { checks: 2 }, members);
         let explored = holds(&Model { kills: 2, epochs: 1, ..model(plan) });
@@ -73,7 +73,7 @@ fn a_second_kill_with_one_check_is_survived_or_refused() {
 }
 
 #[test]
-fn nodes_that_come_back_from_a_history_given_up_are_not_mixed_in() {
+fn nodes_returning_from_an_abandoned_history_are_not_mixed_in() {
     for members in 2..=3 {
         let plan = rotating(RecoveryMode::Relaunch, Scheme::Parity, members);
         holds(&Model { kills: 2, returns: true, symmetric: false, ..model(plan) });
@@ -83,7 +83,7 @@ fn nodes_that_come_back_from_a_history_given_up_are_not_mixed_in() {
 }
 
 #[test]
-fn dedicated_parity_nodes_take_the_logical_ranks_of_members_where_there_is_no_spare() {
+fn parity_nodes_replace_members_without_a_spare() {
     for spares in 0..=1 {
         let plan = Plan::dedicated(JOB, RecoveryMode::InPlace, Scheme::ReedSolomon { checks: 2 }, 2, 2).unwrap();
         holds(&Model { kills: 2, spares, epochs: 1, symmetric: false, ..model(plan) });
@@ -102,7 +102,7 @@ fn an_epoch_is_valid_in_all_groups_or_in_none() {
 }
 
 #[test]
-fn every_order_of_messages_is_survived() {
+fn every_message_order_keeps_the_job_recoverable() {
     for members in 2..=3 {
         for recovery_mode in [RecoveryMode::Relaunch, RecoveryMode::InPlace] {
             let spares = u32::from(recovery_mode == RecoveryMode::InPlace);
@@ -117,7 +117,7 @@ fn every_order_of_messages_is_survived() {
 /// loss of a node before or after it. A loss never costs more than the local epochs since the last encoded one, and a
 /// crash alone costs none.
 #[test]
-fn local_epochs_survive_a_crash_at_every_point_and_a_loss_leaves_the_encoded_one() {
+fn a_crash_keeps_local_epochs_and_a_loss_keeps_the_encoded_one() {
     for (members, kills, epochs) in [(2, 1, 4), (3, 1, 3), (4, 0, 4)] {
         let plan = rotating(RecoveryMode::Relaunch, Scheme::Parity, members);
         let explored = holds(&Model { encode_every: 3, crashes: 1, kills, epochs, ..model(plan) });
@@ -146,7 +146,7 @@ fn states_that_differ_in_names_alone_have_equal_futures() {
 }
 
 #[test]
-fn faults_put_in_on_purpose_are_found() {
+fn planted_faults_are_found() {
     let found = |model: &Model| explore(model).expect_err("the fault shows").violation;
     let plan = || rotating(RecoveryMode::Relaunch, Scheme::Parity, 3);
     let early = Model { plant: Some(ProtocolFault::CommittedTooEarly), ..model(plan()) };

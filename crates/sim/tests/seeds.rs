@@ -37,7 +37,7 @@ fn a_thousand_processes_recover() {
 
 /// Programs of many windows: every step checks each process's sums against their bound.
 #[test]
-fn what_is_under_way_of_large_programs_stays_within_a_window() {
+fn data_in_flight_of_large_programs_stays_within_a_window() {
     let (mut recoveries, mut peak) = (0, 0);
     for seed in 0..10 {
         let mut scenario = Scenario::new(seed, Wishes { ranks: Some(6), kills: Some(2) });
@@ -73,7 +73,7 @@ fn a_shard_deleted_too_early_is_found() {
 }
 
 #[test]
-fn a_wrong_coefficient_is_found_by_the_hashes_before_anything_is_used() {
+fn a_wrong_coefficient_is_found_by_hashes_after_rebuilding() {
     is_found(Plant::WrongCoefficient, &["after rebuilding"]);
 }
 
@@ -83,7 +83,7 @@ fn an_id_that_is_ignored_is_found() {
 }
 
 #[test]
-fn a_removed_page_that_is_not_subtracted_is_found() {
+fn a_removed_page_left_in_the_sums_is_found() {
     is_found(Plant::RemovedNotSubtracted, &["the payload does not count it as changed"]);
 }
 
@@ -108,7 +108,7 @@ fn memory(plan: &Plan, changed: u32, encode_every: u64) -> Scenario {
 }
 
 #[test]
-fn memory_is_what_the_reckoning_says() {
+fn memory_use_matches_the_estimate() {
     let job = JobId::from_bytes([1; 16]);
     let plans = [
         Plan::rotating(job, RecoveryMode::InPlace, Scheme::Parity, 5).unwrap(),
@@ -145,7 +145,7 @@ fn memory_is_what_the_reckoning_says() {
 
 /// A local epoch adds its memory to that of the encoded one; while the next is made, it adds as much again.
 #[test]
-fn memory_with_local_epochs_is_what_the_reckoning_says() {
+fn memory_use_with_local_epochs_matches_the_estimate() {
     let job = JobId::from_bytes([1; 16]);
     let plan = Plan::rotating(job, RecoveryMode::Relaunch, Scheme::Parity, 5).unwrap();
     let (pages, changed) = (u64::from(3 * PAGES + 1), u64::from(3 * PAGES / 4 + 1));

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_comes_with_its_meaning_and_what_is_there_needs_none() {
+    fn only_missing_features_are_reported_with_their_meaning() {
         let feature = |present| Feature { name: "scan", present, meaning: "without it all is slow", remark: "" };
         let missing = Finding::from(feature(false));
         assert!(!missing.is_fine && missing.means == "without it all is slow");

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_program_has_done_itself_is_a_failure_of_its_own() {
+    fn only_exits_and_crashes_of_the_program_are_its_own_failures() {
         let exited = |status| Ending::Exited { status };
         let killed = |signal| Ending::Killed { signal };
         for ending in [exited(1), exited(137), killed(SIGSEGV), killed(SIGABRT), killed(SIGXFSZ)] {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_by_status_or_by_the_name_of_its_signal() {
+    fn an_end_is_displayed_with_its_status_or_signal_name() {
         let told = |raw| Ending::of_status(ExitStatus::from_raw(raw)).to_string();
         assert_eq!(told(3 << 8), "ended with status 3");
         assert_eq!(told(9), "killed by SIGKILL");

@@ -145,7 +145,7 @@ mod tests {
 
     /// After a change: `INSTA_UPDATE=always cargo test -p standfast`, then read the difference.
     #[test]
-    fn errors_are_as_they_were_read() {
+    fn error_texts_match_the_reviewed_snapshot() {
         let directory = || PathBuf::from("/work/heat.standfast");
         let denied = || io::Error::from_raw_os_error(13);
         let errors = [

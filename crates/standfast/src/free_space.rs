@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_generations_must_fit_half_of_what_there_is_with_what_the_level_holds() {
+    fn two_generations_must_fit_in_half_of_the_levels_space() {
         const GIB: u64 = 1 << 30;
         assert!(fits_twice(GIB, 0, 4 * GIB));
         assert!(!fits_twice(GIB, 0, 4 * GIB - 1));

@@ -31,7 +31,7 @@ mod tests {
     use std::io::Write as _;
 
     #[test]
-    fn messages_are_added_to_a_file_and_to_nothing_else() {
+    fn messages_are_appended_to_a_regular_file_only() {
         let place = tempfile::tempdir().unwrap();
         for line in ["one\n", "two\n"] {
             open_messages(place.path()).unwrap().write_all(line.as_bytes()).unwrap();

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_come_after_two_seconds_and_then_after_twice_as_long() {
+    fn progress_is_reported_after_2_s_and_then_at_doubled_delays() {
         let begun = Instant::now();
         let mut reports = Reports::begin(begun);
         let mut made = Vec::new();

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_with_escapes_harm_no_terminal_and_can_still_be_pasted() {
+    fn paths_with_escapes_are_quoted_for_the_shell() {
         let path = OsStr::from_bytes(b"a\x1b[31m'\\\n\xff\xc2\x9b");
         let spelt = ForShell(Path::new(path)).to_string();
         assert_eq!(spelt, r"$'a\033[31m\'\\\012\377\302\233'");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn words_arrive_whole_behind_a_remote_shell() {
+    fn quoted_words_pass_through_a_shell_unchanged() {
         for word in [&b"plain"[..], b"two words", b"it's", b"a\nb", b"$HOME `id` \"x\" \\", b"", b"\xff'\xfe", b"-n"] {
             let line = [b"printf %s ", quoted_word(OsStr::from_bytes(word)).as_bytes()].concat();
             let mut shell = std::process::Command::new("sh");

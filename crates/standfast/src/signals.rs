@@ -107,21 +107,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_on_the_terminal_are_handed_on_to_the_programs_group() {
+    fn terminal_signals_are_forwarded_to_the_programs_group() {
         for signal in [SIGINT, SIGQUIT, SIGWINCH, SIGHUP, SIGTSTP] {
             assert_eq!(react(signal, Sender::Kernel, false), Reaction::HandOn);
         }
     }
 
     #[test]
-    fn what_a_process_sends_is_passed_on() {
+    fn signals_from_other_processes_are_forwarded() {
         for signal in PASSED_ON.into_iter().chain(REAL_TIME) {
             assert_eq!(react(signal, Sender::Process, false), Reaction::PassOn);
         }
     }
 
     #[test]
-    fn the_job_wakes_when_we_do() {
+    fn sigcont_continues_the_job() {
         for sender in [Sender::Kernel, Sender::Process] {
             assert_eq!(react(SIGCONT, sender, false), Reaction::GoOn);
         }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_sends_to_its_parent_does_not_come_back_to_it() {
+    fn signals_from_the_program_are_not_sent_back_to_it() {
         assert_eq!(react(SIGUSR1, Sender::Program, false), Reaction::Leave);
     }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inbox_tells_what_a_process_sent() {
+    fn the_inbox_identifies_the_sender_of_a_signal() {
         let mut inbox = SignalInbox::open().unwrap();
         signal_hook::low_level::raise(SIGURG).unwrap();
         assert!(inbox.take(0).contains(&(SIGURG, Sender::Process)));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_for_a_second_is_named_once() {
+    fn an_exiting_process_is_named_once_after_a_second() {
         let mut patience = Patience::new(after(0));
         assert_eq!(patience.next(after(0), Seen::Exiting(7)), Step::Wait);
         assert_eq!(patience.next(after(999), Seen::Exiting(7)), Step::Wait);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_never_ends_is_not_waited_for_for_ever() {
+    fn an_exiting_process_is_waited_for_up_to_30_s() {
         let mut patience = Patience::new(after(0));
         assert_eq!(patience.next(after(28_999), Seen::Exiting(7)), Step::Wait);
         assert_eq!(patience.next(after(29_999), Seen::Exiting(7)), Step::SayAndWait(7));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_is_refused_soon_but_not_at_the_first_look() {
+    fn a_running_process_is_waited_for_up_to_300_ms() {
         let mut patience = Patience::new(after(0));
         assert_eq!(patience.next(after(0), Seen::Alive), Step::Wait);
         assert_eq!(patience.next(after(299), Seen::Alive), Step::Wait);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_seen_to_end_after_all_is_waited_for() {
+    fn a_process_seen_exiting_restarts_the_wait() {
         let mut patience = Patience::new(after(0));
         assert_eq!(patience.next(after(0), Seen::Alive), Step::Wait);
         assert_eq!(patience.next(after(200), Seen::Exiting(7)), Step::Wait);

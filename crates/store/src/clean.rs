@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_goes_with_its_directory() {
+    fn removing_a_job_removes_its_directory() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("job");
         let (directory, lease) = job(&path);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_ours_stays() {
+    fn files_of_others_stay_in_the_directory() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("job");
         let (directory, lease) = job(&path);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_checkpoints_a_job_is_still_known() {
+    fn a_job_without_checkpoints_keeps_its_manifest() {
         let place = tempfile::tempdir().unwrap();
         let (directory, lease) = job(&place.path().join("job"));
         let known = directory.manifest().unwrap();

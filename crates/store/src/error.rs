@@ -220,7 +220,7 @@ mod tests {
 
     /// After a change, run `INSTA_UPDATE=always cargo test -p standfast-store`, then read the difference.
     #[test]
-    fn errors_are_as_they_were_read() {
+    fn error_texts_match_the_reviewed_snapshot() {
         let path = || PathBuf::from("/work/heat.standfast");
         let number = GenerationNumber::new(7).expect("it is above 0");
         let full = || io::Error::from(io::ErrorKind::StorageFull);

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_leave_others_most_of_the_disk_and_end_when_the_flush_is_late() {
+    fn rests_are_seven_times_the_work_and_shrink_when_late() {
         let seconds = Duration::from_secs;
         assert_eq!(rest_after(seconds(1), None), seconds(7));
         assert_eq!(rest_after(seconds(60), None), REST_MAX, "a disk that hung is not left alone for minutes");

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_the_users_files_none_is_taken_for_a_leftover() {
+    fn no_file_of_the_user_counts_as_a_leftover() {
         let place = tempfile::tempdir().unwrap();
         let token = crate::random_token();
         let ours = [

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_the_store_gives_are_taken_for_generations() {
+    fn only_image_names_of_the_store_are_recognised() {
         for number in [1, 42, 99_999_999, 123_456_789_012] {
             let number = GenerationNumber::new(number).unwrap();
             assert!((0..3).all(|revision| is_image_name(&image_name_of(number, revision))));

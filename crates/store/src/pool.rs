@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pool_keeps_what_the_last_checkpoint_took_and_no_more() {
+    fn the_pool_keeps_as_many_batches_as_the_last_checkpoint_used() {
         let pool = Pool::default();
         let held = |bytes_expected| Writing::Held { bytes_max: 64 << 20, bytes_expected };
         assert_eq!(pool.take(held(0)).len(), BATCHES_READY);

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_are_given_here_are_taken_for_temporary_files() {
+    fn only_names_with_our_token_are_temporary_files() {
         assert_eq!(temporary_stem(&temporary_name("manifest")), Some("manifest"));
         assert_eq!(temporary_stem(&temporary_name("a.b")), Some("a.b"));
         let token = random_token();

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_and_given_up_lives_do_not_count() {
+    fn retention_keeps_the_newest_and_ignores_superseded_ones() {
         let live = [full(3), full(4), full(5)];
         assert_eq!(removed(&live, 2, &[]), [3]);
         assert_eq!(removed(&live, 3, &[]), [0; 0]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kept_generation_builds_upon_stays() {
+    fn parents_of_a_kept_generation_are_kept() {
         let chain = [full(1), (2, 1, false), (3, 2, false), (4, 3, false)];
         assert_eq!(removed(&chain, 1, &[]), [0; 0]);
         let two = [full(1), full(2), (3, 2, false), (4, 3, false)];
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn two_kept_generations_do_not_hang_on_one_full_image() {
+    fn kept_generations_depend_on_two_different_full_images() {
         let coalesced = [full(1), full(7), (8, 7, false), (9, 8, false)];
         assert_eq!(removed(&coalesced, 2, &[]), [0; 0], "1 stays as long as all others go back to 7");
         let again = [full(1), full(7), full(15), (16, 15, false)];

@@ -89,7 +89,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn a_copy_is_found_by_what_it_holds_and_made_once() {
+    fn a_saved_binary_is_found_by_its_checksum_and_saved_once() {
         let place = tempfile::tempdir().unwrap();
         let directory = JobDirectory::create(&place.path().join("job")).unwrap();
         let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_share_one_copy_and_it_goes_with_the_last_of_them() {
+    fn jobs_share_one_copy_and_the_last_one_removes_it() {
         let place = tempfile::tempdir().unwrap();
         let program = place.path().join("program");
         std::fs::write(&program, "the program").unwrap();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_tampered_with_is_not_linked_and_is_replaced() {
+    fn a_tampered_copy_is_not_linked_and_is_replaced() {
         let place = tempfile::tempdir().unwrap();
         let program = place.path().join("program");
         std::fs::write(&program, "the program").unwrap();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_others_can_enter_or_that_cannot_be_made_is_not_used() {
+    fn a_cache_that_others_can_enter_is_not_used() {
         let place = tempfile::tempdir().unwrap();
         let program = place.path().join("program");
         std::fs::write(&program, "the program").unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_copies_are_taken_for_copies() {
+    fn only_names_of_saved_binaries_are_recognised() {
         assert!(is_saved_binary(&name_of(Checksum::of(b"x"), Path::new("/lib/libc.so.6"))));
         for name in ["keepsake", "keepsake-", "keepsake-12-libc", "keepsake-of-my-grandmother-and-her-old-cat.jpg"] {
             assert!(!is_saved_binary(name), "{name}");

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn tails_are_kept_side_by_side_and_go_with_their_generation() {
+    fn kept_tails_get_distinct_names_and_go_with_their_generation() {
         let place = tempfile::tempdir().unwrap();
         let directory = JobDirectory::create(&place.path().join("job")).unwrap();
         let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_and_closed_to_writers_is_trusted() {
+    fn only_own_files_that_others_cannot_write_are_trusted() {
         let trusted = |owner, mode, user| check_trusted(Path::new("f"), &status(owner, mode), user).is_ok();
         assert!(trusted(7, 0o600, 7) && trusted(7, 0o644, 7) && trusted(0, 0o700, 0));
         assert!(!trusted(8, 0o600, 7), "somebody else's");

@@ -157,7 +157,7 @@ fn some(from: u32, words: &str) -> Option<(u32, String)> {
 }
 
 #[test]
-fn a_message_waits_for_those_of_its_sender_before_it() {
+fn messages_of_a_sender_arrive_in_order() {
     let (mut line, connection) = line();
     assert_eq!(words(&mut line), None);
     connection().come(2, Channel::Messages, &message("one"), true);
@@ -172,7 +172,7 @@ fn a_message_waits_for_those_of_its_sender_before_it() {
 }
 
 #[test]
-fn what_is_too_long_is_announced_and_holds_up_nobody_else() {
+fn a_long_message_is_announced_and_does_not_delay_other_senders() {
     let (mut line, connection) = line();
     let long: Vec<u8> = (0..200_000_u32).map(|at| at as u8).collect();
     line.send(2, long.clone()).unwrap();
@@ -197,7 +197,7 @@ fn what_is_too_long_is_announced_and_holds_up_nobody_else() {
 }
 
 #[test]
-fn a_pause_leaves_nothing_asked_for_and_loses_nothing() {
+fn a_pause_cancels_all_receives_and_loses_no_message() {
     let (mut line, connection) = line();
     assert_eq!(words(&mut line), None);
     assert!(connection().is_asked());
@@ -218,7 +218,7 @@ fn a_pause_leaves_nothing_asked_for_and_loses_nothing() {
 }
 
 #[test]
-fn one_look_is_for_all_and_what_is_there_needs_none() {
+fn one_poll_collects_all_messages_that_have_arrived() {
     let (mut line, connection) = line();
     (0..2).for_each(|_| assert_eq!(words(&mut line), None));
     connection().come(2, Channel::Messages, &message("one"), true);
@@ -233,7 +233,7 @@ fn one_look_is_for_all_and_what_is_there_needs_none() {
 }
 
 #[test]
-fn what_nobody_can_have_sent_is_refused_by_name() {
+fn a_message_of_unknown_kind_is_refused_with_its_sender() {
     for bytes in [&[][..], &[0], &[1, 1], &[7, 3], &[1; 9]] {
         let (mut line, connection) = line();
         assert_eq!(words(&mut line), None);
@@ -244,7 +244,7 @@ fn what_nobody_can_have_sent_is_refused_by_name() {
 }
 
 #[test]
-fn a_program_of_another_header_is_refused_by_name() {
+fn a_program_built_with_another_header_is_refused() {
     let refused = |table: CallTable| Line::new(&table, Pulse::new()).err().unwrap_or_default();
     let table = table(null_mut());
     assert_eq!(refused(table), "");

@@ -25,7 +25,7 @@ fn help_is_a_command_as_well() {
 }
 
 #[test]
-fn the_papers_names_mean_what_ours_mean() {
+fn option_names_of_the_papers_are_aliases() {
     let theirs = "standfast run --maxtime 90s --mintime 5s --maxfiles 3 --snapshot copy-on-write prog";
     let ours = "standfast run --interval 90s --min-interval 5s --max-files 3 --snapshot fork prog";
     assert_eq!(format!("{:?}", run(theirs)), format!("{:?}", run(ours)));
@@ -33,7 +33,7 @@ fn the_papers_names_mean_what_ours_mean() {
 }
 
 #[test]
-fn options_behind_the_program_are_the_programs() {
+fn options_after_the_program_belong_to_the_program() {
     for words in ["standfast run -i 1m ./heat -i 5 --resume", "standfast run -i 1m -- ./heat -i 5 --resume"] {
         let run = run(words);
         assert_eq!(run.command_line, ["./heat", "-i", "5", "--resume"]);
@@ -43,13 +43,13 @@ fn options_behind_the_program_are_the_programs() {
 }
 
 #[test]
-fn files_are_saved_up_to_the_size_that_is_named_or_a_usual_one() {
+fn save_files_takes_a_size_or_defaults_to_64_mib() {
     assert_eq!(run("standfast run --save-files ./heat").options.save_files, Some(SaveFiles::UpTo(64 << 20)));
     assert_eq!(run("standfast run --save-files=1G ./heat").options.save_files, Some(SaveFiles::UpTo(1 << 30)));
 }
 
 #[test]
-fn what_is_not_said_is_left_open() {
+fn options_that_are_not_given_are_unset() {
     let run = run("standfast run ./heat");
     assert!(
         run.options.interval.is_none()
@@ -77,7 +77,7 @@ fn contradictions_and_nonsense_are_refused() {
 
 /// After a change: `INSTA_UPDATE=always cargo test -p standfast-cli`, then read the difference.
 #[test]
-fn help_texts_are_as_they_were_read() {
+fn help_texts_match_the_reviewed_snapshots() {
     let mut command = Arguments::command().term_width(100);
     command.build();
     let mut commands = vec![("standfast".to_owned(), command.clone())];

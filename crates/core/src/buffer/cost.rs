@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_rates_break_even_where_the_paper_says() {
+    fn break_even_points_match_the_paper() {
         near(incremental_pays_from(&PAPER), 1.02, 0.005);
         near(standard_pays_from(&PAPER), 0.16, 0.005);
     }
 
     /// Table 1, for programs that were checkpointed at this rate: S_addr and S_ch in, seconds per checkpoint out.
     #[test]
-    fn equation_one_and_two_tell_the_papers_table() {
+    fn equations_one_and_two_match_table_one_within_25_percent() {
         let table = [
             ("CELL", 8.069, 7.679, 44.62, 48.78),
             ("SOLVE", 11.545, 6.167, 68.52, 37.35),
@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn differences_of_the_equations_are_the_equations_of_the_differences(sizes in sizes(), rates in rates()) {
+        fn savings_are_the_differences_of_the_costs(sizes in sizes(), rates in rates()) {
             let (sequential, incremental, standard) =
                 (sequential(&sizes, &rates), incremental(&sizes, &rates), standard(&sizes, &rates));
             let near = |one: f64, two: f64| (one - two).abs() <= 1e-9 * (sequential + incremental + standard);
@@ -200,7 +200,7 @@ mod tests {
         }
 
         #[test]
-        fn incremental_pays_above_its_break_even_and_not_below(sizes in sizes(), rates in rates()) {
+        fn incremental_saves_time_only_above_its_break_even(sizes in sizes(), rates in rates()) {
             let break_even = incremental_pays_from(&rates);
             prop_assume!(rates.protecting > rates.disk && sizes.changed > 0.0);
             let ratio = sizes.address_space / sizes.changed;
@@ -209,7 +209,7 @@ mod tests {
         }
 
         #[test]
-        fn online_without_pressure_is_standard_and_pays_above_its_break_even(
+        fn online_costs_as_much_as_standard_or_less_above_its_break_even(
             sizes in sizes(), rates in rates(), more in 0.0..3.0_f64, part in 0.0..1.0_f64,
         ) {
             let buffered = sizes.buffer.min(sizes.changed);

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_pieces_leave_large_holes_alone_and_neighbours_become_one() {
+    fn allocation_takes_the_best_fit_and_free_neighbours_merge() {
         let mut room = Room::new(100);
         let all: Vec<_> = [10, 20, 10, 60].map(|bytes| room.take(bytes).unwrap()).to_vec();
         assert_eq!((all, room.used(), room.take(1)), (vec![0, 10, 30, 40], 100, None));

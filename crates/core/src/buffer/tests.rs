@@ -68,7 +68,7 @@ fn checkpointed(buffer: &mut Buffer, program: &Program, before: &[Page]) -> (Vec
 
 proptest! {
     #[test]
-    fn a_checkpoint_tells_exactly_what_has_changed_whatever_the_buffer_holds(
+    fn a_checkpoint_holds_exactly_the_changes(
         events in prop::collection::vec(event(), 1..150),
         bytes in 0usize..8 * PAGE_BYTES,
         is_online: bool,
@@ -110,7 +110,7 @@ proptest! {
 }
 
 #[test]
-fn online_compresses_what_was_there_longest_and_has_room_for_more_pages_than_fit() {
+fn online_compresses_the_oldest_pages_to_make_room() {
     let mut program = Program::new();
     let mut online = Buffer::new(2 * PAGE_BYTES, WhenFull::Online);
     (0..6).for_each(|page| program.write(page, 1, 1, &mut online));
@@ -122,7 +122,7 @@ fn online_compresses_what_was_there_longest_and_has_room_for_more_pages_than_fit
 }
 
 #[test]
-fn a_page_that_is_written_again_behind_its_compression_is_not_compressed_again() {
+fn a_page_is_compressed_only_once() {
     let mut program = Program::new();
     let mut buffer = Buffer::new(2 * PAGE_BYTES, WhenFull::Online);
     (0..3).for_each(|page| program.write(page, 1, 1, &mut buffer));
@@ -149,7 +149,7 @@ fn a_page_that_is_written_again_behind_its_compression_is_not_compressed_again()
 }
 
 #[test]
-fn a_page_that_would_be_no_shorter_makes_room_by_being_thrown_out() {
+fn an_incompressible_page_is_evicted_to_make_room() {
     let mut program = Program::new();
     let mut buffer = Buffer::new(PAGE_BYTES, WhenFull::Online);
     program.write(0, 512, 1, &mut buffer);
@@ -160,7 +160,7 @@ fn a_page_that_would_be_no_shorter_makes_room_by_being_thrown_out() {
 }
 
 #[test]
-fn room_that_lies_in_holes_in_which_no_page_fits_is_of_no_use() {
+fn free_space_in_holes_too_small_for_a_page_is_not_used() {
     let mut program = Program::new();
     let mut buffer = Buffer::new(2 * PAGE_BYTES, WhenFull::Online);
     (0..3).for_each(|page| program.write(page, 200, 1, &mut buffer));

@@ -359,7 +359,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_codec_that_takes_least_time_is_taken_and_others_only_tried(world in world()) {
+        fn the_fastest_codec_is_used_except_in_trials(world in world()) {
             let mut choice = Choice::new(GENEROUS, 1);
             let (decisions, ..) = world.run(&mut choice, 3000, Duration::ZERO);
             let best = [Encoding::Raw, Encoding::Lz4, Encoding::Zstd].map(|codec| world.seconds_per_byte(codec)).into_iter().fold(f64::MAX, f64::min);
@@ -384,7 +384,7 @@ mod tests {
         }
 
         #[test]
-        fn a_change_of_the_world_is_followed(before in world(), after in world()) {
+        fn the_choice_adapts_when_speeds_change(before in world(), after in world()) {
             let mut choice = Choice::new(GENEROUS, 1);
             let (_, now, _) = before.run(&mut choice, 300, Duration::ZERO);
             let (decisions, ..) = after.run(&mut choice, 40 * TRIAL_GAP_MAX as usize, now);
@@ -398,7 +398,7 @@ mod tests {
 
     /// C1 and C9: with the paper's rates, compression pays above a factor of 0.16.
     #[test]
-    fn the_papers_rates_break_even_at_sixteen_percent() {
+    fn compression_pays_above_a_factor_of_16_percent_as_in_the_paper() {
         let reason = |factor| {
             let codec = (1.138e6, factor);
             let world = World { level: 0.1797e6, lz4: codec, zstd: codec };
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_compressed_before_the_level_is_known_or_without_an_allowance() {
+    fn nothing_is_compressed_without_measurement_and_allowance() {
         let mut choice = Choice::new(GENEROUS, 1);
         assert_eq!(
             choice.next(BLOCK, CODECS, Duration::ZERO),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_neither_tried_nor_taken() {
+    fn codecs_that_are_not_allowed_are_never_chosen() {
         let allowed = Allowed::of(&[Encoding::Differences, Encoding::Zstd]);
         assert_eq!(allowed.without(Encoding::Differences), Allowed::of(&[Encoding::Zstd]));
         assert!(allowed.without(Encoding::Zstd).without(Encoding::Differences).is_empty());
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_told_in_words() {
+    fn a_reason_is_displayed_with_its_percentages() {
         let reason = Reason::Pays { factor: 0.52, break_even: 0.158 };
         assert_eq!(reason.to_string(), "shrinks by 52 %, pays from 16 % on");
     }

@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bytes_are_refused_or_fill_the_block_and_nothing_panics(block in block(), asked in prop::sample::select(&Codec::ALL), at: prop::sample::Index, bits in 1u8.., cut: Option<prop::sample::Index>) {
+    fn damaged_blocks_are_refused_or_decode_to_full_length(block in block(), asked in prop::sample::select(&Codec::ALL), at: prop::sample::Index, bits in 1u8.., cut: Option<prop::sample::Index>) {
         let (codec, mut bytes) = packed(asked, &block);
         prop_assume!(!bytes.is_empty());
         let at = at.index(bytes.len());
@@ -72,13 +72,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_fill_the_block(bytes in prop::collection::vec(any::<u8>(), 0..400), codec in prop::sample::select(&Codec::ALL), length in 0usize..10_000) {
+    fn arbitrary_bytes_do_not_make_the_decompressor_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), codec in prop::sample::select(&Codec::ALL), length in 0usize..10_000) {
         let _ = unpacked(codec, &bytes, length);
     }
 }
 
 #[test]
-fn bytes_behind_a_frame_two_frames_and_skipped_frames_are_refused() {
+fn trailing_bytes_and_extra_zstd_frames_are_refused() {
     let (codec, frame) = packed(Codec::Zstd, TEXT);
     assert_eq!(codec, Codec::Zstd);
     let refused = |bytes: &[u8], length| unpacked(Codec::Zstd, bytes, length).unwrap_err();
@@ -91,7 +91,7 @@ fn bytes_behind_a_frame_two_frames_and_skipped_frames_are_refused() {
 }
 
 #[test]
-fn a_frame_that_promises_more_than_the_block_is_refused_before_it_is_opened() {
+fn content_larger_than_the_block_is_refused() {
     let (codec, frame) = packed(Codec::Zstd, &vec![7; BLOCK_BYTES_MAX]);
     assert_eq!(codec, Codec::Zstd);
     let error = unpacked(Codec::Zstd, &frame, 4096).unwrap_err();
@@ -101,7 +101,7 @@ fn a_frame_that_promises_more_than_the_block_is_refused_before_it_is_opened() {
 }
 
 #[test]
-fn lz4_that_goes_on_past_the_block_is_refused() {
+fn lz4_data_of_another_length_than_the_block_is_refused() {
     let (codec, bytes) = packed(Codec::Lz4, TEXT);
     assert_eq!(codec, Codec::Lz4);
     let expected = TEXT.len() - 1;
@@ -111,7 +111,7 @@ fn lz4_that_goes_on_past_the_block_is_refused() {
 }
 
 #[test]
-fn what_shrinks_by_less_than_a_sixteenth_stays_as_it_is() {
+fn a_block_that_shrinks_by_less_than_a_sixteenth_is_stored_raw() {
     let mut state = 1_u64;
     let mut block: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -130,7 +130,7 @@ fn what_shrinks_by_less_than_a_sixteenth_stays_as_it_is() {
 }
 
 #[test]
-fn numbers_in_files_stay_what_they_are() {
+fn codec_numbers_on_disk_are_fixed() {
     assert_eq!(Codec::ALL.map(Codec::number), [0, 1, 2, 3]);
     assert_eq!(Codec::ALL.map(|codec| Codec::from_number(codec.number())), Codec::ALL.map(Some));
     assert_eq!(Codec::from_number(4), None);

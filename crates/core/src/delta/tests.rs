@@ -71,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_kernel_gives_the_bytes_of_the_naive_twin_and_apply_brings_the_pages_back((before, now) in pages(12)) {
+    fn every_kernel_matches_the_naive_twin_and_round_trips((before, now) in pages(12)) {
         let expected = naive_block(&before, &now);
         for kernel in Kernel::available() {
             let (bytes, tally) = encode(kernel, &before, &now);
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn a_patch_puts_the_words_that_count_upon_any_page_and_leaves_the_others(
+    fn a_patch_writes_the_masked_words_and_keeps_the_others(
         all in prop::collection::vec((page_and_change(), prop::collection::vec((0..MASK_WORDS, 0..80usize), 0..30)), 1..5),
     ) {
         let masked: Vec<(Page, Page, Mask)> = all.into_iter().map(|((before, now), ranges)| {
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn what_parses_is_what_encoding_its_pages_gives((before, now) in pages(6), at: prop::sample::Index, bits in 1u8.., cut: Option<prop::sample::Index>) {
+    fn a_delta_that_parses_encodes_to_the_same_bytes((before, now) in pages(6), at: prop::sample::Index, bits in 1u8.., cut: Option<prop::sample::Index>) {
         let mut bytes = naive_block(&before, &now);
         prop_assume!(!bytes.is_empty());
         let at = at.index(bytes.len());
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_applied_without_a_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), any::<u8>()], 0..9000), pages in 0usize..9) {
+    fn arbitrary_bytes_do_not_make_parse_or_apply_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), any::<u8>()], 0..9000), pages in 0usize..9) {
         if let Ok(delta) = Delta::parse(&bytes, pages) {
             let mut memory = vec![[0; PAGE_BYTES]; pages];
             delta.apply(&mut memory);
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_page_is_the_word_form_of_its_difference((before, now) in page_and_change()) {
+    fn a_changed_page_is_encoded_as_its_packed_difference((before, now) in page_and_change()) {
         let difference: Page = std::array::from_fn(|at| before[at] ^ now[at]);
         let mut packed = Vec::new();
         if words::pack(&difference, &mut packed) && before != now {
@@ -152,7 +152,7 @@ proptest! {
 }
 
 #[test]
-fn a_page_takes_what_the_paper_says_and_breaks_even_at_504_words() {
+fn a_page_has_the_papers_size_and_breaks_even_at_504_words() {
     for words in [1, 5, 100, 503] {
         assert_eq!(with_changed(words).len(), 64 + 8 * words + 1);
     }
@@ -161,7 +161,7 @@ fn a_page_takes_what_the_paper_says_and_breaks_even_at_504_words() {
 }
 
 #[test]
-fn scattered_words_take_at_most_a_fifth_more_than_themselves_and_bitmaps() {
+fn scattered_words_cost_at_most_a_fifth_of_overhead() {
     let before: Vec<Page> = (0..64).map(noise).collect();
     for one_in in [512, 100, 20, 3, 1] {
         let mut now = before.clone();
@@ -174,7 +174,7 @@ fn scattered_words_take_at_most_a_fifth_more_than_themselves_and_bitmaps() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn delta_errors_name_the_page_and_the_fault() {
     let good = with_changed(3);
     let error = |bytes: &[u8], pages| Delta::parse(bytes, pages).unwrap_err();
     let with = |at: usize, value: u8| {
@@ -199,7 +199,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn an_encoder_takes_new_memory_only_for_longer_blocks_and_forgets_the_one_before() {
+fn an_encoder_reuses_its_memory_for_shorter_blocks() {
     let before: Vec<Page> = (0..8).map(noise).collect();
     let now: Vec<Page> = (8..16).map(noise).collect();
     let mut few = before.clone();
@@ -219,7 +219,7 @@ fn an_encoder_takes_new_memory_only_for_longer_blocks_and_forgets_the_one_before
 }
 
 #[test]
-fn parts_by_themselves_give_the_pages_that_the_block_gives() {
+fn parts_can_be_applied_page_by_page() {
     let before: Vec<Page> = (0..6).map(noise).collect();
     let mut now = before.clone();
     now[1] = noise(77);

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_view_that_counts_and_what_handlers_have_said_are_found() {
+    fn the_active_view_and_deferred_entries_are_parsed() {
         let mut bytes = header();
         bytes[20] = 1;
         for (place, word) in
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn other_memory_is_no_header_and_other_versions_are_named() {
+    fn other_memory_is_not_a_header_and_unknown_versions_are_reported() {
         assert_eq!(DirectivesHeader::parse(&[0; HEADER_BYTES]), Ok(None));
         let mut bytes = header();
         bytes[16] = 9;
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_counts_up_and_only_a_checkpoint_makes_a_new_epoch() {
+    fn an_outcome_counts_up_and_only_success_makes_a_new_epoch() {
         let header = DirectivesHeader::parse(&header()).unwrap().unwrap();
         let times = Times { due_at: 5, next_at: u64::MAX };
         for (outcome, code, epoch) in [
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_stands_in_the_header_with_a_zero_behind_it_or_not_at_all() {
+    fn a_directory_too_long_for_the_header_is_omitted() {
         let longest = vec![b'x'; HEADER_BYTES - DIRECTORY - 1];
         assert_eq!(directory(&longest).map(|message| message.bytes.len()), Some(HEADER_BYTES - DIRECTORY));
         assert_eq!(directory(&[longest, vec![b'x']].concat()), None);

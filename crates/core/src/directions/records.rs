@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_exclusion_of_an_address_tells_its_calls() {
+    fn the_last_exclusion_of_an_address_gives_its_call_stack() {
         let mut ring = Box::new([0u8; RECORDS_BYTES]);
         let mut put = |place: usize, words: &[u64]| {
             for (at, word) in words.iter().enumerate() {

@@ -312,7 +312,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn regions_agree_with_bytes_painted_one_after_the_other(
+        fn regions_match_bytes_painted_in_order(
             parts in proptest::collection::vec(proptest::collection::vec(some_region(), 0..40), 0..3),
             held in proptest::option::of(0u64..4),
         ) {
@@ -351,7 +351,7 @@ mod tests {
         }
 
         #[test]
-        fn no_word_is_masked_of_which_a_byte_counts(
+        fn only_words_wholly_within_a_region_are_masked(
             log in proptest::collection::vec(some_region(), 0..40),
             held in proptest::option::of((0u64..4, 0u64..64)),
         ) {
@@ -379,7 +379,7 @@ mod tests {
         }
 
         #[test]
-        fn a_page_is_revived_when_a_word_counts_again(
+        fn a_page_is_revived_when_a_word_is_no_longer_masked(
             [then, now] in [proptest::collection::vec(some_region(), 0..9), proptest::collection::vec(some_region(), 0..9)],
         ) {
             let masked_pages = |log: &[Region]| {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_region_is_refused() {
+    fn malformed_region_entries_are_refused() {
         for entry in [[0xff; ENTRY_BYTES], [0; ENTRY_BYTES]] {
             assert_eq!(Regions::decode([&entry[..]]), Err(DirectionsError::Senseless));
         }

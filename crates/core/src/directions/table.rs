@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_said_since_changes_what_it_speaks_of_as_if_all_had_been_read_again(
+        fn applying_changes_equals_decoding_the_whole_log(
             base in some_log(),
             changes in some_log(),
             helds in proptest::collection::vec(proptest::option::of(0u64..5), 1..5),

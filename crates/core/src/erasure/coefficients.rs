@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_check_is_parity_and_more_checks_keep_the_first() {
+    fn one_check_is_parity_and_more_checks_keep_the_first_rows() {
         let small = Coefficients::cauchy(1, 20);
         assert!(small.cells().iter().all(|cell| *cell == 1));
         let (two, five) = (Coefficients::cauchy(2, 20), Coefficients::cauchy(5, 31));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn one_lost_piece_is_the_first_sum_as_it_is() {
+    fn one_lost_piece_equals_the_first_sum() {
         let matrix = Coefficients::cauchy(2, 9);
         assert!(matrix.part(&[0], &[7]).inverse().is_identity());
         assert!(!matrix.part(&[1], &[7]).inverse().is_identity());

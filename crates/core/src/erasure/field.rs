@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn every_product_is_the_one_that_the_polynomial_defines() {
+    fn every_product_matches_naive_multiplication() {
         for a in 0..=255 {
             for b in 0..=255 {
                 assert_eq!(multiply(a, b), multiply_naive(a, b), "{a} x {b}");

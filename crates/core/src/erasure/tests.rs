@@ -109,7 +109,7 @@ fn rebuilt(code: &Code, pieces: &[Vec<u8>], checks: &[Vec<u8>], repair: &Repair)
 
 /// The first share of a plain sum may replace zeros.
 #[test]
-fn what_a_plain_sum_takes_of_a_piece_is_the_piece() {
+fn a_plain_sum_of_one_piece_is_the_piece() {
     let schemes = [
         Scheme::Mirroring,
         Scheme::Parity,
@@ -251,7 +251,7 @@ fn parity_is_the_first_check_of_reed_solomon_and_of_evenodd() {
 }
 
 #[test]
-fn shapes_that_no_code_has_are_refused_by_name() {
+fn unsupported_code_shapes_are_refused_with_the_reason() {
     let reason = |scheme, members| Code::new(scheme, members).unwrap_err().to_string();
     assert!(reason(Scheme::ReedSolomon { checks: 3 }, 254).contains("256 together"));
     assert!(reason(Scheme::EvenOdd, 258).contains("257 members"));
@@ -274,7 +274,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn hop_by_hop_in_any_order_gives_the_checks_of_the_naive_twin(
+    fn hop_by_hop_encoding_in_any_order_matches_the_naive_twin(
         (scheme, n) in schemes(), pages in 1usize..3, turn: usize, seed: u64,
     ) {
         let code = Code::new(scheme, n).unwrap();
@@ -304,7 +304,7 @@ proptest! {
 }
 
 #[test]
-fn evenodd_takes_the_smallest_prime_that_has_room() {
+fn evenodd_uses_the_smallest_prime_that_fits() {
     assert_eq!(EvenOdd::new(5), EvenOdd::new(2));
     assert_ne!(EvenOdd::new(6), EvenOdd::new(5));
     assert_eq!(EvenOdd::new(18), EvenOdd::new(257));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_stays_with_a_mapping_that_has_changed_its_size() {
+    fn a_mapping_that_changes_its_size_keeps_its_attributes() {
         let known = known("10000-20000 rw-p 00000000 00:00 0 \nVmFlags: rd wr wf nh lo lf\n");
         let grown = known.of(&map("8000-21000 rw-p 00000000 00:00 0 [anon:heap]"));
         assert_eq!(grown.advice, [Advice::WipeOnFork, Advice::NoHugePages]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn locked_memory_that_a_scan_has_not_seen_makes_it_unsupported() {
+    fn locked_memory_that_the_scan_missed_does_not_fit() {
         let known = known("10000-20000 rw-p 00000000 00:00 0 \nVmFlags: rd lo\n");
         let maps = [map("10000-20000 rw-p 00000000 00:00 0 "), map("30000-40000 rw-p 00000000 00:00 0 ")];
         assert!(known.fits(64, &maps));

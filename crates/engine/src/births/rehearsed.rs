@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_get_its_session_or_group_is_named() {
+    fn a_process_that_cannot_get_its_session_or_group_is_named() {
         // Adopted from the session of a living leader, by a process that no longer adopts orphans.
         let adopted = [(10, None, 10, 0, false), (11, None, 11, 11, false), (13, Some(0), 11, 11, false)];
         assert!(refused(&adopted)[0].contains("process 13"), "{:?}", refused(&adopted));

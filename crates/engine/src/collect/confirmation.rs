@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_scans_say_is_confirmed_also_of_a_mapping_that_has_grown() {
+    fn attributes_in_both_scans_are_confirmed_even_if_a_mapping_grew() {
         let before = mappings(&[("1000-3000", "wf"), ("5000-6000", "nh")]);
         let stopped = [program(), used(0x1000, 0x3000, &before), used(0x5000, 0x7000, &before)];
         assert!(is_confirmed(&stopped, &mappings(&[("1000-3000", "wf"), ("5000-9000", "hg ac")])));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_that_no_scan_has_met_counts_where_the_program_says_things_about_memory() {
+    fn an_unscanned_mapping_that_is_gone_fails_if_advice_is_in_use() {
         let stopped = [program(), used(0x1000, 0x3000, &[])];
         assert!(is_confirmed(&stopped, &mappings(&[("5000-6000", "dp")])));
         assert!(!is_confirmed(&stopped, &mappings(&[("5000-6000", "dc")])));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_program_that_has_executed_another_nothing_is_asked() {
+    fn a_program_that_has_executed_another_needs_no_confirmation() {
         let before = mappings(&[("1000-3000", "wf")]);
         let stopped = [program(), used(0x1000, 0x3000, &before)];
         let other = b"900-a00 r-xp 00000000 08:01 78 /bin/other\nVmFlags: mr mw\n";

@@ -123,14 +123,14 @@ mod tests {
 
     /// Needs neither the hardware nor a kernel that supports it.
     #[test]
-    fn pinned_memory_stands_in_the_way() {
+    fn pinned_memory_is_a_blocker() {
         assert!(of_process(&Status::default()).is_none());
         let pinned = of_process(&Status { pinned_kib: 12, ..Status::default() });
         assert!(pinned.is_some_and(|it| it.why.starts_with("12 KiB") && !it.passing));
     }
 
     #[test]
-    fn restrictions_that_a_new_process_would_not_have_are_named() {
+    fn seccomp_filters_and_shadow_stacks_of_a_thread_are_reported() {
         let own = Status { ids: vec![Tid::new(7)], ..Status::default() };
         assert_eq!(of_thread(&own, &own), []);
         let named = |status: Status| of_thread(&status, &own).remove(0).what;

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_scan_tells_is_no_blocker() {
+    fn a_blocker_seen_by_only_one_scan_does_not_count() {
         let (found, _) = seen(vec![Ok(vec!["a pipe", "a socket"]), Ok(vec!["a socket", "another pipe"]), Ok(vec![])]);
         assert_eq!(found.expect("two looks"), ["a socket"]);
         let (found, unneeded) = seen(vec![Ok(vec![]), Ok(vec!["a pipe"]), Ok(vec!["a pipe"])]);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_that_fails_is_repeated_and_the_last_one_believed() {
+    fn a_failed_scan_is_repeated() {
         let (found, _) = seen(vec![Err(failed()), Ok(vec!["a pipe"]), Err(failed()), Ok(vec!["a pipe"])]);
         assert_eq!(found.expect("two scans that found the same"), ["a pipe"]);
         let (found, unneeded) = seen(vec![Err(failed()), Err(failed()), Err(failed())]);

@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn the_identifier_is_found_behind_other_notes() {
+    fn the_build_id_is_found_after_other_notes() {
         let notes = [note(b"GNU\0", 5, b"property"), note(b"Go\0\0", 4, b"other"), note(b"GNU\0", 3, b"12345")];
         assert_eq!(in_notes(&notes.concat()), Some(b"12345".to_vec()));
         assert_eq!(in_notes(&notes[..2].concat()), None);
     }
 
     #[test]
-    fn notes_that_lie_about_their_length_are_no_notes() {
+    fn notes_with_a_wrong_length_are_ignored() {
         let whole = note(b"GNU\0", 3, b"12345678");
         for length in 0..whole.len() {
             assert_eq!(in_notes(&whole[..length]), None);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_executable_has_none() {
+    fn a_file_that_is_not_an_executable_has_no_build_id() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
         for contents in [&b""[..], b"#!/bin/sh\n", b"\x7fELF\x02\x01", &[b'\x7f'; 100]] {

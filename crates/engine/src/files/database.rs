@@ -21,7 +21,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
-    fn a_database_its_log_and_its_journal_are_known_by_their_beginnings() {
+    fn sqlite_files_are_recognised_by_their_magic_bytes() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
         for (text, expected) in [

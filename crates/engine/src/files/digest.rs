@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_of_a_file_that_is_read_whole_changes_its_digest() {
+    fn a_changed_byte_changes_the_digest_of_the_whole_file() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
         let mut bytes = vec![7u8; (2 << 20) + 3];
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_longer_the_one_that_was_meant_has_no_digest() {
+    fn a_file_that_has_changed_since_has_no_digest() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
         std::fs::write(&path, "first").unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_times_do_not_prove_is_read_for_each_checkpoint_and_what_is_mapped_at_each_scan() {
+    fn files_without_reliable_times_are_read_for_each_checkpoint() {
         let Ok(place) = tempfile::tempdir_in("/dev/shm") else { return };
         let path = place.path().join("file");
         std::fs::write(&path, [1u8; 5000]).unwrap();

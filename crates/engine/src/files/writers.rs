@@ -128,7 +128,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn another_process_that_has_a_file_open_for_writing_is_found_and_readers_are_not() {
+    fn other_writers_of_a_file_are_found_but_not_its_readers() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
         let file = std::fs::File::create(&path).unwrap();

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_program_is_told_its_own_setting() {
+    fn the_io_uring_hint_depends_on_the_program() {
         assert!(hint_for(b"/usr/bin/node").contains("UV_USE_IO_URING"));
         assert!(hint_for(b"/usr/sbin/mariadbd").contains("innodb"));
         assert_eq!([hint_for(b"/usr/bin/anode"), hint_for(b"")], [UNKNOWN, UNKNOWN]);

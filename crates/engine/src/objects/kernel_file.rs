@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_taken_apart_at_their_first_slash() {
+    fn paths_are_split_at_the_first_slash() {
         for (path, first, rest) in [("12/task/13/stat", "12", "task/13/stat"), ("12", "12", ""), ("12/", "12", "")] {
             assert_eq!(split(path.as_bytes()), (first.as_bytes(), rest.as_bytes()), "{path}");
         }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_is_told_in_files_of_these_names() {
+    fn pressure_files_are_recognised_by_their_names() {
         assert!(is_about_pressure(b"/proc/pressure/io") && is_about_pressure(b"/sys/fs/cgroup/a/memory.pressure"));
         assert!(!is_about_pressure(b"/sys/fs/cgroup/a/memory.max"));
     }

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_names_what_it_does_not_hold_is_refused() {
+    fn an_image_with_dangling_references_is_refused() {
         let job = standfast_format::records::JobState::default();
         let is_refused = |kind: OpenFileKind| {
             let (mut blockers, mut remaking) = (Blockers::default(), crate::remake::Remaking::new(&job));

@@ -165,7 +165,7 @@ mod tests {
 
     /// Not every machine has such devices.
     #[test]
-    fn what_keeps_state_in_hardware_is_named_with_a_way_round_it() {
+    fn hardware_devices_are_refused_with_a_hint() {
         for (target, word) in [
             ("/dev/nvidia0", "GPU"),
             ("/dev/dri/renderD128", "GPU"),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_named_for_what_it_is_before_it_is_named_a_device() {
+    fn no_device_kind_is_hidden_by_an_earlier_entry() {
         for (place, kind) in KINDS.iter().enumerate() {
             let found = KINDS.iter().position(|other| kind.shown.starts_with(other.shown));
             assert_eq!(found, Some(place), "{} is hidden behind an entry before it", kind.shown);

@@ -29,7 +29,7 @@ fn ranges(pages: &Pages) -> Vec<PageRange> {
 }
 
 #[test]
-fn dead_pages_are_not_saved_and_count_as_written_once_they_are_alive() {
+fn dead_pages_are_not_saved_and_are_reported_stale() {
     let mut promises = Promises::default();
     // Pages 2 and 3, and part of page 4.
     let mut dead = directions(0, &[(0x2000, 0x2800, 1, 0)]);
@@ -40,7 +40,7 @@ fn dead_pages_are_not_saved_and_count_as_written_once_they_are_alive() {
 }
 
 #[test]
-fn read_only_pages_are_saved_once_and_then_inherited_as_long_as_their_checkpoint_counts() {
+fn read_only_pages_are_saved_once_and_then_inherited() {
     let mut promises = Promises::default();
     let read_only = |epoch| directions(epoch, &[(0x2000, 0x2000, 2, 0)]);
     let scan = |promises: &mut Promises, epoch| {
@@ -61,7 +61,7 @@ fn read_only_pages_are_saved_once_and_then_inherited_as_long_as_their_checkpoint
 }
 
 #[test]
-fn what_one_program_has_promised_says_nothing_of_the_next_one_in_its_process() {
+fn promises_do_not_carry_over_to_the_next_program() {
     let mut promises = Promises::default();
     let next = ProgramIdentity::with_start(b"later");
     let read_only = || directions(1, &[(0x2000, 0x2000, 2, 0)]);
@@ -81,7 +81,7 @@ fn what_one_program_has_promised_says_nothing_of_the_next_one_in_its_process() {
 }
 
 #[test]
-fn what_was_said_after_the_last_checkpoint_is_saved_again() {
+fn pages_with_a_newer_read_only_promise_are_saved_again() {
     let mut promises = Promises::default();
     promises.keep(PROGRAM, OWNER, Some(&mut directions(3, &[(0x2000, 0x1000, 2, 3)])), &mut changed(&[run(0, 10)]));
     promises.committed();
@@ -92,7 +92,7 @@ fn what_was_said_after_the_last_checkpoint_is_saved_again() {
 }
 
 #[test]
-fn a_page_that_is_not_there_any_more_or_was_not_there_is_not_inherited() {
+fn a_page_is_inherited_only_if_it_is_in_both_checkpoints() {
     let mut promises = Promises::default();
     let mut read_only = directions(0, &[(0x2000, 0x3000, 2, 0)]);
     promises.keep(PROGRAM, OWNER, Some(&mut read_only), &mut changed(&[run(2, 1), run(4, 1)]));
@@ -104,7 +104,7 @@ fn a_page_that_is_not_there_any_more_or_was_not_there_is_not_inherited() {
 }
 
 #[test]
-fn pages_that_the_last_checkpoint_lacks_some_of_count_as_changed_though_nobody_has_written_to_them() {
+fn pages_saved_only_in_part_count_as_changed_when_more_is_needed() {
     let mut promises = Promises::default();
     let scan = |promises: &mut Promises, regions: Option<&[(u64, u64, u64, u64)]>| {
         let mut pages = Pages { unchanged: PageSet::of([run(0, 10)]), ..Pages::default() };
@@ -126,7 +126,7 @@ fn pages_that_the_last_checkpoint_lacks_some_of_count_as_changed_though_nobody_h
 }
 
 #[test]
-fn held_words_are_those_of_pages_that_the_last_checkpoint_holds() {
+fn words_are_held_only_of_pages_in_the_last_checkpoint() {
     let mut promises = Promises::default();
     let mut read_only = directions(0, &[(0x2000, 0x800, 2, 0), (0x3000, 0x800, 2, 0)]);
     promises.keep(PROGRAM, OWNER, Some(&mut read_only), &mut changed(&[run(2, 1)]));

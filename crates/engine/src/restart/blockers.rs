@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_lacks_what_the_program_may_use_is_refused_by_name() {
+    fn a_processor_that_lacks_a_feature_is_refused_with_its_name() {
         let here = machine(0);
         assert_eq!(named(&here), [""; 0]);
         let features = [here.processor_features.as_slice(), &["time_travel".to_owned()]].concat();

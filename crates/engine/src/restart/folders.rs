@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_is_touched_though_a_directory_becomes_a_link_once_it_was_judged() {
+    fn a_directory_replaced_by_a_link_does_not_lead_outside() {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         let (folder, outside) = (place.join("folder"), place.join("outside"));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_directory_of_others_a_file_is_the_jobs_if_it_was_seen_with_it_or_knows_its_name() {
+    fn files_in_shared_directories_need_evidence_to_belong_to_the_job() {
         let file = |name: &str, inode| FileReference {
             path: format!("/tmp/{name}").into_bytes().into(),
             identity: FileIdentity { device: 1, inode, ..FileIdentity::default() },
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_whose_path_has_become_a_link_is_not_judged() {
+    fn a_folder_whose_path_contains_a_link_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         std::fs::create_dir_all(place.join("elsewhere/folder/inner")).unwrap();

@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_the_kernel_would_not_give_is_refused_with_the_limit() {
+    fn an_id_above_pid_max_is_refused_with_the_limit() {
         assert!(refuse_above(32_767, 32_768).is_ok());
         let Err(EngineError::Refused(blockers)) = refuse_above(32_768, 32_768) else { panic!("it is not refused") };
         assert!(blockers[0].what.contains("32768") && blockers[0].hint.contains("kernel.pid_max"));
     }
 
     #[test]
-    fn held_locks_that_name_their_owner_are_found_and_no_others() {
+    fn only_held_mutexes_that_record_their_owner_are_found() {
         let owners = [4711, 4712];
         let table = [
             ([1, 1, 4711, 1, 1], true, "recursive"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_id_may_be_a_threads() {
+    fn the_highest_id_includes_thread_ids() {
         let thread = |tid| ThreadState { tid, ..ThreadState::default() };
         let process = ProcessState { pid: 7, threads: vec![thread(7), thread(12)], ..ProcessState::default() };
         let job = JobState { processes: vec![ProcessState::default(), process], ..JobState::default() };

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_known_however_the_pages_around_it_come() {
+    fn a_name_is_found_however_its_pages_are_delivered() {
         let deliveries: [&[Run]; 4] = [
             &[run(0, 0, 4)],
             &[run(0, 2, 2), run(0, 0, 2)],
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_one_delivery_are_told_apart() {
+    fn names_do_not_match_across_non_adjacent_runs() {
         let runs = [run(0, 0, 1), run(0, 1, 1), run(0, 3, 1), run(1, 0, 1)];
         let names: [&[u8]; 2] = [b"results.txt", b"other.txt"];
         let known = |memory: &[u8]| {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_a_mapped_file_is_seen_with_what_stands_beside_it() {
+    fn pieces_of_a_mapped_file_overlap_by_the_margin() {
         let range = PageRange::new(Address::new(PAGE as u64), 2 * PIECE_PAGES + 3);
         let found: Vec<_> = pieces(range).collect();
         let edge = PAGE as u64 + PIECE_PAGES * PAGE as u64;

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_counts_where_it_stands_by_itself() {
+    fn a_name_matches_only_as_a_whole_word() {
         let holds = |text: &[u8]| !found(text, &[b"results.txt"]).is_empty();
         for text in [&b"echo $i >> results.txt; true"[..], b"results.txt", b"\0data/results.txt\0", b"'results.txt'"] {
             assert!(holds(text), "{}", text.escape_ascii());
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_at_an_edge_counts_where_nothing_lies_behind_it() {
+    fn a_name_at_an_edge_matches_only_if_the_memory_ends_there() {
         let search = Search::new([&b"results.txt"[..]].into_iter());
         let holds = |memory: &[u8], is_first, is_last| !search.search(&View { memory, is_first, is_last }).is_empty();
         for (text, first, last) in
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_names_is_found_also_where_one_begins_like_another() {
+    fn many_names_with_common_prefixes_are_found() {
         let names: Vec<String> = (0..400).map(|number| format!("log.{number}")).collect();
         let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let memory = b"log.7\0old-log.8 log.39.txt 'log.3' log.21\n";
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_found_behind_much_that_begins_like_it() {
+    fn a_name_is_found_after_many_partial_matches() {
         let memory = ["re result result.tx ".repeat(1000), " results.txt ".to_owned()].concat();
         assert_eq!(found(memory.as_bytes(), &[b"results.txt", b"reserved"]), [&b"results.txt"[..]].into());
     }

@@ -190,7 +190,7 @@ mod tests {
     use standfast_format::records::FileIdentity;
 
     #[test]
-    fn a_file_that_was_made_later_is_not_the_one_whose_number_it_got() {
+    fn a_file_created_later_is_not_the_one_with_the_same_inode() {
         let identity = FileIdentity { changed_nanoseconds: 5, ..FileIdentity::default() };
         let file = FileReference { identity, ..FileReference::default() };
         assert!(may_be(None, &file) && may_be(Some(5), &file) && !may_be(Some(6), &file));

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sealed_vdso_is_told_from_one_that_can_be_moved() {
+    fn a_sealed_vdso_is_recognised() {
         let maps = b"7000-8000 r-xp 00000000 00:00 0 [vdso]\n9000-a000 rw-p 00000000 00:00 0\n";
         let special: Vec<Map> = Map::parse(maps).unwrap().into_iter().filter(is_special).collect();
         for (flags, other, sealed) in [("rd ex", "rd wr sl", false), ("rd ex sl", "rd wr", true)] {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_return_into_the_old_code_are_found_and_no_plain_pointers() {
+    fn frames_that_return_into_the_old_vdso_are_found() {
         let old = SpecialMapping { start: 0x7000_0000, end: 0x7000_2000, name: VDSO.into() };
         let bytes = |words: [u64; 4]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
         assert!(has_frame(&bytes([1, 0x7000_0b10, 0x246, 0x2b_0000_0000_0033]), &old));

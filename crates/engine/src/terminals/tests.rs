@@ -45,7 +45,7 @@ fn reads(mut from: &File) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn lines_ends_of_file_and_what_is_quoted_stay_as_they_are_and_are_echoed_once() {
+fn lines_eof_and_quoted_characters_are_kept_and_echoed_once() {
     let (sides, settings) = with(|_| {});
     (&sides.master).write_all(b"one\r\x16\x04\x16\n\x16\x16two\nab\x04\x04half \x16\x03").unwrap();
     let found = seen(&sides, &settings);
@@ -94,7 +94,7 @@ impl Random {
 }
 
 #[test]
-fn every_byte_passes_in_raw_mode_also_where_the_queues_are_full_again_and_again() {
+fn every_byte_passes_in_raw_mode_even_with_full_queues() {
     for seed in 1..=8 {
         let mut random = Random(seed);
         let (sides, settings) = with(|settings| {
@@ -119,7 +119,7 @@ fn every_byte_passes_in_raw_mode_also_where_the_queues_are_full_again_and_again(
 }
 
 #[test]
-fn what_holds_output_back_is_told_and_holds_it_still() {
+fn stopped_output_is_reported_and_stays_stopped() {
     for (stop, hold) in [(OutputStop::Call, None), (OutputStop::Key, Some(b"\x13"))] {
         let (sides, settings) = with(|_| {});
         (&sides.slave).write_all(b"before").unwrap();
@@ -134,7 +134,7 @@ fn what_holds_output_back_is_told_and_holds_it_still() {
 }
 
 #[test]
-fn packets_stay_packets_and_news_that_were_not_read_are_waited_for() {
+fn packet_mode_is_kept_and_unread_status_delays_the_scan() {
     let (sides, settings) = with(|_| {});
     terminal::set_packets(sides.master.as_fd(), true).unwrap();
     (&sides.slave).write_all(b"text\n").unwrap();
@@ -146,7 +146,7 @@ fn packets_stay_packets_and_news_that_were_not_read_are_waited_for() {
 }
 
 #[test]
-fn much_that_the_line_discipline_may_not_have_seen_is_waited_for() {
+fn too_much_pending_input_delays_the_scan() {
     let (sides, _) = with(|settings| settings.local &= !abi::ECHO);
     for _ in 0..300 {
         (&sides.master).write_all(b"a line\n").unwrap();

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_all_over_twice_running_is_left_unprotected_until_its_canary_lives() {
+    fn fully_written_stretches_stay_unprotected_until_they_cool() {
         let mut adaptive = Adaptive::default();
         let written = [units(1, 2), some_pages(5, 0, UNIT_PAGES - 1)];
         assert_eq!(divided(&mut adaptive, &written).watched, [units(0, 8)]);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn once_is_not_enough_and_in_the_end_it_has_to_be_shown_again() {
+    fn hot_stretches_need_two_scans_in_a_row_and_expire() {
         let mut adaptive = Adaptive::default();
         divided(&mut adaptive, &[units(3, 1)]);
         divided(&mut adaptive, &[]);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hot_stretch_that_is_no_longer_there_whole_is_forgotten() {
+    fn a_partly_unmapped_hot_stretch_is_forgotten() {
         let mut adaptive = Adaptive::default();
         (0..2).for_each(|_| _ = divided(&mut adaptive, &[units(3, 1)]));
         let populated = [units(0, 3), some_pages(3, 7, 20)];
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_compared_until_they_are_calm_and_watched_then() {
+    fn huge_pages_are_compared_until_unchanged_and_then_watched() {
         let mut adaptive = Adaptive::default();
         let all = [units(0, 8)];
         let changes = PageSet::of([some_pages(2, 5, 1)]);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_page_that_is_not_written_for_a_while_is_to_be_made_huge_again_and_for_a_longer_one_the_next_time() {
+    fn idle_split_pages_become_huge_again_after_growing_delays() {
         let unit = units(3, 1);
         assert_eq!(split_once(IDLE_SCANS - 1).idle(), []);
         let mut adaptive = split_once(IDLE_SCANS);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_begins_the_wait_again_and_where_comparing_is_dear_nothing_waits_to_be_protected() {
+    fn a_write_restarts_the_idle_wait_and_costly_comparing_skips_it() {
         let mut adaptive = split_once(IDLE_SCANS - 1);
         adaptive.learn(&PageSet::of([some_pages(3, 100, 1)]));
         adaptive.learn(&PageSet::default());

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fault_is_a_page_until_a_checkpoint_has_shown_otherwise() {
+    fn the_dirty_estimate_learns_pages_per_fault_from_checkpoints() {
         let mut dirty_estimate = DirtyEstimate::default();
         assert_eq!(dirty_estimate.pages(1000), 1000);
         dirty_estimate.learn(10, 1000);

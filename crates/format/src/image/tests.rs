@@ -113,7 +113,7 @@ fn an_image_reads_back_as_it_was_assembled() {
 }
 
 #[test]
-fn an_incremental_image_tells_what_is_its_parents() {
+fn an_incremental_image_lists_its_inherited_pages() {
     let image = verify_all(&incremental_file()).unwrap();
     assert_eq!(image.header.identity(), with_parent());
     assert_eq!(image.index.inherited(), [inherited(0, 1, 4, 0), inherited(0, 6, 1 << 33, 0), inherited(1, 5, 4, 0)]);
@@ -121,7 +121,7 @@ fn an_incremental_image_tells_what_is_its_parents() {
 }
 
 #[test]
-fn what_is_inherited_wrongly_is_neither_written_nor_read() {
+fn invalid_inheritance_is_neither_written_nor_read() {
     let cases = [
         (with_parent(), vec![inherited(0, 5, 1, 0)], "image's own"),
         (with_parent(), vec![inherited(1, 1, 20, 0)], "image's own"),
@@ -162,7 +162,7 @@ fn every_flipped_bit_is_detected() {
 }
 
 #[test]
-fn every_other_length_is_detected() {
+fn every_wrong_length_is_detected() {
     let file = incremental_file();
     for length in 0..file.len() {
         assert!(verify_all(&file[..length]).is_err(), "cut to {length} bytes");
@@ -182,7 +182,7 @@ fn an_image_of_a_later_version_asks_for_a_newer_standfast() {
 }
 
 #[test]
-fn a_page_that_comes_twice_is_neither_written_nor_read() {
+fn a_duplicate_page_is_neither_written_nor_read() {
     let block = |offset, runs: &[Run]| {
         let pages: u64 = runs.iter().map(|run| run.range.pages()).sum();
         NewBlock::new(offset, Encoding::Raw, &vec![0; pages as usize * PAGE_BYTES], runs.to_vec())
@@ -207,7 +207,7 @@ fn a_page_that_comes_twice_is_neither_written_nor_read() {
 }
 
 #[test]
-fn a_process_that_does_not_exist_is_refused_on_both_sides() {
+fn pages_of_an_unknown_process_are_neither_written_nor_read() {
     let block = NewBlock::new(4096, Encoding::Raw, &[0; 4096], vec![stored(2, 5, 1)]);
     assert!(assemble(identity(), contained(vec![block], &[]), &state()).is_err());
     assert!(assemble(identity(), Contained::default(), &JobState::default()).is_err(), "a job has a process");
@@ -219,7 +219,7 @@ fn a_process_that_does_not_exist_is_refused_on_both_sides() {
 }
 
 #[test]
-fn an_encoding_of_the_future_is_refused_by_name() {
+fn an_unknown_encoding_is_refused_with_the_reason() {
     let mut file = small_file();
     let (tail, _) = verify_all(&file).unwrap().header.tail();
     file[tail as usize + 16] = Encoding::ALL.len() as u8;
@@ -245,7 +245,7 @@ fn runs_longer_than_a_table_entry_can_say_are_cut_and_joined_again() {
 }
 
 #[test]
-fn a_gigabyte_costs_small_tables_whether_in_one_piece_or_scattered() {
+fn tables_of_a_gigabyte_are_small_even_if_pages_are_scattered() {
     const PAGES: u64 = 1 << 18;
     let blocks = |stride: u64| {
         let block = |first: u64| {
@@ -275,7 +275,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn a_change_that_gets_past_the_checksums_is_refused_or_makes_sense(changes in changes(), resealed: bool) {
+    fn changed_bytes_with_valid_checksums_are_refused_or_consistent(changes in changes(), resealed: bool) {
         let inherited = [inherited(0, 10, 8, 1), inherited(0, 30, 2, 1)];
         let good = file_with(with_parent(), &[&[stored(0, 5, 3), stored(1, 1, 2)], &[stored(0, 8, 2)]], &[run(0, 20, 1, Contents::Zero)], &inherited);
         let mut file = good.clone();
@@ -340,7 +340,7 @@ fn pages_like(before: &[u8], kinds: &[u8], seed: u64) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn every_encoding_brings_pages_back_and_takes_less_room_or_is_not_used(
+    fn every_encoding_round_trips_and_is_used_only_if_smaller(
         kinds in prop::collection::vec(0u8..4, 1..=64),
         seed: u64,
     ) {
@@ -362,7 +362,7 @@ proptest! {
     }
 
     #[test]
-    fn patches_bring_back_the_words_that_count_and_leave_the_others_as_the_parent_has_them(
+    fn patches_restore_masked_words_and_keep_the_parents_others(
         starts in prop::collection::vec(0usize..MASK_WORDS, 1..=64),
         words in 0usize..900,
         seed: u64,
@@ -390,7 +390,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_as_an_encoded_block_are_refused_or_read_and_never_panic(
+    fn arbitrary_block_bytes_do_not_make_decoding_panic(
         number in 0..Encoding::ALL.len() as u32, pages in 1u64..5, stored in prop::collection::vec(any::<u8>(), 1..300), seed: u64,
     ) {
         let encoding = Encoding::from_number(number).unwrap();
@@ -424,7 +424,7 @@ fn decoded(block: &Block, stored: &[u8], before: &[u8]) -> Result<Vec<u8>, Image
 }
 
 #[test]
-fn an_image_says_to_whose_pages_its_differences_apply() {
+fn an_image_records_the_base_process_of_its_differences() {
     let bases = vec![Base { owner: 0, was: 1 }, Base { owner: 1, was: 0 }];
     let made = Contained { bases: bases.clone(), inherited: vec![inherited(0, 1, 4, 0)], ..Contained::default() };
     let assembled = assemble(with_parent(), made, &state()).unwrap();

@@ -81,7 +81,7 @@ fn a_manifest_reads_back_as_it_was_sealed() {
 }
 
 #[test]
-fn every_flipped_bit_and_every_other_length_is_detected() {
+fn every_flipped_bit_and_wrong_length_is_detected() {
     let good = seal(&manifest()).unwrap();
     let mut flipped = good.clone();
     for bit in 0..good.len() * 8 {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn short_files_are_covered_whole_even_where_samples_would_do() {
+    fn short_files_are_read_whole_even_when_sampled() {
         let length = 2 * END_BYTES + SAMPLES * SAMPLE_BYTES;
         assert_eq!(Coverage::Sampled.pieces(length).map(|(_, bytes)| bytes).sum::<u64>(), length);
     }

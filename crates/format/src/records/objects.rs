@@ -156,7 +156,7 @@ mod tests {
     use crate::records::ProcessState;
 
     #[test]
-    fn owners_are_processes_first_and_then_objects() {
+    fn owner_numbers_list_processes_before_objects() {
         let object =
             MemoryObject { kind: ObjectKind::SharedMemory, length: 0, huge_page_bytes: 0, modified_nanoseconds: None };
         let state =

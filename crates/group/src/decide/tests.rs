@@ -44,7 +44,7 @@ fn logical_rank_of(restore: &Restore, rank: u32) -> Option<u32> {
 }
 
 #[test]
-fn the_newest_epoch_that_suffices_is_taken_whatever_the_acknowledges() {
+fn the_newest_recoverable_epoch_is_chosen_even_if_unacknowledged() {
     let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
     let mut list = vec![holds(0, &[old, new]), holds(1, &[old, new]), holds(2, &[old])];
     list[2].holdings[0].acknowledged = true;
@@ -56,7 +56,7 @@ fn the_newest_epoch_that_suffices_is_taken_whatever_the_acknowledges() {
 }
 
 #[test]
-fn validity_is_global_over_all_groups() {
+fn an_epoch_is_chosen_only_if_all_groups_can_recover_it() {
     let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
     let group = |members: [u32; 2]| crate::Group {
         members: members.map(LogicalRank).to_vec(),
@@ -69,7 +69,7 @@ fn validity_is_global_over_all_groups() {
 }
 
 #[test]
-fn a_number_that_was_used_twice_is_two_epochs() {
+fn epochs_with_the_same_number_are_not_mixed() {
     let (stale, fresh) = (epoch(1, 7, 0xbad), epoch(2, 7, 0x600d));
     let list = [holds(0, &[stale]), holds(1, &[fresh]), holds(2, &[fresh])];
     let restore = decide(&rotating(3), &reports(list), &Rejected::new()).unwrap();
@@ -83,7 +83,7 @@ fn a_number_that_was_used_twice_is_two_epochs() {
 }
 
 #[test]
-fn a_later_life_is_newer_than_a_higher_number_of_a_history_given_up() {
+fn a_later_life_is_newer_than_a_higher_number_of_an_earlier_one() {
     let mirrors = Plan::rotating(JOB, RecoveryMode::Relaunch, Scheme::Mirroring, 2).unwrap();
     let (given_up, gone_on_with) = (epoch(1, 9, 1), epoch(2, 8, 2));
     let list = [holds(0, &[given_up]), holds(1, &[gone_on_with])];
@@ -91,7 +91,7 @@ fn a_later_life_is_newer_than_a_higher_number_of_a_history_given_up() {
 }
 
 #[test]
-fn a_spare_comes_before_a_parity_node_and_a_parity_node_before_nobody() {
+fn a_lost_member_is_replaced_by_a_spare_or_else_a_parity_node() {
     let now = [epoch(1, 3, 3)];
     let lost_one = || vec![holds(0, &now), holds(2, &now), holds(3, &now), holds(4, &now)];
     let mut with_spare = lost_one();
@@ -116,7 +116,7 @@ fn processes_that_come_later_become_parity_nodes() {
 }
 
 #[test]
-fn who_comes_back_with_the_same_shard_does_not_unseat_anybody() {
+fn a_returning_duplicate_shard_does_not_displace_a_process() {
     let now = [epoch(1, 3, 3)];
     let mut back = holds(1, &now);
     back.prefers = None;
@@ -126,7 +126,7 @@ fn who_comes_back_with_the_same_shard_does_not_unseat_anybody() {
 }
 
 #[test]
-fn a_job_starts_only_where_nothing_had_begun() {
+fn a_job_starts_only_if_no_process_had_started() {
     let fresh = (0..3).map(|logical_rank| Report { prefers: Some(LogicalRank(logical_rank)), ..spare() });
     let restore = decide(&rotating(3), &reports(fresh.clone()), &Rejected::new()).unwrap();
     assert_eq!((restore.epoch, restore.life, restore.logical_ranks.len()), (None, Life(1), 3));
@@ -135,7 +135,7 @@ fn a_job_starts_only_where_nothing_had_begun() {
 }
 
 #[test]
-fn a_job_that_broke_off_before_anything_counted_starts_again() {
+fn a_job_interrupted_before_its_first_epoch_starts_again() {
     let first = epoch(1, 1, 1);
     let unpromised = Report { life: Life(1), prefers: Some(LogicalRank(1)), unpromised: true, ..Report::default() };
     let sealed = Report { started: false, ..holds(0, &[first]) };
@@ -157,7 +157,7 @@ fn holds_local(logical_rank: u32, encoded: EpochId, local: EpochId) -> Report {
 }
 
 #[test]
-fn a_local_epoch_is_gone_back_to_while_every_shard_of_it_is_there() {
+fn a_local_epoch_is_restored_only_with_all_its_shards() {
     let (encoded, local) = (epoch(1, 6, 1), epoch(1, 7, 2));
     let whole: Vec<Report> = (0..3).map(|logical_rank| holds_local(logical_rank, encoded, local)).collect();
     let restore = decide(&rotating(3), &reports(whole.clone()), &Rejected::new()).unwrap();
@@ -187,7 +187,7 @@ fn a_local_shard_is_not_handed_over() {
 }
 
 #[test]
-fn what_is_refused_is_the_encoded_epoch() {
+fn a_refusal_names_the_encoded_epoch() {
     let (encoded, local) = (epoch(1, 6, 1), epoch(1, 7, 2));
     let list = reports([holds_local(0, encoded, local), spare(), spare()]);
     let refused = decide(&rotating(3), &list, &Rejected::new()).unwrap_err();
@@ -206,7 +206,7 @@ fn an_epoch_that_could_not_be_rebuilt_is_not_tried_again() {
 }
 
 #[test]
-fn what_was_tried_is_named_before_what_never_counted() {
+fn a_refusal_names_the_failed_epoch_before_an_incomplete_one() {
     let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
     let mut list: Vec<_> = (0..3).map(|logical_rank| holds(logical_rank, &[old])).collect();
     list[0] = holds(0, &[old, new]);

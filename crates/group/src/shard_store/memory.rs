@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_sealed_and_described_is_there_after_a_survey_and_damage_shows_when_it_is_verified() {
+    fn a_survey_lists_only_sealed_shards_and_verify_finds_damage() {
         let mut shard_store = MemoryShardStore::default();
         add(&mut shard_store, shard(1), None, 1);
         shard_store.seal(new(1));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_there_at_the_beginning_knows_that_nothing_was_promised_until_it_acknowledges() {
+    fn a_first_life_has_promised_nothing_until_it_acknowledges() {
         let mut shard_store = MemoryShardStore::default();
         assert!(!shard_store.survey().unpromised, "it was not there");
         shard_store.keep(None, Some(LogicalRank(0)), Life(1));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_local_shard_keeps_what_it_stands_upon_until_the_next_encoded_one() {
+    fn a_local_shard_keeps_its_encoded_base() {
         let mut shard_store = MemoryShardStore::default();
         add(&mut shard_store, shard(1), None, 1);
         shard_store.seal(new(1));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stood_above_a_shard_goes_when_it_is_replaced() {
+    fn replacing_a_shard_removes_those_based_on_it() {
         let mut shard_store = MemoryShardStore::default();
         add(&mut shard_store, shard(1), None, 1);
         add(&mut shard_store, shard(2), Some(shard(1)), 2);

@@ -342,7 +342,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sum_is_the_same_whether_parts_are_kept_or_copied(stripes: u32, parts in prop::collection::vec((any::<u32>(), any::<bool>()), 0..5)) {
+        fn sums_of_kept_and_copied_parts_are_equal(stripes: u32, parts in prop::collection::vec((any::<u32>(), any::<bool>()), 0..5)) {
             let (stripes, buffers) = (u64::from(stripes), Buffers::default());
             let mut accumulator = Accumulator::new(stripes, 0, false);
             let mut sums = [[0; PAGE_BYTES]; 32];

@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_is_unpacked(stripes: u64, changed in 0_usize..600, compress: bool, seed: u64) {
+        fn parts_round_trip_through_packing(stripes: u64, changed in 0_usize..600, compress: bool, seed: u64) {
             let mut sum = vec![0; 64 * PAGE_BYTES];
             for stripe in 0..64 {
                 for word in 0..changed.min(512) {

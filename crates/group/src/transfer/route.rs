@@ -74,7 +74,7 @@ mod tests {
     use standfast_core::erasure::Scheme;
 
     #[test]
-    fn the_route_follows_what_sending_costs() {
+    fn the_route_depends_on_latency_and_data_size() {
         let choose = |latency_nanoseconds, pages, stripes| {
             Route::choose(Costs { latency_nanoseconds, page_nanoseconds: 1000 }, 8, pages, stripes, 1)
         };
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_send_to_one_goes_from_hand_to_hand_if_it_is_much() {
+    fn large_transfers_to_one_target_use_a_chain() {
         let costs = Costs { latency_nanoseconds: 20_000, page_nanoseconds: 1000 };
         let rotating = Layout::new(Scheme::Parity, 4, 0).unwrap();
         let parity_node = Layout::new(Scheme::Parity, 4, 1).unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_found_again_in_what_was_timed_however_disturbed() {
+    fn measured_costs_ignore_disturbed_samples() {
         let costs = Costs { latency_nanoseconds: 5_000, page_nanoseconds: 700 };
         let sample = |pages, disturbance| Sample { pages, nanoseconds: 5_000 + 700 * pages + disturbance };
         let timed = [sample(1, 0), sample(1, 90_000), sample(64, 300), sample(64, 0), sample(8, 12)];
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_route_leads_to_the_targets() {
+    fn every_route_reaches_the_target_in_bounded_steps() {
         for route in [Route::Chain, Route::FanIn, Route::Direct] {
             for (index, count) in (1..20_usize).flat_map(|count| (0..count).map(move |index| (index, count))) {
                 let mut at = index;

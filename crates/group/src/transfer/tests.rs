@@ -191,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn checks_follow_changes_and_any_loss_is_rebuilt(
+    fn checks_are_updated_and_every_loss_is_rebuilt(
         (scheme, members, parity_nodes) in layouts(),
         route in prop_oneof![Just(Route::Chain), Just(Route::FanIn), Just(Route::Direct)],
         slots in 1_usize..900,
@@ -258,7 +258,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_altered_on_its_way_is_noticed_before_it_is_used_for_anything(
+    fn data_altered_in_transit_is_detected_before_use(
         (scheme, members, parity_nodes) in layouts(),
         route in prop_oneof![Just(Route::Chain), Just(Route::FanIn), Just(Route::Direct)],
         seed: u64,
@@ -317,7 +317,7 @@ fn alter_each(
 }
 
 #[test]
-fn a_parity_node_that_takes_a_members_logical_rank_lends_its_check_to_it() {
+fn a_parity_node_that_replaces_a_member_still_lends_its_check() {
     let layout = Layout::new(Scheme::Parity, 3, 1).unwrap();
     let mut random = Pseudo(5);
     let mut stores = vec![Store { difference: true, ..Store::default() }; 4];
@@ -350,7 +350,7 @@ fn a_parity_node_that_takes_a_members_logical_rank_lends_its_check_to_it() {
 }
 
 #[test]
-fn nobody_takes_more_than_a_window_however_slow_another_is() {
+fn no_process_buffers_more_than_a_window_for_a_slow_peer() {
     // A member is a column of three in a rotating group, and should have more pieces than go at once.
     let slots = 4 * AT_ONCE * u64::BITS;
     for (parity_nodes, route) in [(0, Route::Chain), (1, Route::Chain), (1, Route::FanIn), (1, Route::Direct)] {
@@ -375,7 +375,7 @@ fn nobody_takes_more_than_a_window_however_slow_another_is() {
 }
 
 #[test]
-fn parts_that_nobody_waits_for_are_refused() {
+fn unexpected_parts_are_refused() {
     let layout = Layout::new(Scheme::Parity, 2, 1).unwrap();
     let changed = vec![[0].into_iter().collect(), SlotSet::default()];
     let task = TransferTask::Encode { changed, held: None, vacant: Vec::new() };

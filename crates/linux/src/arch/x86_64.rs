@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_by_the_stop_is_forgiven_only_where_the_kernel_leaks_it() {
+    fn eintr_of_a_stop_is_hidden_only_for_calls_where_it_leaks() {
         assert!(interrupted(libc::SYS_epoll_wait, -4).forgive_interruption());
         assert!(!interrupted(libc::SYS_close, -4).forgive_interruption());
         assert!(!interrupted(libc::SYS_epoll_wait, 0).forgive_interruption());
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_shows_at_the_next_stop_and_in_no_image() {
+    fn a_tag_is_readable_at_the_next_stop_and_removed_for_the_image() {
         let mut waiting = interrupted(libc::SYS_epoll_wait, -4);
         assert!(waiting.forgive_interruption());
         waiting.tag_wait(9);

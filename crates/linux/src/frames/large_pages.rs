@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_stand_on_large_pages_where_the_kernel_gives_them() {
+    fn frames_use_large_pages_if_the_kernel_provides_them() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         if take(&file(&folder.path().join("tried")), 0, BYTES_MAPPED).is_err() {
             return;

@@ -7,7 +7,7 @@ use super::*;
 use std::os::fd::AsRawFd as _;
 
 #[test]
-fn what_lies_beyond_the_end_is_zeros_and_is_not_written() {
+fn reads_past_the_end_are_zero_and_writes_are_cut() {
     let mut bytes = [1_u8, 2, 3, 4];
     // SAFETY: the array outlives the value and is used only through it.
     let memory = unsafe { RegisteredMemory::new(bytes.as_mut_ptr(), 3) };
@@ -21,14 +21,14 @@ fn what_lies_beyond_the_end_is_zeros_and_is_not_written() {
 }
 
 #[test]
-fn a_first_write_takes_longer_than_another_and_no_second() {
+fn the_cost_of_a_first_write_is_plausible() {
     // Without asynchronous write protection in the kernel there is nothing to test.
     let Ok(cost) = first_write_cost() else { return };
     assert!(cost > Duration::from_nanos(50) && cost < Duration::from_secs(1), "{cost:?}");
 }
 
 #[test]
-fn writes_to_own_memory_are_seen_once_and_others_are_not() {
+fn writes_to_own_memory_are_reported_once() {
     // Without asynchronous write protection in the kernel there is nothing to test.
     let Ok(writes) = OwnWrites::new() else { return };
     let mut memory = vec![1_u8; 64 * PAGE_BYTES];
@@ -106,7 +106,7 @@ impl Drop for Area {
 
 /// If mappings are joined, the kernel drops both, and leaves the protection marks on pages that have become writable.
 #[test]
-fn memory_whose_mapping_was_joined_with_another_one_is_tracked_again() {
+fn tracking_resumes_after_mappings_are_merged() {
     let Ok(writes) = OwnWrites::new() else { return };
     let area = Area::new(16);
     let (first, second) = (area.range(0, 4), area.range(8, 4));
@@ -210,7 +210,7 @@ impl Drop for Ring {
 }
 
 #[test]
-fn what_is_written_to_pinned_pages_is_not_believed_to_be_unwritten() {
+fn pinned_pages_count_as_untrackable() {
     let (Ok(writes), Some(ring)) = (OwnWrites::new(), Ring::new()) else { return };
     let file = tempfile::tempfile().unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xaa; PAGE_BYTES], 0).unwrap();

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_epoll_instance_tells_what_it_watches() {
+    fn the_targets_of_an_epoll_instance_are_parsed() {
         let text = b"pos:\t0\nfuture\nfuture:\tx: y\nflags:\t02000002\nmnt_id:\t15\nino:\t1\n\
             tfd:        8 events: 8000001a data: fffffffffffffff8  pos:0 ino:35 sdev:a future:1\n";
         let information = DescriptorInformation::parse(text);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_of_every_kind_are_told_apart() {
+    fn locks_of_every_kind_are_distinguished() {
         let text = b"pos:\t0\nflags:\t02\nlock:\t1: FLOCK  ADVISORY  WRITE 4711 00:1f:1234 0 EOF\n\
             lock:\t2: POSIX  ADVISORY  READ 4711 fe:00:5 100 199\nlock:\t3: OFDLCK ADVISORY  WRITE -1 fe:00:5 0 0\n\
             lock:\t4: LEASE  ACTIVE    READ 4711 fe:00:5 0 EOF\n";
@@ -218,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn an_event_counter_tells_its_count_in_hexadecimal() {
+    fn an_eventfd_count_is_parsed_as_hexadecimal() {
         let text = b"pos:\t0\nflags:\t02004002\neventfd-count:               1f\neventfd-id: 3\neventfd-semaphore: 1\n";
         let information = DescriptorInformation::parse(text);
         assert_eq!((information.event_count, information.event_semaphore), (Some(0x1f), true));
     }
 
     #[test]
-    fn a_timer_descriptor_tells_its_clock_its_ticks_and_what_is_left() {
+    fn the_settings_of_a_timerfd_are_parsed() {
         let text =
             b"pos:\t0\nflags:\t02\nclockid: 7\nticks: 4\nsettime flags: 03\nit_value: (3, 25)\nit_interval: (0, 7)\n";
         let timer = TimerSetting {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inotify_instance_tells_what_it_watches() {
+    fn the_watches_of_an_inotify_instance_are_parsed() {
         let text =
             b"pos:\t0\nflags:\t00\ninotify wd:1f ino:3c4a3 sdev:fe00000 mask:fff ignored_mask:0 fhandle-bytes:8 \
             fhandle-type:1 f_handle:a3c4030000000000\n";

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks_of_whole_files_are_told_and_no_others() {
+    fn only_whole_file_locks_are_parsed() {
         let text = b"1: FLOCK  ADVISORY  WRITE 4711 fe:01:99 0 EOF\n1: -> FLOCK  ADVISORY  READ 4712 fe:01:99 0 EOF\n\
             2: POSIX  ADVISORY  READ 4711 fe:01:99 0 10\n3: FLOCK  ADVISORY  READ 5 00:1a:7 0 EOF new\n\
             4: FUTURE  NEW  READ 5 00:1a:7 0 EOF\nfuture\n";

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_tells_whether_its_file_was_opened_for_writing() {
+    fn a_mapping_of_the_executable_is_not_of_a_writable_file() {
         let (own, path) = (Pid::own(), std::env::current_exe().unwrap());
         let maps = Map::of(own).unwrap();
         let program = maps.iter().find(|map| map.path == path.as_os_str().as_encoded_bytes()).unwrap();

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells_its_memory_and_whether_it_swaps() {
+    fn memory_and_swap_of_this_machine_are_read() {
         let memory = MachineMemory::read().unwrap();
         assert!(memory.total.unwrap() >= memory.available.unwrap_or(0));
         assert!(swap_is_used().is_ok());

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forks_are_counted_whatever_else_is_shown() {
+    fn the_fork_count_is_found_among_unknown_lines() {
         let text = b"cpu  1 2 3 x\ncpufuture always\nfuture\nprocesses 9453225\nprocs_running 3\n";
         assert_eq!(parse_forks(text), Some(9_453_225));
         assert_eq!(parse_forks(b"procs_running 3\n"), None);

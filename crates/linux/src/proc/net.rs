@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_both_families_are_read_alike_among_unknown_ones() {
+    fn ipv4_and_ipv6_lines_are_parsed_among_unknown_ones() {
         let text =
             b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
             0: 0100007F:1F90 0200007F:A001 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 20 new\n\
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_the_kernels_is_the_same_endpoint() {
+    fn ipv4_and_mapped_ipv6_addresses_are_the_same_endpoint() {
         let four = [2, 0, 0x1f, 0x90, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
         let mut six = vec![10, 0, 0x1f, 0x90, 0, 0, 0, 0];
         six.extend(Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets());

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_policies_are_told() {
+    fn our_own_numa_policies_are_read() {
         assert!(MapPolicy::of(Pid::own()).is_ok());
     }
 }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_group_above_counts_and_of_the_older_kind_that_for_memory() {
+    fn all_parent_cgroups_and_the_v1_memory_hierarchy_are_listed() {
         let paths = |text| folders(text).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         assert_eq!(paths("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup/"]);
         let older = ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory/"];
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_left_what_it_does_not_use_or_could_drop() {
+    fn free_memory_of_a_cgroup_includes_inactive_file_pages() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         write("memory.current", "700\n");

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_times_are_read_and_what_is_no_such_file_is_refused() {
+    fn both_times_are_parsed_and_malformed_text_is_refused() {
         let [ran, waited] = [90_210_375, 72_157].map(Duration::from_nanos);
         assert_eq!(ProcessorTime::parse(b"90210375 72157 12 future\n"), Some(ProcessorTime { ran, waited }));
         assert_eq!(ProcessorTime::parse(b"90210375\n"), None);
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_runs_has_run() {
+    fn the_processor_time_of_a_running_thread_grows() {
         let (pid, tid) = (Pid::own(), Tid::own());
         let before = ProcessorTime::of(pid, tid).unwrap();
         // This would not end if the value never grew; it may already have grown at the first read.

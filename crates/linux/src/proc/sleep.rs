@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeping_thread_is_told_with_how_long_it_sleeps() {
+    fn a_sleeping_thread_is_reported_with_its_sleep_time() {
         let (tell, told) = std::sync::mpsc::channel();
         let (wake, sleeps) = std::sync::mpsc::channel::<()>();
         // It may sleep for long before the first read.

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_and_keys_are_told_for_each_mapping() {
+    fn flags_and_protection_keys_are_parsed_for_each_mapping() {
         let text = b"7000-8000 rw-p 00000000 00:00 0    [anon: a: b]\nSize: 4 kB\nKernelPageSize:     2048 kB\n\
             ProtectionKey:         3\nFuture: x\nVmFlags: rd wr lo wf zz future \n8000-9000 r--p 00000000 00:00 0 \nVmFlags: rd\n";
         let [one, other] = &MapAttributes::parse(text).unwrap()[..] else { panic!("two mappings") };
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_mappings_are_told() {
+    fn our_own_mappings_are_read() {
         let all = MapAttributes::of(Pid::own()).unwrap();
         assert!(all.iter().any(|map| map.has(b"ex")) && all.iter().all(|map| map.page_bytes >= 4096));
     }

@@ -44,14 +44,14 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn the_first_three_figures_count_whatever_follows() {
+    fn only_the_first_three_figures_are_parsed() {
         let pages = ProcessPages { mapped: 730, resident: 24, of_files: 20 };
         assert_eq!(ProcessPages::parse(b"730 24 20 5 0 110 0 7 future\n"), Some(pages));
         assert_eq!(ProcessPages::parse(b"730 24\n"), None);
     }
 
     #[test]
-    fn who_has_ended_has_no_memory() {
+    fn an_ended_process_has_no_memory() {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = Pid::new(child.id() as i32);
         while Stat::of(pid).unwrap().state != b'Z' {

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rest_leaves_the_timers_of_its_thread_as_they_were() {
+    fn a_rest_keeps_the_timer_slack_of_its_thread() {
         let slack = || rustix::thread::current_timer_slack().unwrap();
         set_current_timer_slack(NonZeroU64::new(70_000)).unwrap();
         for duration in [Duration::from_micros(20), SHORT * 2] {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_can_be_set_again() {
+    fn scheduling_attributes_can_be_read_and_set_again() {
         let thread = Tid::own();
         let own = attributes(thread).unwrap();
         set_attributes(thread, &own).unwrap();

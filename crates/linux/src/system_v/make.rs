@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_scanned_and_stay_in_their_order() {
+    fn scanning_leaves_messages_in_the_queue_in_order() {
         let queue = new(SystemVKind::Messages, 0);
         let messages = [(3, b"three".to_vec()), (1, Vec::new()), (3, vec![7; 100])];
         messages.iter().for_each(|(kind, text)| queue.send(*kind, text).unwrap());
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_with_who_set_them() {
+    fn semaphore_values_are_read_with_the_pid_that_set_them() {
         let set = new(SystemVKind::Semaphores, 3);
         set.set_values(&[5, 0, 32767]).unwrap();
         let seen = semaphores(&found(set));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_made_threads_may_have_something_to_undo() {
+    fn only_a_process_that_created_threads_may_have_an_undo_list() {
         let own = Pid::own().main_thread();
         std::thread::spawn(|| {}).join().unwrap();
         assert_eq!(with_undo_list(&[own]).unwrap(), [own]);

@@ -358,7 +358,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn folders_of_the_users_are_not_taken_for_epochs() {
+    fn only_names_of_epochs_are_recognised_as_epochs() {
         assert!(is_epoch_name("epoch-40-2-9f3c000000000000"));
         for name in
             ["epoch-10", "epoch-10-best", "epoch-1-2-3", "epoch-01-2-9f3c000000000000", "epoch-1-2-9F3C000000000000"]
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_have_written_is_not_believed() {
+    fn a_directory_writable_by_others_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("new").join("directory");
         let directory = LevelDirectory::new(&path);

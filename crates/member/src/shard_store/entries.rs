@@ -225,7 +225,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn entries_are_as_in_a_tree() {
+    fn entries_agree_with_a_btree_map() {
         let seed = fastrand::u64(..);
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut entries, mut tree) = (Entries::default(), BTreeMap::new());

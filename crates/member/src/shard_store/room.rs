@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_there_is_too_little_of_is_named() {
+    fn a_shortage_of_memory_is_reported_with_its_kind() {
         let (step, path) = (FrameFile::STEP_BYTES, Path::new("/dev/shm/x"));
         assert_eq!(suffices(step + TABLES_BYTES, step + LEFT_BYTES, path), Ok(1));
         assert_eq!(suffices(u64::MAX, 3 * PROCESSES_MAX * step, path), Ok(3));

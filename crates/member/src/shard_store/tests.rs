@@ -41,7 +41,7 @@ fn seal(shard_store: &mut FileShardStore, number: u64, recovery: bool) {
 }
 
 #[test]
-fn what_a_recovery_makes_full_stays_until_that_is_sealed() {
+fn a_recovery_keeps_the_old_shard_until_the_new_one_is_sealed() {
     let (folder, mut first) = begun(0..1500);
     written(&mut first, 1, None, 0..1500, 8);
     drop(first);
@@ -55,7 +55,7 @@ fn what_a_recovery_makes_full_stays_until_that_is_sealed() {
 }
 
 #[test]
-fn what_was_to_be_replaced_is_given_back_when_nothing_is_kept() {
+fn keeping_nothing_frees_all_frames() {
     let (_folder, mut shard_store) = begun(0..1500);
     written(&mut shard_store, 1, None, 0..1, 8);
     shard_store.keep(None, Some(LogicalRank(0)), Life(2)).unwrap();
@@ -67,7 +67,7 @@ fn what_was_to_be_replaced_is_given_back_when_nothing_is_kept() {
 }
 
 #[test]
-fn damage_shows_when_a_shard_is_verified_and_each_frame_is_scanned_once() {
+fn verify_finds_damage_and_checks_each_frame_once() {
     use std::os::unix::fs::FileExt as _;
     let (folder, mut shard_store) = begun(0..3);
     assert_eq!(shard_store.survey().holdings.len(), 1);

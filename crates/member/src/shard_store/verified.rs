@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_known_from_when_it_is_noted_until_it_is_forgotten() {
+    fn a_frame_counts_as_verified_until_it_is_forgotten() {
         let verified = Verified::none_of(65);
         [0, 63, 64].into_iter().for_each(|frame| verified.note(frame));
         verified.forget(63);

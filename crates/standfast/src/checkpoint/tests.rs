@@ -244,14 +244,14 @@ fn a_program_runs_on_before_its_checkpoint_is_durable() {
 }
 
 #[test]
-fn pages_are_read_ahead_between_two_stops() {
+fn pages_are_precopied_between_two_stops() {
     let done = checkpoint(Purpose::Protect, Snapshot::Precopy, Script::default()).done;
     let wanted = ["prefetch", "freeze", "foresee", "thaw", "freeze", "capture Ahead, 1 read ahead", "tell success"];
     assert_eq!(done[..7], wanted);
 }
 
 #[test]
-fn a_program_that_is_to_stop_ends_when_its_checkpoint_counts() {
+fn a_program_to_be_stopped_is_killed_after_its_checkpoint_commits() {
     for ends_before_it_is_killed in [false, true] {
         let script = Script { ends_before_it_is_killed, ..Script::default() };
         let outcome = checkpoint(Purpose::Stop, Snapshot::Sequential, script);
@@ -262,7 +262,7 @@ fn a_program_that_is_to_stop_ends_when_its_checkpoint_counts() {
 }
 
 #[test]
-fn a_program_that_does_not_stop_is_not_stopped_once_more_to_be_told() {
+fn an_unstoppable_program_is_not_stopped_again_to_report_failure() {
     let outcome = protect(Script { is_unstoppable: true, ..Script::default() });
     let given_up = outcome.attempt.err().unwrap();
     assert_eq!(given_up.failure.stood_still(), Some(Duration::from_millis(200)));
@@ -278,7 +278,7 @@ fn a_program_that_has_disabled_checkpoints_runs_on_at_once() {
 }
 
 #[test]
-fn a_program_that_asks_is_let_go_until_it_has_been_answered_and_not_for_ever() {
+fn a_program_with_a_request_is_thawed_a_limited_number_of_times() {
     let outcome = protect(Script { asks: 3, ..Script::default() });
     let count = |what: &str| outcome.done.iter().filter(|it| *it == what).count();
     assert_eq!((count("freeze"), count("thaw"), outcome.generations), (4, 4, 1));
@@ -286,7 +286,7 @@ fn a_program_that_asks_is_let_go_until_it_has_been_answered_and_not_for_ever() {
 }
 
 #[test]
-fn a_program_that_is_refused_is_told_while_it_is_stopped_and_runs_on() {
+fn a_refusal_is_reported_to_the_frozen_program_before_the_thaw() {
     let outcome = protect(Script { is_refused: true, ..Script::default() });
     assert!(outcome.attempt.is_err_and(|given_up| given_up.is_told));
     assert_eq!(outcome.done[3..], ["tell failure", "thaw"]);
@@ -294,14 +294,14 @@ fn a_program_that_is_refused_is_told_while_it_is_stopped_and_runs_on() {
 }
 
 #[test]
-fn a_program_that_ends_when_it_is_told_leaves_no_checkpoint_of_that_moment() {
+fn a_program_that_ends_at_the_report_leaves_no_checkpoint() {
     let outcome = protect(Script { ends_when_told: true, ..Script::default() });
     assert!(outcome.attempt.is_err_and(|given_up| given_up.failure.is_end()));
     assert_eq!(outcome.generations, 0);
 }
 
 #[test]
-fn what_a_program_says_about_its_memory_meanwhile_makes_another_attempt_and_at_last_it_is_asked_while_it_is_stopped() {
+fn outdated_attributes_are_retried_and_finally_read_while_stopped() {
     let outcome = protect(Script { outdated: 2, ..Script::default() });
     let captures: Vec<_> = outcome.done.iter().filter(|it| it.starts_with("capture")).collect();
     let wanted = ["Ahead", "Ahead", "Stopped"].map(|asking| format!("capture {asking}, 0 read ahead"));
@@ -313,7 +313,7 @@ fn what_a_program_says_about_its_memory_meanwhile_makes_another_attempt_and_at_l
 }
 
 #[test]
-fn a_clone_that_is_killed_takes_the_checkpoint_with_it_and_not_the_program() {
+fn a_killed_clone_fails_the_checkpoint_and_not_the_program() {
     let outcome = protect(Script { clone_is_killed: true, ..Script::default() });
     assert!(outcome.attempt.is_err_and(|given_up| given_up.is_told));
     assert_eq!((outcome.done.last().map(String::as_str), outcome.generations), (Some("read on"), 0));

@@ -180,13 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named_even_where_its_body_is_unknown() {
+    fn another_version_is_reported_even_if_the_body_is_unknown() {
         let line = br#"{"version":2,"request":"sing"}"#;
         assert_eq!(decode::<Request>(line), Err(ProtocolError::Version { theirs: 2 }));
     }
 
     #[test]
-    fn noise_is_refused() {
+    fn malformed_requests_are_refused() {
         for noise in [&b""[..], b"\n", b"checkpoint", b"{}", b"\xff\xfe", br#"{"version":1,"request":"sing"}"#] {
             assert!(matches!(decode::<Request>(noise), Err(ProtocolError::Senseless(_))), "{noise:?}");
         }
@@ -194,7 +194,7 @@ mod tests {
     }
     /// The library looks for these words and does not parse JSON.
     #[test]
-    fn what_the_library_says_and_hears_is_as_it_is_written_there() {
+    fn the_c_library_uses_the_words_of_the_control_protocol() {
         let source = include_str!("../../../../bindings/c/src/ask.c").replace("\\\"", "\"");
         let said = |line: &str| source.contains(&format!("\"{line}\\n\""));
         for request in [Request::Here { again: false }, Request::Here { again: true }, Request::Enabled] {

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_gets_its_answer_even_in_a_directory_with_a_long_name() {
+    fn a_request_is_answered_even_in_a_directory_with_a_long_name() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("long".repeat(50));
         std::fs::create_dir(&directory).unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_of_a_dead_supervisor_is_replaced_and_ones_own_removed() {
+    fn a_stale_socket_is_replaced_and_the_own_one_removed_on_drop() {
         let scratch = tempfile::tempdir().unwrap();
         drop(UnixListener::bind(scratch.path().join(SOCKET_NAME)).unwrap());
         assert!(matches!(ask(scratch.path(), Request::Status), Err(ControlError::Nobody)));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_users_in_the_place_of_the_socket_stays() {
+    fn a_user_file_at_the_place_of_the_socket_stays() {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join(SOCKET_NAME);
         std::fs::write(&file, "theirs").unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_says_nothing_is_dropped_in_time_and_one_that_talks_nonsense_is_told() {
+    fn a_silent_client_is_dropped_and_a_malformed_request_answered() {
         let scratch = tempfile::tempdir().unwrap();
         let mut socket = ControlSocket::bind(scratch.path()).unwrap();
         let mut silent = UnixStream::connect(scratch.path().join(SOCKET_NAME)).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_answered_after_the_socket_has_been_given_up_to_the_next() {
+    fn waiting_clients_are_answered_after_the_socket_is_closed() {
         let scratch = tempfile::tempdir().unwrap();
         let mut socket = ControlSocket::bind(scratch.path()).unwrap();
         let mut client = UnixStream::connect(scratch.path().join(SOCKET_NAME)).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn crowds_wait_outside() {
+    fn no_more_than_the_maximum_of_clients_are_accepted() {
         let scratch = tempfile::tempdir().unwrap();
         let mut socket = ControlSocket::bind(scratch.path()).unwrap();
         let connect = || UnixStream::connect(scratch.path().join(SOCKET_NAME)).unwrap();

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_an_unfinished_program_comes_with_the_command_that_continues_it() {
+    fn an_unfinished_program_is_reported_with_the_restart_command() {
         let event = JobEvent::Unfinished { directory: "my job".into(), end: "killed by SIGKILL".into() };
         assert_eq!(event.to_string(), "program killed by SIGKILL; continue it with: standfast restart 'my job'");
     }

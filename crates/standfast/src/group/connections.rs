@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_holds_is_all_that_is_begun() {
+    fn a_working_connection_is_opened_only_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let nodes = nodes(folder.path());
         let mut connections = Connections::new(&nodes, &nodes.names, ["cat".into()].to_vec());
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_has_ended_on_a_node_is_told() {
+    fn an_ended_rank_on_a_node_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let nodes = nodes(folder.path());
         let always_ended = ["stdbuf", "-o0", "tr", ".", "!"].map(OsString::from).to_vec();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_whose_line_has_ended_and_that_does_not_answer_is_lost() {
+    fn a_node_without_connection_and_answer_is_lost() {
         let gone = |folder: &Path, connection| {
             die(folder);
             kill(connection, Signal::KILL);

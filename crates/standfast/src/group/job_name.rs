@@ -112,7 +112,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
-    fn a_name_is_kept_and_found_and_given_up() {
+    fn a_job_name_is_kept_and_released() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("job");
         assert_eq!(job_name(&directory).unwrap(), None);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_may_write_names_no_job() {
+    fn a_directory_writable_by_others_is_refused_for_a_job_name() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("job");
         drop(JobName::take(&directory).unwrap());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_a_link_or_a_pipe_or_others_may_write_is_none() {
+    fn a_job_name_in_a_link_pipe_or_writable_file_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let (directory, name) = (place.path(), place.path().join(NAME));
         let others = |make: &dyn Fn()| {

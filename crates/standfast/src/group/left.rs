@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_this_job_are_ended_and_no_others() {
+    fn only_processes_of_this_job_are_ended() {
         let (ours, others) = (format!("ours-{}", std::process::id()), format!("others-{}", std::process::id()));
         let (mut own, mut other) = (Sleeper::of(&ours), Sleeper::of(&others));
         assert_eq!(end_left(&ours).expect("it ends"), 1);

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_taken_keeps_its_place_and_a_spare_takes_that_of_the_dead() {
+    fn chosen_nodes_keep_their_places_and_spares_replace_lost_ones() {
         assert_eq!(chosen(&[], &names("a b c d e"), 4), Some(names("a b c d")));
         assert_eq!(chosen(&names("a b c d"), &names("a c d e"), 4), Some(names("a e c d")));
         assert_eq!(chosen(&names("a e c d"), &names("a b c d e"), 4), Some(names("a e c d")));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_nodes_stands_where_its_place_is() {
+    fn the_node_list_is_substituted_for_its_placeholder() {
         let taken = names("a b");
         assert_eq!(with_nodes("{nodes}".as_ref(), &taken), "a,b");
         assert_eq!(with_nodes("--host={nodes}".as_ref(), &taken), "--host=a,b");
@@ -183,7 +183,7 @@ mod tests {
     const SSH: &str = "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
 
     #[test]
-    fn words_arrive_on_a_node_as_they_were() {
+    fn arguments_arrive_unchanged_on_a_node() {
         use std::os::unix::fs::PermissionsExt as _;
         let place = tempfile::tempdir().expect("a folder");
         let ssh = place.path().join("ssh");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_taken_for_something_else_names_no_node() {
+    fn node_names_that_could_be_options_or_commands_are_refused() {
         assert_eq!(check_names(&names("node-1 me@b.c [fe80::1%eth0]:22 alias_1")), Ok(()));
         for name in ["-oProxyCommand=id", "", "a b", "a,b", "a;id", "$(id)", "a\nb", "a\x1b[2J"] {
             assert!(check_names(&[name.to_owned()]).is_err(), "{name:?}");

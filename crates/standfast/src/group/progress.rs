@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_is_noticed_before_all_have_left() {
+    fn an_ended_process_is_detected_before_all_have_left() {
         let loss = Trouble::Loss(Duration::from_secs(3));
         assert_eq!(
             found([(None, false), (None, true), (None, true), (None, true), (None, true)]),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_that_does_not_come_to_its_end_is_noticed() {
+    fn a_launch_that_does_not_finish_is_detected() {
         let course = std::iter::once((JOINED, false)).chain([(LEFT, true); 9]);
         assert_eq!(found(course), Some((6, Trouble::Finish(Duration::from_secs(5)))));
     }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_had_ended_before_anybody_looked_is_missed() {
+    fn a_rank_that_ended_before_the_first_scan_is_detected() {
         let job = format!("missed-{}", std::process::id());
         let script = |count| format!("export MPI_LOCALNRANKS={count}; {LAUNCHER}");
         for (count, is_missed) in [(1, false), (2, true)] {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rank_starts_itself_may_end() {
+    fn children_of_a_rank_may_end() {
         let job = format!("children-{}", std::process::id());
         // Here the test is the launcher, and the script is the rank.
         let script = format!("PMI_RANK=3 sh -c '{}'", "sleep 600 & echo $!; while :; do sleep 600 & wait $!; done");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_answers_when_it_is_asked() {
+    fn the_watch_of_a_node_answers_each_request() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut answered = Vec::new();
         assert!(group_watch(folder.path(), [WELL].as_slice(), &mut answered).is_err(), "it names no job");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_told_by_what_launchers_give_them() {
+    fn ranks_are_recognised_by_the_variables_of_their_launchers() {
         let sign = sign_of("job");
         let is = |environment: &str| is_rank(environment.replace(' ', "\0").as_bytes(), &sign);
         for variable in ["OMPI_COMM_WORLD_RANK=0", "PMI_RANK=1", "PMIX_RANK=2"] {

@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_of_ones_own_keeps_all() {
+    fn a_plain_machine_keeps_dev_shm_and_a_small_one_is_reported() {
         assert_eq!(troubles(&facts()), Vec::<String>::new());
         let small = Facts { sizes: (64 << 20, GIB), ..facts() };
         assert!(troubles(&small)[0].contains("--shm-size"));
     }
 
     #[test]
-    fn what_slurm_removes_with_a_job_is_told() {
+    fn slurm_cleanup_of_dev_shm_is_reported() {
         let slurm = |text: &str| troubles(&Facts { slurm: Some(text.into()), ..facts() });
         assert!(slurm("# JobContainerType=none\nJobContainerType = job_container/tmpfs\n")[0].contains("--time-limit"));
         assert!(slurm("ClusterName=x\n").is_empty());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_logout_removes_is_told_unless_the_user_stays() {
+    fn removal_at_logout_is_reported_unless_the_user_lingers() {
         let logind = |texts: &[&str]| Some(texts.iter().map(|it| (*it).to_owned()).collect());
         let default = Facts { logind: logind(&["[Login]\n#RemoveIPC=no\n"]), ..facts() };
         assert!(troubles(&default)[0].contains("enable-linger"));

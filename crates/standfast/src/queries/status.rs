@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_checkpoint_on_disk_that_counts_is_the_durable_one() {
+    fn the_durable_checkpoint_is_the_newest_valid_one_on_disk() {
         let generation = |number, is_on_disk: bool, is_superseded: bool| GenerationReport {
             generation: number,
             parent: None,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_nobody_holds_stands_as_was_last_noted() {
+    fn a_job_with_a_free_lease_has_its_recorded_status() {
         let nobody = |outcome| job_status(&LeaseState::Free, outcome);
         assert_eq!(nobody(Outcome::Running), JobStatus::Crashed);
         assert_eq!(nobody(Outcome::Stopped), JobStatus::Stopped);

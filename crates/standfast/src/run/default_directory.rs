@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checkpoints_lie_beside_the_user_under_the_name_of_the_program() {
+    fn the_default_directory_is_named_after_the_program() {
         assert_eq!(default_directory(OsStr::new("./build/heat")), Path::new("heat.standfast"));
         assert_eq!(default_directory(OsStr::new("heat")), Path::new("heat.standfast"));
     }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn job_directories_are_found_by_their_name_and_files_are_not_taken_for_one() {
+    fn job_directories_are_found_by_name_and_files_are_ignored() {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::create_dir(scratch.path().join("heat.standfast")).unwrap();
         std::fs::create_dir(scratch.path().join("cold.standfast")).unwrap();

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_continued_job_keeps_its_own_options_where_neither_speaks() {
+    fn a_continued_job_keeps_options_that_are_not_given_again() {
         let own = JobOptions { keep: Keep::new(9).unwrap(), ..JobOptions::default() };
         let continued = |ckptrc| request(OptionChoices::default(), ckptrc).choices().or(own);
         assert_eq!(continued(Some("dir /scratch")), own);

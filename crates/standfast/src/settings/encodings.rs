@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_for_is_done_always_and_auto_where_it_pays() {
+    fn requested_encodings_are_always_used_and_auto_ones_if_they_pay() {
         let asked = encodings(DeltaMode::Previous, Compress::Auto);
         assert_eq!(asked.always, Allowed::of(&[Encoding::Differences]));
         assert_eq!(asked.where_it_pays, Allowed::of(&[Encoding::Lz4, Encoding::Zstd]));

@@ -225,7 +225,7 @@ mod tests {
     /// Each line is one situation: how long the flush and the program's threads wait in a turn, and the threads in a
     /// rest.
     #[test]
-    fn a_flush_runs_where_it_costs_the_program_less() {
+    fn a_flush_runs_in_the_mode_that_costs_the_program_less() {
         let table = [
             ("a processor to spare", 0, 0, 0, FlushMode::Background),
             ("others take the processors, flush or not", 0, 10, 30, FlushMode::Background),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_concluded_from_a_few_turns_or_from_turns_without_rests() {
+    fn few_turns_or_turns_without_rests_do_not_change_the_flush_mode() {
         let mut costs = learnt(&beside(TURNS_MIN - 1, 7, 10, 0));
         assert_eq!(costs.flush_mode(Flush::Auto), FlushMode::Background, "the first is measured");
         assert!(!FlushCosts::default().is_to_end(&beside(TURNS_MIN - 1, 7, 10, 0)));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_foreground_is_given_up_when_it_proves_dearer_and_the_background_tried_again_in_time() {
+    fn the_background_is_tried_again_and_a_slow_foreground_is_left() {
         let mut costs = learnt(&beside(TURNS_MIN, 8, 10, 0));
         for _ in 0..FOREGROUND_MAX {
             assert_eq!(costs.flush_mode(Flush::Auto), FlushMode::Foreground);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_done_whatever_it_costs() {
+    fn a_requested_mode_is_used_unless_the_program_is_unstoppable() {
         let (dear, cheap) = (learnt(&beside(TURNS_MIN, 8, 10, 0)), learnt(&beside(TURNS_MIN, 0, 0, 0)));
         assert_eq!(dear.flush_mode(Flush::Background), FlushMode::Background);
         assert_eq!(cheap.flush_mode(Flush::Foreground), FlushMode::Foreground);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_read_as_people_write_them() {
+    fn intervals_are_parsed_with_units() {
         let seconds = |seconds| Interval::Every(Duration::from_secs(seconds));
         assert_eq!("10m".parse(), Ok(seconds(600)));
         assert_eq!("1h 30m".parse(), Ok(seconds(5400)));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_without_unit_or_sense_are_refused_with_a_hint() {
+    fn intervals_without_unit_or_out_of_range_are_refused_with_a_hint() {
         for text in ["600", "0s", "1ms", "-1s", "auto", "", "1000 years"] {
             let refused = text.parse::<Interval>().expect_err(text);
             assert!(refused.to_string().contains("with its unit"), "{refused}");

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_a_place_or_a_word() {
+    fn the_memory_option_is_a_path_or_a_keyword() {
         let read = |text: &str| text.parse::<Memory>().expect("every word is a place");
         assert_eq!((read("off"), read("auto")), (Memory::Off, Memory::Auto));
         assert_eq!(read("/dev/shm").place(), Some(Path::new("/dev/shm")));

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn least_intervals_are_read_as_people_write_them() {
+    fn minimum_intervals_are_parsed_with_units() {
         let after = |milliseconds| MinInterval::After(Duration::from_millis(milliseconds));
         for (text, wanted) in
             [("0s", after(0)), ("90s", after(90_000)), ("20ms", after(20)), ("never", MinInterval::Never)]

@@ -225,7 +225,7 @@ mod tests {
     use crate::{Compress, Grace, Keep, Snapshot};
 
     #[test]
-    fn what_is_shown_is_read_again() {
+    fn option_values_round_trip_through_text() {
         for word in ["sequential", "copy", "fork", "precopy", "auto"] {
             assert_eq!(word.parse::<Snapshot>().expect(word).to_string(), word);
         }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_what_to_write() {
+    fn a_wrong_value_is_refused_with_the_valid_ones() {
         let refused = "gzip".parse::<Compress>().expect_err("no word of it").to_string();
         assert_eq!(refused, "'gzip' is not a compression: write 'none', 'lz4', 'zstd' or 'auto'");
         for text in ["0", "-1", "many", ""] {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_cannot_bring_what_no_command_line_lets_pass() {
+    fn out_of_range_values_in_a_manifest_are_rejected() {
         assert_eq!(Keep::from_record(0), None);
         assert_eq!(Grace::from_record(u64::MAX), None);
         assert_eq!(Grace::default().to_record().and_then(Grace::from_record), Some(Grace::default()));

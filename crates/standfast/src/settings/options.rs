@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_said_replaces_the_options_of_the_job() {
+    fn only_given_options_replace_those_of_the_job() {
         let job = JobOptions {
             interval: Interval::Off,
             keep: Keep::new(5).unwrap(),

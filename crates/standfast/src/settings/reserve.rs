@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reserve_is_left_or_there_is_none() {
+    fn a_reserve_is_checked_unless_it_is_off() {
         let reserve: Reserve = "10G".parse().expect("a size");
         assert_eq!((reserve, reserve.to_string()), (Reserve(10 << 30), "10G".to_owned()));
         assert!(reserve.is_left(1 << 30, 11 << 30) && !reserve.is_left((1 << 30) + 1, 11 << 30));

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_written_as_people_do() {
+    fn sizes_are_parsed_and_printed_with_units() {
         let read = |text: &str| text.parse::<SaveFiles>();
         assert_eq!(read("auto"), Ok(SaveFiles::Auto));
         assert_eq!(read("off"), Ok(SaveFiles::Off));

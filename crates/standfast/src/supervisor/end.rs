@@ -209,7 +209,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
     #[test]
-    fn a_job_is_finished_only_if_nothing_killed_what_its_program_left_behind() {
+    fn a_job_with_a_killed_leftover_process_is_not_finished() {
         let after = |raw: &[Option<i32>]| {
             let mut leftovers = Leftovers::default();
             raw.iter().for_each(|status| leftovers.note(status.map(ExitStatus::from_raw)));

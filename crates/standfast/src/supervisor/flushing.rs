@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_then_one_in_so_many_goes_to_the_disk() {
+    fn the_first_and_then_every_nth_checkpoint_is_flushed() {
         let now = Instant::now();
         let mut schedule = schedule(4, now);
         assert_eq!((schedule.due(), schedule.take_due(now)), (None, None));
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_only_goes_to_the_disk_after_ten_minutes_at_most() {
+    fn checkpoints_in_memory_are_flushed_within_ten_minutes() {
         let now = Instant::now();
         let mut schedule = schedule(100, now);
         schedule.taken_in_memory(number(1));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_begins_as_much_sooner_as_the_last_one_took_and_ends_without_rests() {
+    fn a_flush_starts_earlier_by_the_duration_of_the_last_one() {
         let (now, seconds) = (Instant::now(), Duration::from_secs);
         let mut schedule = schedule(100, now);
         schedule.taken_in_memory(number(1));
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_was_given_up_is_due_again_at_once() {
+    fn an_abandoned_flush_is_due_again_at_once() {
         let now = Instant::now();
         let mut schedule = schedule(100, now);
         schedule.taken_in_memory(number(1));

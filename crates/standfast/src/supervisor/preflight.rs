@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_look_comes_after_ten_seconds_unless_a_checkpoint_comes_first() {
+    fn the_first_preflight_is_after_10_s_unless_a_checkpoint_is_due() {
         let now = Instant::now();
         let every = |seconds| Interval::Every(Duration::from_secs(seconds));
         assert_eq!(Preflight::new(Interval::Off, now).due(), Some(now + FIRST_LOOK));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_at_a_program_that_is_gone_finds_nothing_and_the_next_one_is_planned_where_no_checkpoint_is() {
+    fn a_preflight_of_an_ended_program_reports_nothing() {
         for (interval, planned) in [(Interval::Off, true), (Interval::Every(Duration::from_secs(60)), false)] {
             let now = Instant::now();
             let mut preflight = Preflight::new(interval, now);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_stopped_in_vain_stands_still_for_less_than_a_hundredth_of_the_time() {
+    fn failed_attempts_pause_the_program_for_under_1_percent() {
         for milliseconds in [0, 1, 200, 10_000] {
             let stood_still = Duration::from_millis(milliseconds);
             for interval in [Duration::from_millis(10), Duration::from_secs(1), Duration::from_secs(3600)] {
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(schedule.due(), None);
     }
     #[test]
-    fn requests_are_honoured_when_the_least_interval_has_passed_since_any_checkpoint() {
+    fn requests_are_honoured_after_the_minimum_interval() {
         let now = Instant::now();
         let least = |seconds| MinInterval::After(Duration::from_secs(seconds));
         let after = |min_interval, outcome| {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_is_told_is_what_will_be() {
+    fn a_program_is_told_the_time_of_the_next_checkpoint() {
         let minute = Duration::from_secs(60);
         let now = Instant::now();
         let schedule = Schedule::new(Interval::Every(minute), MinInterval::Never, now);

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_written_as_the_terminal_shows_them() {
+    fn detach_keys_are_parsed_in_caret_notation() {
         let key = |text: &str| text.parse::<DetachKey>().map(|key| key.0);
         assert_eq!(key("^\\"), Ok(DetachKey::default().0));
         assert_eq!((key("^a"), key("^A"), key("^]"), key("none")), (Ok(Some(1)), Ok(Some(1)), Ok(Some(29)), Ok(None)));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_alone_is_typed_and_twice_detaches() {
+    fn a_single_detach_key_is_typed_and_a_double_one_detaches() {
         let now = Instant::now();
         let mut watch = KeyWatch::new(DetachKey::default());
         assert_eq!(watch.pass(b"ab\x1cc", now), Some(b"ab\x1cc".to_vec()));

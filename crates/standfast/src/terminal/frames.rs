@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_arrive_in_whatever_pieces() {
+    fn frames_are_decoded_byte_by_byte() {
         let sent = [Frame::Window([1, 258, 3, 65535]), Frame::Data(vec![7; 4096]), Frame::TakenOver, Frame::Ended];
         let mut bytes = Vec::new();
         sent.iter().for_each(|frame| frame.encode(&mut bytes));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn much_to_show_becomes_several_messages() {
+    fn long_data_is_split_into_several_frames() {
         let mut bytes = Vec::new();
         Frame::Data(vec![1; CONTENTS_MAX + 1]).encode(&mut bytes);
         assert_eq!(Frame::take(&mut bytes), Ok(Some(Frame::Data(vec![1; CONTENTS_MAX]))));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_refused() {
+    fn malformed_frames_are_refused() {
         for noise in [&b"x\0\0"[..], b"w\x01\0a", b"t\x01\0a", b"d\xff\xff"] {
             assert_eq!(Frame::take(&mut noise.to_vec()), Err(Senseless), "{noise:?}");
         }

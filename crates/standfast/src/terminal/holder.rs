@@ -404,7 +404,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_backlog_keeps_whole_lines_and_the_modes_of_what_it_has_forgotten() {
+    fn the_backlog_keeps_whole_lines_and_the_modes_of_dropped_ones() {
         let mut backlog = Backlog::default();
         backlog.keep(b"\x1b[?1049hfirst\n");
         assert!(backlog.shown_again().ends_with(b"first\n\x1b[?1049h"));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_editor_that_is_left_behind_is_entered_and_left_whatever_pieces_it_writes_in() {
+    fn terminal_modes_are_tracked_byte_by_byte() {
         let written = b"text\x1b[?1049h\x1b[22;0;0t\x1b[?1h\x1b=\x1b[?25;2004h\x1b[?25l\x1b[?2004l\x1b[1;24r";
         let mut modes = Modes::default();
         written.iter().for_each(|byte| modes.note(&[*byte]));
@@ -82,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_tidied_up_leaves_nothing() {
+    fn modes_that_were_reset_are_not_replayed() {
         let mut modes = Modes::default();
         modes.note(b"\x1b[?1049h\x1b[?1049l\x1b[?12h\x1b[?99999999h\x1b[?25h plain");
         assert!(modes.enter().is_empty() && modes.leave().is_empty());
     }
 
     #[test]
-    fn what_never_ends_is_forgotten() {
+    fn an_overlong_escape_sequence_is_dropped() {
         let mut modes = Modes::default();
         modes.note(&[b"\x1b[?", &[b'1'; 100][..], b"\x1b[?1000h"].concat());
         assert_eq!(modes.leave(), b"\x1b[?1000l");

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shells_that_read_from_the_terminal_are_told_from_those_with_a_script() {
+    fn interactive_shells_are_distinguished_from_scripts() {
         let table = [
             ("bash", true),
             ("/bin/bash --norc --noprofile", true),

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_judged_by_what_can_be_seen_from_here() {
+    fn the_lease_state_follows_from_the_visible_processes() {
         let other_boot = || LeaseState::OtherBoot(holder(), pulse(), SILENT);
         let cases = [
             (facts(), LeaseState::Abandoned(holder())),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn force_takes_what_cannot_be_seen_and_never_what_is_seen_to_live() {
+    fn force_never_takes_a_lease_of_a_visible_live_process() {
         let granted = |lease_state: LeaseState, purpose, force| {
             decide(lease_state, LeaseRequest { purpose, force }, None, Path::new("lease"))
                 .map_err(|error| error.to_string())
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_reads_back_as_it_was_written_and_cut_off_not_at_all() {
+    fn a_lease_round_trips_and_a_truncated_one_is_refused() {
         let heartbeats = [HEARTBEAT, Duration::from_secs(1)];
         for (program, heartbeat) in [None, Some(PROGRAM)].into_iter().flat_map(|it| heartbeats.map(|beat| (it, beat))) {
             let content = Content { token: "abc".into(), holder: Holder { program, ..holder() }, heartbeat };

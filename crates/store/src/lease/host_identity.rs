@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn start_time_is_found_behind_any_name() {
+    fn the_start_time_is_found_after_any_process_name() {
         assert_eq!(parse_start_time(&stat("sh", 'S', 1)), Some(4711));
         assert_eq!(parse_start_time(&stat("a) Z 1 (b\n", 'R', 1)), Some(4711));
     }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_here_and_lives() {
+    fn this_process_is_alive_and_another_start_time_is_not() {
         let host_identity = HostIdentity::observe().unwrap();
         assert!(host_identity.lives(host_identity.supervisor));
         let later = ProcessIdentity { start_time: host_identity.supervisor.start_time + 1, ..host_identity.supervisor };

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_which_all_are_held_stay_in_the_batch() {
+    fn a_batch_of_only_held_pages_stays_in_place() {
         let table = [region(0x3000, 8, READ_ONLY), region(0x4000, 8, READ_ONLY), region(0x4008, 8, DEAD)];
         let regions = Regions::decode([&table.concat()[..]]).unwrap();
         let bytes = vec![5; 2 * PAGE_BYTES];

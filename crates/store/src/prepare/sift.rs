@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sifting_keeps_every_page_that_is_not_zero_in_its_place(mut batch in any_batch()) {
+        fn sifting_keeps_all_nonzero_pages_in_order(mut batch in any_batch()) {
             let (stored, contents, zeros) = sift_naive(&batch);
             let sifted = sift(&mut batch);
             prop_assert_eq!(keys(&sifted.stored), stored);
@@ -150,7 +150,7 @@ mod tests {
         }
 
         #[test]
-        fn cutting_keeps_all_pages_in_order_and_fills_all_blocks_but_the_last(mut batch in any_batch()) {
+        fn cutting_keeps_the_order_and_fills_all_blocks_but_the_last(mut batch in any_batch()) {
             let runs = sift(&mut batch).stored;
             let blocks = cut(&runs);
             prop_assert_eq!(keys(&blocks.concat()), keys(&runs));

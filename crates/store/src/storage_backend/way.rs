@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn ones_own_links_lead_where_the_kernel_would_go() {
+    fn own_links_are_resolved_as_the_kernel_does() {
         use std::os::unix::fs::MetadataExt as _;
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_others_are_followed_only_where_they_could_move_everything_anyhow() {
+    fn links_of_others_are_followed_only_in_directories_they_own() {
         let status = |owner, mode| {
             let mut status = fs::stat("/").unwrap();
             (status.st_uid, status.st_mode) = (owner, mode);

@@ -74,7 +74,7 @@ fn disk_with_chain() -> Disk {
 }
 
 #[test]
-fn every_generation_of_a_chain_comes_back_as_it_was() {
+fn every_generation_of_a_chain_reads_back() {
     let disk = disk_with_chain();
     let directory = open_on(disk.storage_backend(), 1);
     for (pages, at) in history().iter().zip(1..) {
@@ -88,7 +88,7 @@ fn every_generation_of_a_chain_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_chain_that_has_become_too_long_is_not_built_upon() {
+fn a_chain_at_its_maximum_length_is_not_extended() {
     let disk = disk_with_chain();
     let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
@@ -97,7 +97,7 @@ fn a_chain_that_has_become_too_long_is_not_built_upon() {
 }
 
 #[test]
-fn pages_are_inherited_from_whichever_owner_held_them() {
+fn pages_are_inherited_from_the_owner_that_held_them() {
     let disk = Disk::new();
     let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
@@ -116,7 +116,7 @@ fn pages_are_inherited_from_whichever_owner_held_them() {
 }
 
 #[test]
-fn what_is_held_back_is_written_when_it_is_released_and_where_there_is_no_room_before() {
+fn held_pages_are_written_on_release_or_when_the_buffer_is_full() {
     let disk = Disk::new();
     let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
@@ -140,7 +140,7 @@ fn what_is_held_back_is_written_when_it_is_released_and_where_there_is_no_room_b
 }
 
 #[test]
-fn a_generation_without_anything_inherited_is_full_and_one_without_a_parent_inherits_nothing() {
+fn a_generation_that_inherits_nothing_has_no_parent() {
     let disk = disk_with_chain();
     let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
@@ -151,7 +151,7 @@ fn a_generation_without_anything_inherited_is_full_and_one_without_a_parent_inhe
 }
 
 #[test]
-fn a_damaged_link_anywhere_leaves_the_newest_generation_that_does_not_need_it() {
+fn a_damaged_link_leaves_the_newest_generation_without_it() {
     const DAMAGED_PLACES: usize = 300;
     let (history, chain) = (history(), disk_with_chain());
     for damaged in 1..=6u64 {
@@ -209,7 +209,7 @@ fn a_link_that_was_exchanged_for_another_image_is_refused() {
 }
 
 #[test]
-fn coalescing_keeps_what_the_kept_generations_hold_and_bounds_the_files() {
+fn coalescing_keeps_the_contents_and_bounds_the_files() {
     let history = history();
     let disk = disk_with_chain();
     let directory = open_on(disk.storage_backend(), 1);
@@ -260,7 +260,7 @@ fn a_cancelled_coalescing_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_damaged_link_ends_coalescing_and_leaves_what_can_be_had() {
+fn a_damaged_link_aborts_coalescing_and_changes_nothing() {
     let disk = disk_with_chain();
     let name = "generation-00000003.image";
     let mut content = disk.content(name);
@@ -375,7 +375,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn whatever_is_done_every_generation_that_is_there_holds_what_it_held(
+    fn generations_keep_their_contents_under_random_operations(
         steps in prop::collection::vec(step(), 1..40),
         encodings in any_encodings(),
     ) {

@@ -124,7 +124,7 @@ fn assert_recovers_first(disk: &Disk) {
 }
 
 #[test]
-fn one_failing_operation_leaves_the_generation_before_and_the_next_checkpoint_works() {
+fn one_failing_operation_keeps_the_previous_generation() {
     let (disk, operations) = prepared_disk();
     for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
         for at in 0..operations {
@@ -140,7 +140,7 @@ fn one_failing_operation_leaves_the_generation_before_and_the_next_checkpoint_wo
 }
 
 #[test]
-fn a_disk_that_stays_full_leaves_the_generation_before() {
+fn a_disk_that_stays_full_keeps_the_previous_generation() {
     let (disk, operations) = prepared_disk();
     for at in 0..operations {
         let full = disk.copy_with(Fault::From(at, ErrorKind::StorageFull));

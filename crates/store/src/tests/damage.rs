@@ -38,7 +38,7 @@ fn every_flipped_bit_of_an_image_is_detected() {
 }
 
 #[test]
-fn every_other_length_of_an_image_is_detected() {
+fn every_wrong_length_of_an_image_is_detected() {
     let disk = disk_with_one_checkpoint();
     let directory = open_on(disk.storage_backend(), 1);
     let good = disk.content(IMAGE);
@@ -53,7 +53,7 @@ fn every_other_length_of_an_image_is_detected() {
 }
 
 #[test]
-fn every_flipped_bit_and_every_other_length_of_a_manifest_is_detected() {
+fn every_flipped_bit_and_wrong_length_of_a_manifest_is_detected() {
     let disk = disk_with_one_checkpoint();
     let good = disk.content("manifest");
     let readable = |content: Vec<u8>| {
@@ -73,7 +73,7 @@ fn every_flipped_bit_and_every_other_length_of_a_manifest_is_detected() {
 }
 
 #[test]
-fn a_damaged_generation_is_passed_over_for_the_one_before_with_its_reason() {
+fn a_damaged_generation_is_skipped_with_its_reason() {
     let disk = disk_with_one_checkpoint();
     let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
@@ -93,7 +93,7 @@ fn a_damaged_generation_is_passed_over_for_the_one_before_with_its_reason() {
 }
 
 #[test]
-fn an_image_of_another_job_is_not_taken_for_ours() {
+fn an_image_of_another_job_is_refused() {
     let (ours, other) = (disk_with_one_checkpoint(), disk_with_one_checkpoint());
     ours.set_content(IMAGE, other.content(IMAGE));
     let error =

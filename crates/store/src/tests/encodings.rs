@@ -66,7 +66,7 @@ fn chain_of(generations: u64, encodings: Encodings) -> (Disk, JobDirectory, Leas
 }
 
 #[test]
-fn a_chain_of_differences_brings_every_generation_back_and_takes_little_room() {
+fn a_chain_of_differences_is_small_and_reads_back() {
     let (_, directory, lease) = chain_of(5, always(&[Encoding::Differences]));
     let manifest = directory.manifest().unwrap();
     for generation in &manifest.generations {
@@ -85,7 +85,7 @@ fn a_chain_of_differences_brings_every_generation_back_and_takes_little_room() {
 }
 
 #[test]
-fn differences_follow_a_process_whose_number_has_changed() {
+fn differences_follow_a_process_that_changes_its_number() {
     let (_, directory, lease) = chain_of(1, always(&[Encoding::Differences]));
     let now: Pages = history(2).into_iter().map(|((_, address), page)| ((1, address), page)).collect();
     let plan = PreparePlan { parent: Some(number(1)), ..PreparePlan::default() };
@@ -107,7 +107,7 @@ fn differences_follow_a_process_whose_number_has_changed() {
 }
 
 #[test]
-fn a_damaged_link_of_differences_is_noticed_and_what_does_not_need_it_is_found() {
+fn a_damaged_difference_fails_only_generations_that_need_it() {
     let (disk, directory, lease) = chain_of(4, always(&[Encoding::Differences]));
     lease.release().unwrap();
     let file = "generation-00000003.image";
@@ -130,7 +130,7 @@ fn a_damaged_link_of_differences_is_noticed_and_what_does_not_need_it_is_found()
 }
 
 #[test]
-fn where_the_parent_cannot_be_read_pages_are_saved_as_they_are() {
+fn an_unreadable_parent_makes_the_checkpoint_full() {
     let (disk, directory, lease) = chain_of(2, always(&[Encoding::Differences]));
     let file = "generation-00000001.image";
     let mut damaged = disk.content(file);
@@ -161,7 +161,7 @@ fn a_codec_that_was_asked_for_is_used_where_it_makes_blocks_shorter() {
 }
 
 #[test]
-fn in_haste_only_what_was_asked_for_is_encoded() {
+fn in_haste_only_requested_encodings_are_used() {
     let disk = Disk::new();
     let by_measure = Encodings { always: Allowed::default(), where_it_pays: Allowed::of(&[Encoding::Lz4]) };
     let (directory, lease) = job_on(&disk, by_measure);
@@ -179,7 +179,7 @@ fn in_haste_only_what_was_asked_for_is_encoded() {
 
 /// Runs the same history on a slow level, and on one that is faster than any processor.
 #[test]
-fn differences_are_made_by_measurement_where_they_take_less_time_than_to_write_the_pages() {
+fn differences_are_used_only_where_they_save_time() {
     let by_measure = Encodings { always: Allowed::default(), where_it_pays: Allowed::of(&[Encoding::Differences]) };
     for (bytes, time, is_short) in
         [(1 << 20, Duration::from_secs(100), true), (1 << 50, Duration::from_millis(1), false)]

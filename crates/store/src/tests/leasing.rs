@@ -24,7 +24,7 @@ fn on(disk: &Disk, host_identity: HostIdentity) -> JobDirectory {
 }
 
 #[test]
-fn of_many_who_ask_at_once_one_gets_the_lease() {
+fn one_of_many_concurrent_requests_gets_the_lease() {
     let place = tempfile::tempdir().unwrap();
     let start = Barrier::new(8);
     let ask = || {
@@ -43,7 +43,7 @@ fn of_many_who_ask_at_once_one_gets_the_lease() {
 }
 
 #[test]
-fn of_many_who_take_over_at_once_one_gets_the_lease() {
+fn one_of_many_concurrent_takeovers_gets_the_lease() {
     let place = tempfile::tempdir().unwrap();
     // A supervisor of an earlier boot left this.
     let storage_backend = std::sync::Arc::new(crate::Directory::open(place.path()).unwrap());
@@ -65,7 +65,7 @@ fn of_many_who_take_over_at_once_one_gets_the_lease() {
 }
 
 #[test]
-fn a_released_lease_is_free_and_a_dropped_one_too_unless_it_names_a_program() {
+fn a_dropped_lease_is_free_unless_it_names_a_program() {
     let disk = Disk::new();
     let directory = open_on(disk.storage_backend(), 1);
     directory.take_lease(LIVE).unwrap().release().unwrap();
@@ -79,7 +79,7 @@ fn a_released_lease_is_free_and_a_dropped_one_too_unless_it_names_a_program() {
 }
 
 #[test]
-fn a_program_without_supervisor_can_be_adopted_and_not_be_started_again() {
+fn an_orphaned_program_can_be_adopted_but_not_started_again() {
     let disk = Disk::new();
     let lease = open_on(disk.storage_backend(), 1).take_lease(LIVE).unwrap();
     lease.set_program(PROGRAM).unwrap();
@@ -112,7 +112,7 @@ fn a_program_that_has_ended_cannot_be_adopted() {
 }
 
 #[test]
-fn a_holder_on_another_machine_is_left_alone_unless_forced_and_its_silence_is_told() {
+fn a_remote_holder_keeps_its_lease_unless_forced() {
     let disk = Disk::new();
     let lease = open_on(disk.storage_backend(), 1).take_lease(LIVE).unwrap();
     disk.pass(Duration::from_secs(1000));
@@ -132,7 +132,7 @@ fn a_holder_on_another_machine_is_left_alone_unless_forced_and_its_silence_is_to
 }
 
 #[test]
-fn whoever_lost_the_lease_changes_nothing_any_more() {
+fn a_lost_lease_allows_no_changes() {
     let disk = Disk::new();
     let old = open_on(disk.storage_backend(), 1);
     let lost = old.take_lease(LIVE).unwrap();
@@ -170,7 +170,7 @@ fn a_sealed_generation_of_a_lost_lease_is_not_committed() {
 }
 
 #[test]
-fn a_lease_that_cannot_be_understood_is_only_taken_by_force() {
+fn an_unreadable_lease_is_only_taken_by_force() {
     let disk = Disk::new();
     let lease = open_on(disk.storage_backend(), 1).take_lease(LIVE).unwrap();
     for strange in [&b""[..], b"standfast-lease=2\n", &[0xff; 100], &[b'x'; 5000]] {
@@ -184,7 +184,7 @@ fn a_lease_that_cannot_be_understood_is_only_taken_by_force() {
 }
 
 #[test]
-fn a_holder_of_another_boot_is_taken_for_dead_only_when_its_heartbeat_has_been_seen_to_stand() {
+fn a_holder_of_another_boot_is_dead_only_if_its_heartbeat_stops() {
     let disk = Disk::new();
     let lease = open_on(disk.storage_backend(), 1).take_lease(LIVE).unwrap();
     lease.set_program(PROGRAM).unwrap();

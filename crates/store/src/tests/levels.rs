@@ -68,7 +68,7 @@ fn history(at: u8) -> Pages {
 }
 
 #[test]
-fn a_flush_takes_what_has_changed_since_the_newest_on_the_disk() {
+fn a_flush_writes_changes_since_the_newest_on_disk() {
     let (disk, memory) = (Disk::new(), Disk::new());
     let (levels, lease) = begin_on(&disk, &memory);
     let mut before = Pages::new();
@@ -95,7 +95,7 @@ fn a_flush_takes_what_has_changed_since_the_newest_on_the_disk() {
 }
 
 #[test]
-fn a_flush_is_full_where_the_disk_s_newest_is_no_link_in_memory_any_more() {
+fn a_flush_is_full_if_the_disks_newest_is_gone_from_memory() {
     let (disk, memory) = (Disk::new(), Disk::new());
     let (levels, lease) = begin_on(&disk, &memory);
     let mut before = Pages::new();
@@ -201,7 +201,7 @@ fn a_disk_that_fails_under_a_flush_leaves_whole_generations_on_both_levels() {
 }
 
 #[test]
-fn a_level_that_is_full_or_emptied_leaves_the_disk_s_and_checkpoints_go_there() {
+fn a_full_or_emptied_memory_level_leaves_the_disk_usable() {
     let (disk, whole) = (Disk::new(), Disk::new());
     three(&disk, &whole);
     let tried = |levels: &Levels| {
@@ -282,7 +282,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn a_number_means_the_same_contents_on_every_level_whatever_is_done(
+    fn a_number_has_the_same_contents_on_every_level(
         steps in prop::collection::vec(step(), 1..40),
         in_memory in any_encodings(),
         on_disk in any_encodings(),
@@ -364,7 +364,7 @@ fn names(place: &Path) -> usize {
 }
 
 #[test]
-fn the_level_that_the_directory_names_is_taken_and_no_other() {
+fn only_the_level_named_by_the_directory_is_used() {
     let place = tempfile::tempdir().unwrap();
     let (mut levels, lease) = on_real_directories(place.path());
     let job = place.path().join("job");
@@ -384,7 +384,7 @@ fn the_level_that_the_directory_names_is_taken_and_no_other() {
 }
 
 #[test]
-fn memory_that_is_not_ours_alone_is_not_trusted_and_what_others_left_there_stays() {
+fn a_memory_level_that_others_may_write_is_not_trusted() {
     use std::os::unix::fs::PermissionsExt;
     let place = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(place.path().join("memory/standfast-of-another-job")).unwrap();
@@ -400,7 +400,7 @@ fn memory_that_is_not_ours_alone_is_not_trusted_and_what_others_left_there_stays
 }
 
 #[test]
-fn memory_is_given_back_and_its_place_remembered_where_that_is_wanted() {
+fn discarding_memory_removes_it_and_optionally_keeps_the_place() {
     let place = tempfile::tempdir().unwrap();
     for remember in [true, false] {
         let (mut levels, lease) = on_real_directories(place.path());

@@ -54,7 +54,7 @@ fn pages_and_state_come_back_as_they_went_in() {
 }
 
 #[test]
-fn zero_pages_are_left_out_or_remembered_by_what_lies_beneath() {
+fn zero_pages_are_stored_only_if_a_file_backs_them() {
     let job = job();
     let mut prepared = job.directory.prepare(&job.lease).unwrap();
     let mut batch = lend_empty(&mut prepared).unwrap();
@@ -76,7 +76,7 @@ fn zero_pages_are_left_out_or_remembered_by_what_lies_beneath() {
 }
 
 #[test]
-fn an_image_without_pages_is_an_image() {
+fn an_image_without_pages_is_valid() {
     let job = job();
     checkpoint(&job.directory, &job.lease, &Pages::new(), "empty").unwrap();
     assert_eq!(newest(&job.directory).unwrap(), ("empty".into(), Pages::new()));
@@ -100,7 +100,7 @@ fn an_aborted_generation_leaves_no_trace_and_its_number_is_used_again() {
 }
 
 #[test]
-fn two_generations_are_never_in_the_making_at_once() {
+fn only_one_generation_can_be_prepared_at_a_time() {
     let job = job();
     let first = job.directory.prepare(&job.lease).unwrap();
     assert!(matches!(job.directory.prepare(&job.lease), Err(StoreError::Busy)));
@@ -109,7 +109,7 @@ fn two_generations_are_never_in_the_making_at_once() {
 }
 
 #[test]
-fn retention_keeps_the_newest_and_a_restart_from_the_past_supersedes_the_rest() {
+fn retention_keeps_the_newest_and_restarts_supersede_later_ones() {
     let job = job();
     for at in 1..=4 {
         checkpoint(&job.directory, &job.lease, &some_pages(at), &format!("{at}")).unwrap();
@@ -183,7 +183,7 @@ fn a_directory_that_others_may_write_and_a_linked_image_are_refused_by_name() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_directories_jobs_and_checkpoints_are_named() {
     let place = tempfile::tempdir().unwrap();
     assert!(matches!(JobDirectory::open(&place.path().join("none")), Err(StoreError::NoDirectory(_))));
     let empty = JobDirectory::open(place.path()).unwrap();
@@ -194,7 +194,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn the_outcome_is_there_for_the_next_who_looks() {
+fn the_outcome_is_recorded_in_the_manifest() {
     let job = job();
     job.directory.set_outcome(&job.lease, Outcome::Exited { status: 3 }).unwrap();
     let seen = JobDirectory::open(job.directory.path()).unwrap().manifest().unwrap();

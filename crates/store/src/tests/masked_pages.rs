@@ -127,7 +127,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn what_counts_comes_back_from_any_chain_and_from_what_it_is_coalesced_to(
+    fn unmasked_words_survive_chains_and_coalescing(
         steps in prop::collection::vec(some_step(), 1..7),
         encodings in any_encodings(),
     ) {
@@ -147,7 +147,7 @@ proptest! {
 }
 
 #[test]
-fn what_does_not_count_takes_no_room() {
+fn masked_words_take_no_space() {
     // Three words in four, as in the links of a neural network.
     let most = |kind| Step {
         regions: (0..SPACE as u64).step_by(16).map(|start| (start, 12, kind)).collect(),

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn each_page_that_is_shown_is_saved_once() {
+    fn pages_in_overlapping_windows_are_saved_once() {
         let windows = [pages(4, 4), pages(0, 2), pages(6, 10)];
         assert_eq!(
             shown_of(&[pages(1, 4), pages(7, 3)], &windows),

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_the_kernel_dropped_from_memory_during_the_first_look_is_found_by_the_second() {
+    fn the_second_scan_finds_a_page_that_the_first_missed() {
         let mut looks = 0;
         let mut seek = |at| {
             looks += usize::from(at == 0);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_holes_is_looked_at_once_and_what_is_behind_its_end_does_not_count() {
+    fn a_file_without_holes_needs_one_seek_and_is_cut_at_its_end() {
         let mut asked = 0;
         let seek = |at| {
             asked += 1;
@@ -412,7 +412,7 @@ mod tests {
 
     /// In a directory where others may make files, somebody may make a pipe, and the program is frozen meanwhile.
     #[test]
-    fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+    fn opening_a_pipe_in_place_of_a_file_fails_without_blocking() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
         std::fs::write(&path, "contents").unwrap();

@@ -71,7 +71,7 @@ mod tests {
     use standfast_linux::system_v::{NewObject, SystemVKind};
 
     #[test]
-    fn a_small_segment_is_read_and_let_go_and_a_large_one_is_held() {
+    fn a_small_segment_is_detached_after_the_scan_a_large_one_is_not() {
         for (bytes, is_held) in [(2 * PAGE_BYTES as u64 + 10, false), (COPIED_BYTES_MAX + 1, true)] {
             let new = NewObject { kind: SystemVKind::Segment, id: None, key: 0, size: bytes };
             let made = new.make().unwrap();

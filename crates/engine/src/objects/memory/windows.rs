@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_what_no_part_covers() {
+    fn gaps_are_the_pages_that_no_part_covers() {
         let parts = [pages(0, 3), pages(4, 4), pages(5, 1), pages(9, 1)];
         assert_eq!(gaps(pages(1, 10), &parts), [pages(3, 1), pages(8, 1), pages(10, 1)]);
         assert_eq!(gaps(pages(1, 2), &parts), []);
     }
 
     #[test]
-    fn overlapping_windows_give_every_page_once_from_a_window_that_shows_it() {
+    fn overlapping_windows_yield_each_page_once() {
         let shared = window(true, pages(100, 4), 0, &[pages(100, 2)], &[]);
         let private = window(false, pages(200, 8), 1, &[pages(201, 3)], &[pages(200, 1)]);
         let windows = Windows { windows: vec![private, shared] };
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beneath_a_guarded_page_is_read_where_another_window_shows_it() {
+    fn a_page_under_a_guard_is_read_through_another_window() {
         let guarded = window(true, pages(100, 4), 0, &[pages(100, 1)], &[pages(102, 1)]);
         let windows = Windows { windows: vec![guarded] };
         assert_eq!(windows.hidden(), Some(pages(102, 1).start()));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beneath_an_own_page_is_hidden_unless_a_shared_window_shows_it() {
+    fn a_page_under_a_private_copy_is_hidden() {
         let windows = Windows { windows: vec![window(false, pages(200, 8), 1, &[], &[pages(203, 1)])] };
         assert_eq!(windows.hidden(), Some(pages(203, 1).start()));
     }

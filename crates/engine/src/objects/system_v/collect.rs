@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_before_a_process_was_there_was_used_by_another_of_its_number() {
+    fn a_use_before_the_process_started_was_by_another_process() {
         let own = Pid::own();
         assert!(was_there(own, now()));
         assert!(!was_there(own, now() - 3600));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_removed_meanwhile_is_passed_over_and_the_jobs_own_is_not() {
+    fn a_vanished_object_is_an_error_only_if_it_belongs_to_the_job() {
         let gone = SystemVObject { id: i32::MAX, ..object(SystemVKind::Semaphores, &[]) };
         let contents = |of_job| {
             let all = SystemV { carried: vec![CarriedObject { object: gone.clone(), of_job }], ..SystemV::default() };
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_only_the_dead_have_attached_is_looked_at_again() {
+    fn an_object_attached_only_by_dead_processes_is_rechecked() {
         let (attached, known) = (HashMap::from([(9, 1)]), Vec::new());
         let judge = Judge { pids: &[Pid::new(1)], known: Some(&known), started: 0, attached: &attached };
         let own = Pid::own();
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_the_jobs_where_the_job_alone_has_used_it() {
+    fn an_object_belongs_to_the_job_if_only_the_job_has_used_it() {
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let member = Pid::new(child.id() as i32);
         // A process that is neither the job nor we: our parent.

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_keeps_within_the_range_and_leaves_the_adjustment() {
+    fn a_pair_of_operations_sets_the_undo_value_within_range() {
         for (value, adjustment) in [(0, 5), (5, -5), (VALUE_MAX, 1), (VALUE_MAX, -1), (0, 1), (VALUE_MAX - 2, -7)] {
             let (mut now, mut left) = (value, 0);
             for [number, step, flags] in adjusting(3, value, adjustment) {

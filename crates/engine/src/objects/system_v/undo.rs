@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_adjustment_is_found_whatever_the_value() {
+    fn every_undo_adjustment_is_found_for_every_value() {
         for value in [0, 1, 5, 16000, VALUE_MAX - 1, VALUE_MAX] {
             for expected in (-VALUE_MAX..=VALUE_MAX).step_by(41).chain([-VALUE_MAX, -1, 0, 1, 2, VALUE_MAX]) {
                 let above = |limit| Ok::<_, ()>(kernel_says_beyond(&above(3, value, limit), value, expected));

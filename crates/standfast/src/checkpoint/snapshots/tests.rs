@@ -15,7 +15,7 @@ fn situation(to_read: u64, held: u64, dirty_per_second: f64, spare_bytes: u64) -
 
 /// Each line is one situation: bytes to read, bytes held, bytes written per second, available memory.
 #[test]
-fn auto_takes_what_costs_the_program_least_and_fits_into_memory() {
+fn auto_chooses_the_cheapest_snapshot_that_fits_into_memory() {
     let table = [
         ("a small program", MIB, MIB, 0.0, 8 * GIB, Method::Copy, Why::Cheapest),
         ("little of much has changed", 10 * MIB, GIB, 1e7, 8 * GIB, Method::Copy, Why::Cheapest),
@@ -32,7 +32,7 @@ fn auto_takes_what_costs_the_program_least_and_fits_into_memory() {
 }
 
 #[test]
-fn auto_reads_ahead_what_is_much_where_the_kernel_notes_what_is_written_and_little_is() {
+fn auto_precopies_large_tracked_memory_that_is_rarely_written() {
     let table = [
         ("a tenth of much", 100 * MIB, GIB, 1e8, 8 * GIB, Method::Precopy),
         ("little", 2 * MIB, GIB, 2e6, 8 * GIB, Method::Copy),
@@ -46,14 +46,14 @@ fn auto_reads_ahead_what_is_much_where_the_kernel_notes_what_is_written_and_litt
 }
 
 #[test]
-fn a_clone_of_each_of_many_processes_takes_longer_than_to_copy_what_little_they_hold() {
+fn many_small_processes_are_copied_and_not_cloned() {
     let of =
         |processes| Snapshot::Auto.choose(&Situation { processes, ..situation(100 * MIB, 100 * MIB, 0.0, 8 * GIB) });
     assert_eq!((of(1).method, of(200).method), (Method::Fork, Method::Copy));
 }
 
 #[test]
-fn no_clone_is_made_of_what_the_system_has_not_promised() {
+fn no_clone_is_made_beyond_the_commit_limit() {
     let strict = |promised| {
         let mut now = situation(GIB, GIB, 1e8, 8 * GIB);
         now.room.promised_bytes = Some(promised);
@@ -63,7 +63,7 @@ fn no_clone_is_made_of_what_the_system_has_not_promised() {
 }
 
 #[test]
-fn what_was_asked_for_is_done_whatever_it_costs() {
+fn a_requested_method_is_used_whatever_it_costs() {
     let now = situation(GIB, GIB, 0.0, 8 * GIB);
     for (asked, method) in
         [(Snapshot::Sequential, Method::Sequential), (Snapshot::Copy, Method::Copy), (Snapshot::Fork, Method::Fork)]
@@ -76,7 +76,7 @@ fn what_was_asked_for_is_done_whatever_it_costs() {
 }
 
 #[test]
-fn a_way_that_was_not_taken_for_long_is_tried_when_time_has_paid_for_it() {
+fn an_unused_method_is_tried_when_enough_time_has_passed() {
     let mut now = situation(100 * MIB, GIB, 1e8, 8 * GIB);
     assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy);
     now.trials = Trials { since: [0, TRIAL_EVERY, TRIAL_EVERY + 1, 0], idle: 60.0 };
@@ -94,7 +94,7 @@ fn a_way_that_was_not_taken_for_long_is_tried_when_time_has_paid_for_it() {
 }
 
 #[test]
-fn a_machine_on_which_clones_are_dear_is_learnt() {
+fn auto_learns_that_clones_are_expensive() {
     let mut now = situation(GIB, GIB, 1e8, 8 * GIB);
     assert_eq!(Snapshot::Auto.choose(&now).method, Method::Fork);
     let (checking, pause) = (Duration::from_millis(2), Duration::from_millis(3000));
@@ -105,7 +105,7 @@ fn a_machine_on_which_clones_are_dear_is_learnt() {
 }
 
 #[test]
-fn reading_ahead_what_is_written_at_once_is_not_taken_for_cheap() {
+fn precopy_is_not_chosen_for_pages_that_are_rewritten_at_once() {
     assert_eq!(rewriting(0, GIB, 1.0), 0.0);
     assert!((rewriting(GIB / 10, GIB, 1.0) - 0.105).abs() < 0.001, "a tenth a second, some of it twice");
     let all =
@@ -116,7 +116,7 @@ fn reading_ahead_what_is_written_at_once_is_not_taken_for_cheap() {
 }
 
 #[test]
-fn what_reading_ahead_took_is_learnt() {
+fn auto_learns_the_cost_of_precopy() {
     let mut now = Situation { is_tracked: true, ..situation(100 * MIB, GIB, 1e8, 8 * GIB) };
     assert_eq!(Snapshot::Auto.choose(&now).method, Method::Precopy);
     let (checking, pause) = (Duration::from_millis(2), Duration::from_millis(60));
@@ -126,7 +126,7 @@ fn what_reading_ahead_took_is_learnt() {
 }
 
 #[test]
-fn one_that_saves_everything_since_most_has_changed_tells_so() {
+fn a_full_checkpoint_after_many_changes_counts_all_as_rewritten() {
     let mut past = Past::default();
     let full = |seconds: u64| CheckpointReport {
         pages_read: 1000,

@@ -89,7 +89,7 @@ fn a_message_cannot_be_made_to_write_to_the_terminal() {
 }
 
 #[test]
-fn maxtime_is_the_interval_and_zero_or_checkpointing_off_is_none() {
+fn maxtime_is_the_interval_and_0_or_checkpointing_off_disable_it() {
     assert_eq!(interval("maxtime 90"), Some(every(90)));
     assert_eq!(interval("maxtime 90\ncheckpointing on"), Some(every(90)));
     assert_eq!(interval("maxtime 0"), Some(Interval::Off));
@@ -102,7 +102,7 @@ fn maxtime_is_the_interval_and_zero_or_checkpointing_off_is_none() {
 }
 
 #[test]
-fn maxfiles_is_how_many_checkpoints_are_kept_and_one_if_it_is_not_there() {
+fn maxfiles_is_the_number_of_kept_checkpoints_and_defaults_to_1() {
     assert_eq!(parsed("maxfiles 3").choices().keep, Keep::new(3));
     assert_eq!(parsed("maxtime 3").choices().keep, None);
     assert_eq!(Some(Ckptrc::defaults().keep), Keep::new(1));
@@ -110,7 +110,7 @@ fn maxfiles_is_how_many_checkpoints_are_kept_and_one_if_it_is_not_there() {
 }
 
 #[test]
-fn incremental_makes_maxfiles_the_bound_on_files_that_build_upon_each_other_and_one_is_none() {
+fn incremental_makes_maxfiles_the_chain_length_and_1_disables_it() {
     let said = |text: &str| {
         let choices = parsed(text).choices();
         (choices.incremental, choices.max_files, choices.keep)
@@ -140,7 +140,7 @@ fn dir_holds_a_directory_of_the_programs_own() {
 }
 
 #[test]
-fn what_this_version_does_not_do_is_named_once_each() {
+fn unmet_settings_are_reported_once_each() {
     let unmet = |text: &str| parsed(text).unmet().collect::<Vec<_>>();
     let said = unmet("incremental on");
     assert!(said.len() == 1 && said[0].contains(CKPTRC) && said[0].contains("incremental"), "{said:?}");
@@ -150,7 +150,7 @@ fn what_this_version_does_not_do_is_named_once_each() {
 }
 
 #[test]
-fn only_what_is_ours_and_closed_to_writers_is_followed() {
+fn only_own_files_that_others_cannot_write_are_followed() {
     let trusted = |owner, mode, user| check_trusted(owner, mode, user).is_ok();
     assert!(trusted(7, 0o100_600, 7) && trusted(7, 0o100_644, 7) && trusted(0, 0o100_400, 0));
     assert!(!trusted(8, 0o600, 7), "somebody else's");
@@ -160,7 +160,7 @@ fn only_what_is_ours_and_closed_to_writers_is_followed() {
 }
 
 #[test]
-fn a_file_that_is_not_there_says_nothing_and_one_that_is_there_is_followed() {
+fn a_missing_ckptrc_is_no_error_and_a_present_one_is_loaded() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join(CKPTRC);
     assert_eq!(Ckptrc::load(&path).expect("no file is no error"), None);
@@ -170,7 +170,7 @@ fn a_file_that_is_not_there_says_nothing_and_one_that_is_there_is_followed() {
 }
 
 #[test]
-fn what_is_no_file_of_our_own_is_refused_without_being_waited_for() {
+fn links_pipes_and_writable_files_are_refused_without_blocking() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let refused = |name: &str| Ckptrc::load(&folder.path().join(name)).expect_err(name).to_string();
     let own = folder.path().join("own");
@@ -186,7 +186,7 @@ fn what_is_no_file_of_our_own_is_refused_without_being_waited_for() {
 }
 
 #[test]
-fn a_file_without_end_is_not_read_to_its_end() {
+fn a_ckptrc_above_the_size_limit_is_refused() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let path = folder.path().join(CKPTRC);
     fs::write(&path, vec![b'\n'; usize::try_from(CKPTRC_BYTES_MAX).unwrap() + 1]).unwrap();
@@ -195,7 +195,7 @@ fn a_file_without_end_is_not_read_to_its_end() {
 }
 
 #[test]
-fn mintime_holds_for_what_the_program_asks_for_and_checkpointing_off_heeds_none_of_it() {
+fn mintime_limits_program_requests_and_off_ignores_them() {
     let least = |text: &str| parsed(text).choices().min_interval;
     let after = |seconds| Some(MinInterval::After(Duration::from_secs(seconds)));
     assert_eq!(least("maxtime 5"), None, "nothing is said about it");

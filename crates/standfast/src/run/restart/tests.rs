@@ -4,7 +4,7 @@ use super::*;
 use std::io;
 
 #[test]
-fn a_job_is_given_up_only_where_all_its_checkpoints_are_damaged() {
+fn a_job_is_discarded_only_if_all_its_checkpoints_are_damaged() {
     let none_good = |reasons: Vec<StoreError>| {
         let skip = |reason| standfast_store::Skipped { number: GenerationNumber::FIRST, reason: Box::new(reason) };
         StoreError::NoneGood { directory: PathBuf::new(), skipped: reasons.into_iter().map(skip).collect() }

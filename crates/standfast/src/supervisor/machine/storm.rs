@@ -220,7 +220,7 @@ impl World {
 }
 
 #[test]
-fn in_any_storm_works_exclude_each_other_and_everybody_is_answered_once() {
+fn under_random_events_each_client_is_answered_once() {
     for seed in 0..STORMS {
         let mut world = World::new(seed);
         (0..EVENTS).for_each(|_| world.happen());
@@ -232,7 +232,7 @@ fn in_any_storm_works_exclude_each_other_and_everybody_is_answered_once() {
 }
 
 #[test]
-fn behind_any_storm_all_that_was_asked_for_is_done() {
+fn after_random_events_all_requests_are_done() {
     for seed in 0..STORMS {
         let mut world = World::new(seed);
         (0..EVENTS).for_each(|_| world.happen());

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_told_once_and_again_when_its_reason_changes_or_it_comes_back() {
+    fn a_condition_is_reported_again_when_its_reason_changes() {
         let mut told = Told::default();
         let mut note = |reason: Option<&str>| told.note(Condition::Uncloned, reason.map(str::to_owned));
         assert_eq!(note(Some("a")).as_deref(), Some("a"));

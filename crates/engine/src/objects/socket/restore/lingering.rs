@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_at_which_a_local_connection_lingers_can_be_had_at_once() {
+    fn a_port_with_a_lingering_local_connection_can_be_freed() {
         let is_strict = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rfc1337").is_ok_and(|it| it.trim() == "1");
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(probe) = TcpListener::bind(address) else { continue };
