@@ -237,7 +237,7 @@ fn whatever_proves_a_line_is_there_and_the_line_says_so() -> Result<()> {
 }
 
 /// Reports whether a source file has a test of this name that is run.
-fn is_run(source: &str, name: &str) -> bool {
+pub(super) fn is_run(source: &str, name: &str) -> bool {
     source.split_once(&format!("fn {name}(")).is_some_and(|(before, _)| before.trim_end().ends_with("#[test]"))
 }
 
