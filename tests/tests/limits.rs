@@ -213,7 +213,7 @@ fn every_proof_exists_and_matches_its_line() -> Result<()> {
 }
 
 /// Reports whether a source file has a test of this name that is run.
-fn is_run(source: &str, name: &str) -> bool {
+pub(super) fn is_run(source: &str, name: &str) -> bool {
     source.split_once(&format!("fn {name}(")).is_some_and(|(before, _)| before.trim_end().ends_with("#[test]"))
 }
 

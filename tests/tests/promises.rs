@@ -38,6 +38,7 @@ mod replaced;
 mod saved_folders;
 mod snapshots;
 mod standstill;
+mod states;
 mod stuck;
 mod terminals;
 
