@@ -218,6 +218,9 @@ pub(crate) struct Restart {
     /// Let monotonic clocks jump to those of this machine instead of continuing where they were
     #[arg(long)]
     pub(crate) clock_jump: bool,
+    /// Continue although the rebuilt job differs from the checkpoint in FIELD, as a refusal names it; may be repeated
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) despite: Vec<String>,
     /// Take over the directory from another host or container that is known to be dead
     #[arg(long)]
     pub(crate) force: bool,

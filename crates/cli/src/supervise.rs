@@ -71,7 +71,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
     let attach = AttachRequest { directory: directory.clone(), detach_key: restart.detach_key.unwrap_or_default() };
     let memory = restart.memory.map(from_here).transpose()?;
     let streams = streams(restart.redirect);
-    let Restart { at, force, wait, detach: detached, .. } = restart;
+    let Restart { at, force, wait, detach: detached, despite, .. } = restart;
     let request = |front| {
         let (front, shared_binaries) = (Some(front), shared_binaries());
         RestartRequest {
@@ -89,6 +89,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
             },
             at,
             clocks,
+            despite,
         }
     };
     behind_front(&attach, |front| standfast::restart(&request(front), &mut |event| reporter.event(event)))

@@ -20,7 +20,7 @@ use standfast_core::Address;
 use standfast_linux::abi;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::process;
-use standfast_linux::{Pid, ProcessMemory, Registers, Standstill, Task, TaskError};
+use standfast_linux::{Pid, ProcessMemory, Registers, Standstill, Task, TaskError, Tid};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -131,6 +131,38 @@ impl Frozen {
         }
     }
 
+    /// Takes a job that was just rebuilt and has not run yet as a frozen one, with its threads, process by process.
+    /// [`Self::forget`] must be called in the end, or they are let go.
+    pub(crate) fn of_rebuilt(roots: Roots, shared: Arc<Shared>, threads: &[Vec<Tid>]) -> Result<Self, EngineError> {
+        let (living, zombies): (Vec<Member>, _) =
+            roots.members().into_iter().partition(|member| member.wait_status.is_none());
+        let mut processes = Vec::new();
+        for tids in threads {
+            let pid = tids[0].as_process();
+            let member = living.iter().find(|member| member.pid == pid).ok_or(EngineError::Ended)?;
+            let memory = ProcessMemory::open(pid).map_err(|source| kernel("opening the new process", source))?;
+            let standing = |tid: &Tid| {
+                let mut task = Task::attached_by_clone(pid, *tid);
+                if tids.len() == 1 {
+                    task.is_alone();
+                }
+                FrozenTask::of_rebuilt(task, &shared).map_err(|error| refine(error, pid, &shared))
+            };
+            let tasks = tids.iter().map(standing).collect::<Result<_, _>>()?;
+            let maps = Map::of(pid).map_err(|source| kernel("reading the program's mappings", source))?;
+            processes.push((FrozenParts { pid, parent: member.parent, memory, maps }, tasks));
+        }
+        let processes = processes.into_iter().map(|(parts, tasks)| parts.with(tasks)).collect();
+        let _tracer_lock = shared.tracer_lock.take();
+        let Roots { main, reaper } = roots;
+        Ok(Self { processes, zombies, main, reaper, shared, since: Instant::now(), _tracer_lock, _thread: PhantomData })
+    }
+
+    /// Gives up a rebuilt job without letting its threads go.
+    pub(crate) fn forget(mut self) {
+        self.processes.iter_mut().for_each(|process| process.tasks.clear());
+    }
+
     /// Returns when the first of its threads stopped, or was asked to stop together with all others.
     pub fn since(&self) -> Instant {
         self.since
@@ -184,6 +216,21 @@ impl Frozen {
         // In this order, parents learn of the ends of their children.
         self.processes.drain(..).for_each(drop);
         outcome
+    }
+}
+
+/// A process of which every thread has been looked at, before it counts as frozen.
+struct FrozenParts {
+    pid: Pid,
+    parent: Option<Pid>,
+    memory: ProcessMemory,
+    maps: Vec<Map>,
+}
+
+impl FrozenParts {
+    fn with(self, tasks: Vec<FrozenTask>) -> FrozenProcess {
+        let Self { pid, parent, memory, maps } = self;
+        FrozenProcess { pid, parent, tasks, memory, maps, stopped_by: None }
     }
 }
 
@@ -255,6 +302,15 @@ impl FrozenTask {
         }
         let is_in_stop = stop != Standstill::OurDoing;
         Ok(Self { mask: task.signal_mask()?, task, registers, interrupted, is_in_stop })
+    }
+}
+
+impl FrozenTask {
+    /// Inspects a task that was just rebuilt, and changes nothing.
+    fn of_rebuilt(task: Task, shared: &Shared) -> Result<Self, TaskError> {
+        let registers = task.registers()?;
+        let interrupted = shared.waits().resumed(task.tid(), &registers);
+        Ok(Self { mask: task.signal_mask()?, task, registers, interrupted, is_in_stop: false })
     }
 }
 

@@ -62,6 +62,7 @@ mod terminals;
 mod tracer_lock;
 mod track;
 mod tree;
+mod twin;
 mod wait_ends;
 mod waits;
 mod watch;

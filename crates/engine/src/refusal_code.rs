@@ -255,6 +255,9 @@ refusal_codes! {
 
     801 Image "the image describes an impossible job"
         "The image verifies, so it is what was written, and yet describes something that cannot be. This is a bug in Standfast or a forged image. Use another checkpoint and please report it."
+
+    802 RebuiltDifferently "the rebuilt job differs from the checkpoint"
+        "Before a restarted job runs, it is collected once more and compared with the checkpoint. It differs in the field that is named, so the program would continue with something else than it had. This is a bug in Standfast: please report it. `restart --despite FIELD` continues all the same. On another machine, kernel or processor, differences are only reported."
 }
 
 impl fmt::Display for RefusalCode {

@@ -179,6 +179,12 @@ impl Waits {
         }
     }
 
+    /// Returns what is known about the call of a thread that has not run since it was rebuilt.
+    pub(crate) fn resumed(&self, tid: Tid, registers: &Registers) -> Interrupted {
+        let Abort::Restart { number } = registers.pending_restart() else { return Interrupted::default() };
+        Interrupted { call: Some(number), end: self.met.get(&tid).and_then(|met| met.end) }
+    }
+
     /// Takes over the waits of another process of the job.
     pub(crate) fn append(&mut self, others: &Self) {
         self.met.extend(&others.met);

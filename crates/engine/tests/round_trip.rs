@@ -206,12 +206,18 @@ fn captured(job: &mut Job) -> HeldImage {
 
 /// Continues an image to its end.
 fn continued(held: &HeldImage) -> Result<ExitStatus, EngineError> {
+    continued_despite(held, &[]).map(|(status, _)| status)
+}
+
+/// Continues an image to its end, although these fields may differ. Returns what was reported as well.
+fn continued_despite(held: &HeldImage, despite: &[String]) -> Result<(ExitStatus, Vec<String>), EngineError> {
     let mut keep_tail = |tail: &Tail<'_>| panic!("nothing is to be cut off, but {tail:?}");
     let mut before_thaw = |_| Ok(());
     let mut hold_terminal = |_| panic!("no terminal is to be held");
     let options = RestartOptions {
         ids: IdPolicy::Auto,
         clocks: ClockPolicy::Continue,
+        despite,
         files: FileOptions::default(),
         saved_binary: &|_| None,
         keep_tail: &mut keep_tail,
@@ -220,7 +226,8 @@ fn continued(held: &HeldImage) -> Result<ExitStatus, EngineError> {
         hold_terminal: &mut hold_terminal,
         before_thaw: &mut before_thaw,
     };
-    Ok(restart(held, options)?.job.reap().expect("it ends").expect("it is our child"))
+    let mut restarted = restart(held, options)?;
+    Ok((restarted.job.reap().expect("it ends").expect("it is our child"), restarted.notes))
 }
 
 #[test]
@@ -329,6 +336,7 @@ fn a_processor_with_more_registers_is_accepted() {
     const AREA_BYTES: usize = 832;
     const HEADER: std::ops::Range<usize> = 512..520;
     let (mut held, result, _directory) = ticking();
+    held.state.machine.processor_features.pop().unwrap();
     held.state.machine.xsave_features &= FEWER;
     held.state.machine.state_areas.retain(|area| FEWER & 1 << area.feature != 0);
     for thread in held.state.processes.iter_mut().flat_map(|process| &mut process.threads) {
@@ -340,4 +348,37 @@ fn a_processor_with_more_registers_is_accepted() {
     let status = continued(&held).unwrap();
     assert!(status.success(), "{status:?}");
     assert_eq!(std::fs::read(&result).unwrap(), b"forward\n");
+}
+
+/// A field that the kernel reads from the program's memory, so that no restart can bring back another value.
+const FIELD: &str = "processes.arguments";
+
+/// Returns an image that says of a program something else than what a restart rebuilds, and the file with its result.
+fn differing() -> (HeldImage, PathBuf, TempDir) {
+    let (mut held, result, directory) = ticking();
+    held.state.processes[0].arguments[0] = b"another".as_slice().into();
+    (held, result, directory)
+}
+
+#[test]
+fn a_rebuilt_job_that_differs_from_its_image_continues_only_despite_that() {
+    let (held, result, _directory) = differing();
+    let refusal = continued(&held).unwrap_err().to_string();
+    assert!(refusal.contains(&format!("--despite {FIELD}")), "{refusal}");
+    assert!(refusal.contains("another"), "{refusal}");
+    assert!(!result.exists(), "it must not have run");
+    let (status, notes) = continued_despite(&held, &[FIELD.to_owned()]).unwrap();
+    assert!(status.success(), "{status:?}");
+    assert!(notes.iter().any(|note| note.contains("processes[0].arguments")), "{notes:?}");
+    assert!(result.exists());
+}
+
+#[test]
+fn a_job_of_another_machine_continues_and_its_differences_are_reported() {
+    let (mut held, result, _directory) = differing();
+    held.state.machine.host = "elsewhere".to_owned();
+    let (status, notes) = continued_despite(&held, &[]).unwrap();
+    assert!(status.success(), "{status:?}");
+    assert!(notes.iter().any(|note| note.contains("processes[0].arguments")), "{notes:?}");
+    assert!(result.exists());
 }

@@ -20,6 +20,12 @@ impl SignalInformation {
         (self.word(CODE) == libc::SI_TIMER).then(|| self.word(TIMER))
     }
 
+    /// Reports whether a timer of any kind sent the signal.
+    pub fn is_of_timer(&self) -> bool {
+        let is_of_interval = [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF].contains(&self.signal());
+        self.timer().is_some() || self.word(CODE) == libc::SI_KERNEL && is_of_interval
+    }
+
     fn word(&self, at: usize) -> i32 {
         i32::from_le_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
     }

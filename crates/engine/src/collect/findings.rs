@@ -1,7 +1,7 @@
 //! What has been found in a frozen job, process by process, until it becomes records.
 
 use super::process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBaseline};
-use super::{Subject, apart, files, memory, named, process_tree, refuse, restrictions, surroundings, threads};
+use super::{Stop, Subject, apart, files, memory, named, process_tree, refuse, restrictions, surroundings, threads};
 use crate::capture_options::CaptureOptions;
 use crate::error::kernel;
 use crate::files::{FileId, References};
@@ -9,11 +9,11 @@ use crate::freeze::Frozen;
 use crate::inheritance::Inheritance;
 use crate::listing::{Listed, NotSaved};
 use crate::machine::{clocks, machine};
-use crate::objects::{Descriptors, MemoryObjects, Motion, SystemV, Terms, written_at_ends};
+use crate::objects::{Descriptors, MemoryObjects, Motion, SystemV, SystemVContents, Terms, written_at_ends};
 use crate::shared::Kept;
 use crate::tree::Member;
 use crate::{Blocker, EngineError, RefusalCode, pool};
-use standfast_format::records::{FileReference, JobState, MemoryObject, ProcessState, ProcessTree, SavedFolder};
+use standfast_format::records::{FileReference, JobState, MemoryObject, ProcessState, ProcessTree, SavedFolder, Undo};
 use standfast_linux::Pid;
 use std::os::unix::fs::MetadataExt;
 
@@ -108,22 +108,33 @@ impl Findings {
         folders
     }
 
+    /// Returns the job's System V objects, other than segments that are attached.
+    pub(super) fn system_v(&mut self, pids: &[Pid]) -> Result<SystemVContents, EngineError> {
+        self.objects.add_unattached_segments()?;
+        self.objects.system_v.contents(pids)
+    }
+
+    /// Returns the records of what the job itself is.
     pub(super) fn into_state(
         self,
-        frozen: &Frozen,
-        process_snapshots: &[&ProcessSnapshot],
+        stop: &Stop<'_>,
         answers: Vec<threads::Inner>,
         objects: Vec<MemoryObject>,
         mut relations: process_tree::Relations,
+        mut system_v: SystemVContents,
     ) -> Result<JobState, EngineError> {
+        for (place, inner) in answers.iter().enumerate() {
+            for (set, undo) in &inner.undo {
+                system_v.semaphores[*set].undo.push(Undo { process: place as u32, ..*undo });
+            }
+        }
         let machine = machine(answers.iter().fold(0, |all, inner| all | inner.xsave_features));
-        let clocks = clocks(frozen.processes[0].pid);
+        let clocks = clocks(stop.pids[0]);
         let mut descriptors = self.descriptors.descriptors.into_iter();
         let mut processes: Vec<ProcessState> = Vec::new();
         let unreported: Vec<_> = answers.iter().flat_map(|inner| inner.unreported.clone()).collect();
-        let pids: Vec<Pid> = frozen.processes.iter().map(|process| process.pid).collect();
-        let process_attributes = pool::each(&pids, |pid| ProcessAttributes::of(*pid));
-        let attributes = process_snapshots.iter().zip(process_attributes);
+        let process_attributes = pool::each(&stop.pids, |pid| ProcessAttributes::of(*pid));
+        let attributes = stop.process_snapshots.iter().zip(process_attributes);
         for ((of_process, inner), (process_snapshot, process_attributes)) in
             self.processes.into_iter().zip(answers).zip(attributes)
         {
@@ -149,6 +160,8 @@ impl Findings {
             objects,
             terminals: self.descriptors.terminals,
             posix_queues: self.descriptors.posix_queues,
+            semaphores: system_v.semaphores,
+            message_queues: system_v.queues,
             ..JobState::default()
         })
     }

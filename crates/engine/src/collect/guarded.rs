@@ -4,10 +4,10 @@
 //! write to them.
 
 use super::Subject;
+use crate::EngineError;
 use crate::error::kernel;
 use crate::files::FileId;
 use crate::track::Tracks;
-use crate::{EngineError, ProcessIdentity};
 use standfast_core::PageRange;
 use standfast_linux::proc::Map;
 use std::collections::BTreeSet;
@@ -54,10 +54,4 @@ fn guarded(subject: &Subject<'_>, written: &BTreeSet<FileId>) -> Vec<(FileId, Pa
     let is_regular = |map: &&Map| std::fs::metadata(OsStr::from_bytes(&map.path)).is_ok_and(|file| file.is_file());
     let maps = subject.maps.iter().filter(is_guarded).filter(is_regular).filter(fits);
     maps.map(|map| (FileId { device: map.device, inode: map.inode }, map.range())).collect()
-}
-
-impl Subject<'_> {
-    fn identity(&self) -> ProcessIdentity {
-        self.process_snapshot.identity(self.pid)
-    }
 }

@@ -98,6 +98,12 @@ impl Mappings {
         Ok(found)
     }
 
+    /// Notes which pages must not be touched, of a process that has not been scanned.
+    pub(super) fn note_guards_of(&mut self, pid: Pid) -> Result<(), EngineError> {
+        let noted = PageScan::open(pid).and_then(|scan| self.note_guards(&scan, &mut Pages::default()));
+        noted.map_err(scanning)
+    }
+
     /// Notes which pages must not be touched, if the kernel reports it (Linux 6.15): those that a scan has already
     /// found, and those in areas that it has not covered.
     fn note_guards(&mut self, scan: &PageScan, pages: &mut Pages) -> io::Result<()> {
@@ -182,6 +188,10 @@ fn kind(map: &Map, kept: &Kept, files: &mut References, objects: &MemoryObjects)
     }
 }
 
+fn scanning(source: io::Error) -> EngineError {
+    kernel("scanning the program's pages", source)
+}
+
 /// Number of pages that may be walked twice: that takes 3 us, and a call for each gap between mappings takes 1 us.
 const WALKED_TWICE_MAX: u64 = (4 << 20) / PAGE_BYTES as u64;
 
@@ -199,7 +209,6 @@ impl Space<'_> {
     /// Returns the pages with contents of their own, so that a reservation costs only what is populated in it. Notes
     /// which of the pages must not be touched.
     pub(super) fn scan(&mut self) -> Result<Pages, EngineError> {
-        let scanning = |source| kernel("scanning the program's pages", source);
         let scan = PageScan::open(self.pid).map_err(scanning)?;
         let ordinary = self.mappings.ordinary.iter();
         let places: Vec<_> = ordinary.filter_map(|mapping| place(mapping, self.live_stack)).collect();

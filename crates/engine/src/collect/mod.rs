@@ -36,13 +36,13 @@ pub(crate) use files::{code_files, list_ahead, prefetch};
 use process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 pub use running::examine;
 pub(crate) use running::{examine_folders, examine_with};
-use standfast_format::records::{JobState, SemaphoreSet, Undo};
+use standfast_format::records::{JobState, SemaphoreSet};
 use standfast_linux::proc::{self, Map};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
-use threads::Also;
+use threads::{Also, Doubts};
 
 /// A job's records, and where to read its memory.
 #[derive(Debug)]
@@ -66,8 +66,7 @@ impl Collection {
         let supervisor_baseline = SupervisorBaseline::scan()?;
         let subjects = Subject::all_known(frozen, options.asking)?;
         let unconfirmed = Subject::unconfirmed(&subjects, frozen);
-        let process_snapshots: Vec<&ProcessSnapshot> =
-            subjects.iter().map(|subject| &subject.process_snapshot).collect();
+        let stop = Stop::of(frozen, options, &supervisor_baseline, &subjects);
         guarded::scan(&subjects, &mut frozen.shared.tracks(), &mut frozen.shared.written())?;
         let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline)?;
         let listed = frozen.shared.listing.list(&frozen.shared.folders());
@@ -76,58 +75,50 @@ impl Collection {
             folders.extend(found.save_written(frozen, listed.as_deref().unwrap_or_default()));
         }
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
-        let relations = process_tree::Relations::of(frozen, &process_snapshots)?;
-        found.objects.add_unattached_segments()?;
-        let pids: Vec<Pid> = frozen.processes.iter().map(|process| process.pid).collect();
-        let mut system_v = found.objects.system_v.contents(&pids)?;
+        let relations = process_tree::Relations::of(frozen, &stop.process_snapshots)?;
+        let system_v = found.system_v(&stop.pids)?;
         let ipc_namespace = found.objects.system_v.namespace();
         let mut tracks = frozen.shared.tracks();
-        let by_pagemap = tracks.resolve(options.tracking) == Tracking::Pagemap;
-        let identities: Vec<_> = frozen
-            .processes
-            .iter()
-            .zip(&process_snapshots)
-            .map(|(it, process_snapshot)| process_snapshot.identity(it.pid))
-            .collect();
-        let stop = Stop {
-            frozen,
-            options,
-            supervisor_baseline: &supervisor_baseline,
-            process_snapshots: &process_snapshots,
-            identities,
-            by_pagemap,
-        };
-        let answers = stop.ask(&mut found, &mut tracks, &system_v.semaphores)?;
+        let doubtful = stop.doubtful(&mut found)?;
+        let answers = stop.ask(&mut found, &mut tracks, &doubtful, &system_v.semaphores)?;
         // For processes that are tracked from now on.
         guarded::scan(&subjects, &mut tracks, &mut frozen.shared.written())?;
         let pages = stop.scan(&mut found, &mut tracks, &answers, is_second)?;
-        let identities = stop.identities;
         let with_ports = std::mem::take(&mut found.descriptors.with_ports);
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
         outputs.extend(found.objects.outputs());
         let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
-        for (place, inner) in answers.iter().enumerate() {
-            for (set, undo) in &inner.undo {
-                let undo = Undo { process: place as u32, ..*undo };
-                system_v.semaphores[*set].undo.push(undo);
-            }
-        }
-        let mut state = found.into_state(frozen, &process_snapshots, answers, records, relations)?;
+        let mut state = found.into_state(&stop, answers, records, relations, system_v)?;
         refuse(&mut foreseen(&state))?;
         state.folders = folders;
         state.listed = frozen.shared.listing.record(listed);
         state.forks = proc::forks().unwrap_or_default();
-        state.semaphores = system_v.semaphores;
-        state.message_queues = system_v.queues;
         state.ipc_namespace = ipc_namespace;
-        state.pid_namespace = pid_namespace(pids[0]);
+        state.pid_namespace = pid_namespace(stop.pids[0]);
         other_names::note(&mut state);
-        state.surroundings = Some(surroundings::of(&state, &pids));
+        state.surroundings = Some(surroundings::of(&state, &stop.pids));
         files::note_contents(&mut state, &frozen.shared);
         frozen.shared.listing.note_unsaved(&state);
         // Nothing prevents the checkpoint any more. If this option cannot be set, a restart may have to wait.
         with_ports.iter().for_each(|socket| drop(frozen.shared.reused_ports.set(socket.as_fd())));
-        Ok(Self { state, identities, pages, objects, outputs, unconfirmed })
+        Ok(Self { state, identities: stop.identities, pages, objects, outputs, unconfirmed })
+    }
+
+    /// Returns only the records of what the job itself is, without reading any page. Its files and its surroundings are
+    /// left out.
+    pub(crate) fn records(frozen: &Frozen, options: CaptureOptions) -> Result<JobState, EngineError> {
+        let supervisor_baseline = SupervisorBaseline::scan()?;
+        let subjects = Subject::all_known(frozen, options.asking)?;
+        let stop = Stop::of(frozen, options, &supervisor_baseline, &subjects);
+        let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline)?;
+        let relations = process_tree::Relations::of(frozen, &stop.process_snapshots)?;
+        let system_v = found.system_v(&stop.pids)?;
+        let places = 0..stop.pids.len();
+        let doubtful: Vec<_> = places.map(|place| Doubts::of_descriptors(&found.descriptors, place)).collect();
+        let answers = stop.ask(&mut found, &mut frozen.shared.tracks(), &doubtful, &system_v.semaphores)?;
+        stop.note_guards(&mut found)?;
+        let records = std::mem::take(&mut found.objects).into_records();
+        found.into_state(&stop, answers, records, relations, system_v)
     }
 }
 
@@ -136,18 +127,48 @@ struct Stop<'a> {
     frozen: &'a Frozen,
     options: CaptureOptions,
     supervisor_baseline: &'a SupervisorBaseline,
-    process_snapshots: &'a [&'a ProcessSnapshot],
+    pids: Vec<Pid>,
+    process_snapshots: Vec<&'a ProcessSnapshot>,
     identities: Vec<ProcessIdentity>,
     /// Whether the kernel tracks writes for us.
     by_pagemap: bool,
 }
 
-impl Stop<'_> {
+impl<'a> Stop<'a> {
+    fn of(
+        frozen: &'a Frozen,
+        options: CaptureOptions,
+        supervisor_baseline: &'a SupervisorBaseline,
+        subjects: &'a [Subject<'_>],
+    ) -> Self {
+        Self {
+            frozen,
+            options,
+            supervisor_baseline,
+            pids: subjects.iter().map(|subject| subject.pid).collect(),
+            process_snapshots: subjects.iter().map(|subject| &subject.process_snapshot).collect(),
+            identities: subjects.iter().map(Subject::identity).collect(),
+            by_pagemap: frozen.shared.tracks().resolve(options.tracking) == Tracking::Pagemap,
+        }
+    }
+
+    /// Returns for each process what cannot be determined from outside.
+    fn doubtful(&self, found: &mut Findings) -> Result<Vec<Doubts>, EngineError> {
+        let mut doubtful = Vec::new();
+        for (place, process) in self.frozen.processes.iter().enumerate() {
+            let pages = found.objects.doubtful(place, process)?;
+            doubtful.push(Doubts { pages, ..Doubts::of_descriptors(&found.descriptors, place) });
+        }
+        refuse(&mut found.objects.blockers())?;
+        Ok(doubtful)
+    }
+
     /// Asks each process for what the kernel tells only the process itself.
     fn ask(
         &self,
         found: &mut Findings,
         tracks: &mut Tracks,
+        doubtful: &[Doubts],
         semaphores: &[SemaphoreSet],
     ) -> Result<Vec<threads::Inner>, EngineError> {
         let frozen = self.frozen;
@@ -155,15 +176,9 @@ impl Stop<'_> {
             true => probes(frozen, semaphores)?,
             false => vec![None; frozen.processes.len()],
         };
-        let mut doubtful = Vec::new();
-        for (place, process) in frozen.processes.iter().enumerate() {
-            let pages = found.objects.doubtful(place, process)?;
-            doubtful.push(threads::Doubts { pages, descriptors: found.descriptors.doubtful(place) });
-        }
-        refuse(&mut found.objects.blockers())?;
         let parents: HashSet<Pid> = frozen.members().iter().filter_map(|member| member.parent).collect();
         let mut answers: Vec<_> = frozen.processes.iter().map(|_| threads::Inner::default()).collect();
-        for place in by_processor(self.process_snapshots) {
+        for place in by_processor(&self.process_snapshots) {
             let (process, identity) = (&frozen.processes[place], self.identities[place]);
             let loosens = self.by_pagemap && self.options.tracking == Tracking::Auto;
             let idle = tracks.of(identity).filter(|_| loosens).map(Track::loosen_idle).unwrap_or_default();
@@ -194,6 +209,16 @@ impl Stop<'_> {
         found.blockers.append(&mut apart::signalled_by_thread(switches)?);
         refuse(&mut found.blockers)?;
         Ok(answers)
+    }
+
+    /// Notes which pages must not be touched.
+    fn note_guards(&self, found: &mut Findings) -> Result<(), EngineError> {
+        let spaces = self.pids.iter().zip(&mut found.processes);
+        let spaces: Vec<_> = spaces.map(|(pid, it)| (*pid, Mutex::new(&mut it.mappings))).collect();
+        let noted = pool::each(&spaces, |(pid, mappings)| {
+            mappings.lock().unwrap_or_else(PoisonError::into_inner).note_guards_of(*pid)
+        });
+        noted.into_iter().collect()
     }
 
     /// Returns for each process which pages are populated, and which of them have changed.
@@ -252,7 +277,7 @@ fn named(mut blockers: Vec<Blocker>, pid: Pid, processes: usize) -> Vec<Blocker>
 
 /// Asks every process of a job for what the kernel tells only the process itself, and forgets the answers.
 pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
-    let doubts = threads::Doubts::default();
+    let doubts = Doubts::default();
     let also = Also {
         supervisor_baseline: &SupervisorBaseline::scan()?,
         doubts: &doubts,
@@ -298,6 +323,10 @@ impl<'a> Subject<'a> {
             Some((subject.process_snapshot.identity(subject.pid), used))
         };
         Unconfirmed::new(&frozen.shared, subjects.iter().filter_map(used).collect())
+    }
+
+    fn identity(&self) -> ProcessIdentity {
+        self.process_snapshot.identity(self.pid)
     }
 
     /// Returns a running process.

@@ -7,7 +7,7 @@ use super::{apart, process_tree, restrictions, scheduling, switches};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
-use crate::objects::{FoundTimers, FoundUndo, Probe};
+use crate::objects::{Descriptors, FoundTimers, FoundUndo, Probe};
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::Shared;
 use crate::{Blocker, EngineError, RefusalCode};
@@ -64,6 +64,13 @@ pub(super) struct Doubts {
     pub(super) pages: Vec<PageRange>,
     /// Descriptors that seem to be closed on exec: which of them are not?
     pub(super) descriptors: Vec<i32>,
+}
+
+impl Doubts {
+    /// Returns those about the descriptors of the process at `place`.
+    pub(super) fn of_descriptors(descriptors: &Descriptors, place: usize) -> Self {
+        Self { pages: Vec::new(), descriptors: descriptors.doubtful(place) }
+    }
 }
 
 /// What one process is asked in addition to the usual questions.

@@ -1,14 +1,13 @@
 //! Open directories, and places in the file system (O_PATH): found again by path.
 
 use super::shown::Shown;
-use super::{Check, Kind, Known, O_PATH, Opening, Recorded, Unsupported, Walk, as_path, nothing};
+use super::{Check, Kind, Known, O_NOFOLLOW, O_PATH, Opening, Recorded, Unsupported, Walk, as_path, nothing};
 use crate::files::FileId;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
 use standfast_linux::abi;
 use std::os::unix::fs::MetadataExt;
 
-const O_NOFOLLOW: u32 = abi::O_NOFOLLOW as u32;
 const IN_PLACE: &str = "keep directories in place while the program has them open";
 
 pub(super) const PLACE: Kind = Kind { collect: collect_place, check, restore, describe };

@@ -49,7 +49,7 @@ mod walk;
 use crate::EngineError;
 use check::nothing;
 pub(crate) use check::{Blockers, Check};
-pub(crate) use memory::{MemoryObjects, ObjectContents, data_of, is_inside, written_at_ends};
+pub(crate) use memory::{MemoryObjects, ObjectContents, SHARED_MEMORY_NAME, data_of, is_inside, written_at_ends};
 use message_queue::unlink_leftovers;
 pub(crate) use of_processes::open_files_of_processes;
 pub use opening::AddressWait;
@@ -64,8 +64,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 pub(crate) use system_v::{
-    FoundUndo, MadeSystemV, Probe, SystemV, has_ipc, pid_namespace, probes, refuse_shared_ipc, remove_leftovers,
-    remove_made_since,
+    FoundUndo, MadeSystemV, Probe, SystemV, SystemVContents, has_ipc, pid_namespace, probes, refuse_shared_ipc,
+    remove_leftovers, remove_made_since,
 };
 pub(crate) use terminal::{bring_to_foreground, makes_terminals};
 pub(crate) use walk::{Descriptors, Motion, Terms};
@@ -118,7 +118,8 @@ const O_CREAT: u32 = abi::O_CREAT as u32;
 const O_EXCL: u32 = abi::O_EXCL as u32;
 const O_NOCTTY: u32 = abi::O_NOCTTY as u32;
 /// Files opened by a path have this flag. Not all others do, and programs see it (`F_GETFL`).
-const O_LARGEFILE: u32 = 0o100000;
+pub(crate) const O_LARGEFILE: u32 = 0o100000;
+pub(crate) const O_NOFOLLOW: u32 = abi::O_NOFOLLOW as u32;
 const O_TRUNC: u32 = abi::O_TRUNC as u32;
 const O_ASYNC: u32 = abi::O_ASYNC as u32;
 const O_DIRECT: u32 = abi::O_DIRECT as u32;

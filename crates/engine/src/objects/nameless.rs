@@ -1,14 +1,12 @@
 //! Files that no path leads to: memfds, deleted files. Their contents are saved in the image, as a memory object.
 
-use super::{Check, Kind, Known, O_ACCMODE, O_RDWR, Opening, Recorded, Unsupported, Walk};
+use super::{Check, Kind, Known, O_ACCMODE, O_NOFOLLOW, O_RDWR, Opening, Recorded, Unsupported, Walk};
 use crate::object_key::ObjectKey;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, ObjectKind, OpenFile, OpenFileKind};
-use standfast_linux::abi;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
-const O_NOFOLLOW: u32 = abi::O_NOFOLLOW as u32;
 const PERMISSIONS: u32 = 0o7777;
 /// The largest deleted file that is saved in an image: it is read while the program is frozen.
 const DELETED_BYTES_MAX: u64 = 1 << 30;

@@ -3,7 +3,7 @@
 
 use super::ids::IdPolicy;
 use super::known_names::KnownNames;
-use super::mapped_files::{Attached, make_missing};
+use super::mapped_files::{self, Attached, make_missing};
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
 use super::process_tree::Remains;
@@ -11,7 +11,8 @@ use crate::construction::{Construction, building, end_processes};
 use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::foreseen::parking;
-use crate::objects::{MadeSystemV, OnWait, bring_to_foreground, open_files_of_processes};
+use crate::objects::{FilePlan, MadeSystemV, OnWait, bring_to_foreground, open_files_of_processes};
+use crate::twin::Rebuilt;
 use crate::waits::Waits;
 use crate::{EngineError, directions};
 use standfast_core::{Address, PageRange};
@@ -73,6 +74,20 @@ impl Family {
             all.append(&process.waits);
             all
         })
+    }
+
+    /// Returns it as a rebuilt job, once it is built.
+    pub(super) fn rebuilt(&self, plan: &JobPlan<'_>) -> Rebuilt<'_> {
+        let is_replaced = |place: &usize| plan.files[*place] != FilePlan::AsRecorded;
+        let threads = self.processes.iter().map(|process| process.tasks.iter().map(Task::tid).collect());
+        Rebuilt {
+            threads: threads.collect(),
+            reaper: self.main().init.as_ref().map(|init| init.pid()),
+            waits: self.waits(),
+            replaced: (0..plan.files.len()).filter(is_replaced).collect(),
+            written: mapped_files::written(plan.job),
+            sharing: &self.sharing,
+        }
     }
 
     pub(super) fn build(

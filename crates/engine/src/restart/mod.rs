@@ -26,6 +26,7 @@
 //! switches       advice, locks and keys of memory; settings that the process has made in the kernel
 //! scheduling     policy, priorities and processors, if they are allowed here
 //! threads        created under their old ids; what the kernel keeps for each; registers last
+//! compared       with the image, by its twin; a difference that nobody has allowed ends the restart
 //! commit         the caller's last word; then every tie to us is cut, the last one is the commit
 //! ```
 //!
@@ -39,6 +40,7 @@ mod address_space;
 mod attributes;
 mod beginning;
 mod blockers;
+mod compared;
 mod cut_back;
 mod family;
 mod files;
@@ -100,6 +102,8 @@ pub struct RestartOptions<'a> {
     pub saved_binary: &'a dyn Fn(&FileReference) -> Option<PathBuf>,
     /// Keeps what is about to be cut off a file.
     pub keep_tail: &'a mut KeepTail<'a>,
+    /// Fields in which the rebuilt job may differ from the checkpoint all the same, as a refusal names them.
+    pub despite: &'a [String],
     /// News for programs that direct their own checkpoints.
     pub news: RestartNews<'a>,
     /// Called repeatedly during the wait for an address; an error cancels the restart.
@@ -135,10 +139,11 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     // The image holds what differs from the default, so nothing that this process ignores may interfere.
     let mut family = Family::begin(&plan, options.ids, options.clocks, InheritedSignals::none())?;
     let mut files = plan.notes.clone();
-    let mut remade = Remade::default();
+    let (mut remade, mut compared) = (Remade::default(), Vec::new());
     let known = KnownNames::new(plan.names_in_doubt(), source.runs());
     let build = |()| family.build(&plan, source, &known, options.on_wait);
     let built = plan.remake.carry_out(&mut remade).and_then(build).and_then(|()| {
+        compared = family.compare_with_image(&plan, options.despite)?;
         let differing = family.main().differing(&plan, &known)?;
         let (appended, stay) = family.settle_listed(&plan, &known)?;
         files.extend(stay);
@@ -173,7 +178,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
             job.has_written(mapped_files::written(source.state()));
             let code = source.state().code_files().filter(|file| (options.saved_binary)(file).is_some());
             code.for_each(|file| job.freezer().has_copy_of(file));
-            let notes = plan.remarks.iter().cloned().chain(family.notes()).collect();
+            let notes = plan.remarks.iter().cloned().chain(family.notes()).chain(compared).collect();
             Ok(Restarted { job, ids: family.main().ids.clone(), notes, files: condensed(files) })
         }
         Err(error) => {

@@ -98,6 +98,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 directory: directory.clone(),
                 lease: lease.clone(),
                 clocks: ClockPolicy::Continue,
+                despite: Vec::new(),
             };
             match continue_job(continuation, Selector::Newest, listener) {
                 Err(Error::Store(error)) if is_hopeless(&error) => {

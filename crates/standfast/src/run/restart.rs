@@ -47,6 +47,8 @@ pub struct RestartRequest {
     pub at: Option<GenerationNumber>,
     /// Policy for monotonic clocks that are behind those of the checkpoint.
     pub clocks: ClockPolicy,
+    /// Fields in which the rebuilt job may differ from the checkpoint all the same.
+    pub despite: Vec<String>,
 }
 
 /// Continues a job and supervises it to its end.
@@ -79,8 +81,8 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
         return Ok(tell_finished(request, &directory, listener));
     }
     let selector = request.at.map_or(Selector::Newest, Selector::Exactly);
-    let (context, clocks) = (request.context.clone(), request.clocks);
-    continue_job(Continuation { context, directory, lease, clocks }, selector, listener)
+    let RestartRequest { context, clocks, despite, .. } = request.clone();
+    continue_job(Continuation { context, directory, lease, clocks, despite }, selector, listener)
 }
 
 /// Reports whether nobody holds the job.
@@ -106,6 +108,8 @@ pub(crate) struct Continuation {
     pub(crate) lease: Arc<Lease>,
     /// Policy for monotonic clocks that are behind those of the checkpoint.
     pub(crate) clocks: ClockPolicy,
+    /// See [`RestartRequest::despite`].
+    pub(crate) despite: Vec<String>,
 }
 
 /// Continues a job from the generation that `selector` names. Falls back to older generations if the selector allows
@@ -323,6 +327,7 @@ fn revive(
         RestartOptions {
             ids: options.ids.policy(),
             clocks: job.clocks,
+            despite: &job.despite,
             files: FileOptions {
                 policy: files.policy(),
                 ends: &ends,

@@ -49,6 +49,8 @@ const OWNER_ONLY: u32 = 0o600;
 const DELETED: &[u8] = b" (deleted)";
 /// The path that it shows for shared anonymous memory.
 const SHARED_ANONYMOUS: &[u8] = b"/dev/zero";
+/// The name by which shared anonymous memory is made again, as a file in memory.
+pub(crate) const SHARED_MEMORY_NAME: &[u8] = b"shared memory";
 
 /// The memory objects of a job.
 #[derive(Debug, Default)]
@@ -212,6 +214,11 @@ impl MemoryObjects {
 
     fn position(&self, key: ObjectKey) -> Option<u32> {
         self.found.iter().position(|found| found.key == key).map(|position| position as u32)
+    }
+
+    /// Returns the records, in the order of the table.
+    pub(crate) fn into_records(self) -> Vec<MemoryObject> {
+        self.found.into_iter().map(|found| found.record).collect()
     }
 
     /// Returns records and contents, in the order of the table.

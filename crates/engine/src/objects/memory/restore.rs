@@ -12,6 +12,7 @@
 //! The descriptors in the new processes live until their own descriptors have been placed. To restore an open file that
 //! is an object, open `/proc/self/fd/N` with `N` from [`Object::descriptor`].
 
+use super::SHARED_MEMORY_NAME;
 use crate::EngineError;
 use crate::construction::{Construction, Object};
 use crate::error::kernel;
@@ -77,7 +78,7 @@ impl Construction {
 
     fn make_object(&self, object: &MemoryObject, parking: u64) -> Result<Object, EngineError> {
         let made = match &object.kind {
-            ObjectKind::SharedMemory => self.make_memory_file(b"shared memory", &object.kind)?,
+            ObjectKind::SharedMemory => self.make_memory_file(SHARED_MEMORY_NAME, &object.kind)?,
             ObjectKind::MemoryFile { name, .. } => self.make_memory_file(&name.0, &object.kind)?,
             // Contents from the image are put here first, and where they belong when all of them have verified.
             ObjectKind::MappedFile { .. } | ObjectKind::Segment { .. } => {

@@ -47,7 +47,7 @@ struct CarriedObject {
 
 /// The recorded contents of semaphores and queues.
 #[derive(Debug, Default)]
-pub(crate) struct Contents {
+pub(crate) struct SystemVContents {
     pub(crate) semaphores: Vec<SemaphoreSet>,
     pub(crate) queues: Vec<MessageQueue>,
 }
@@ -135,8 +135,8 @@ impl SystemV {
     }
 
     /// Returns the contents of the job's semaphores and queues, while it is frozen.
-    pub(crate) fn contents(&self, pids: &[Pid]) -> Result<Contents, EngineError> {
-        let mut contents = Contents::default();
+    pub(crate) fn contents(&self, pids: &[Pid]) -> Result<SystemVContents, EngineError> {
+        let mut contents = SystemVContents::default();
         for carried in self.of_kind(SystemVKind::Semaphores) {
             let Some(values) = self.list(carried, system_v::semaphores)? else { continue };
             let user = |pid: Pid| pids.iter().position(|member| *member == pid).map(|place| place as u32);

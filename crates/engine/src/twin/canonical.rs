@@ -1,0 +1,201 @@
+//! Records in the form in which they are compared. What depends on the machine, the moment or the order of discovery,
+//! and not on the job, is the same in all of them.
+
+use crate::objects::{O_LARGEFILE, O_NOFOLLOW, SHARED_MEMORY_NAME};
+use standfast_format::records::{
+    Accounting, Backing, Clocks, FileReference, JobState, Machine, Mapping, MemoryObject, ObjectKind, OpenFile,
+    OpenFileKind, PendingSignal, ProcessState, SavedPart, Socket, SocketState,
+};
+use standfast_linux::{SignalInformation, abi};
+use std::collections::{HashMap, HashSet};
+
+/// What the kernel adds to the path of a directory that has been removed.
+const REMOVED: &[u8] = b" (deleted)";
+
+/// Brings the records of two collections of a job into canonical form.
+pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
+    translate_ids(saved, found);
+    for (saved, found) in saved.processes.iter_mut().zip(&mut found.processes) {
+        forget_unknown_accounting(saved, found);
+    }
+    canonical(saved);
+    canonical(found);
+}
+
+fn canonical(state: &mut JobState) {
+    forget_circumstances(state);
+    forget_saved_files(state);
+    state.files_mut().for_each(forget_plan);
+    state.objects.iter_mut().for_each(canonical_object);
+    state.open_files.iter_mut().for_each(canonical_open_file);
+    state.sockets.iter_mut().for_each(canonical_socket);
+    for process in &mut state.processes {
+        process.pending.retain(|signal| !is_of_timer(signal));
+        process.threads.iter_mut().for_each(|thread| thread.pending.retain(|signal| !is_of_timer(signal)));
+        process.mappings = joined(std::mem::take(&mut process.mappings));
+        // A removed directory has no name that means anything.
+        if process.working_directory.0.ends_with(REMOVED) {
+            process.working_directory = REMOVED.into();
+        }
+    }
+    let names = state.semaphores.iter_mut().map(|set| &mut set.name);
+    for name in names.chain(state.message_queues.iter_mut().map(|queue| &mut queue.name)) {
+        name.of_job = true;
+    }
+}
+
+/// Reports whether a timer has sent a signal. Timers expire while a job is rebuilt as well.
+fn is_of_timer(signal: &PendingSignal) -> bool {
+    let information = signal.information.0.as_slice().try_into().map(SignalInformation);
+    information.is_ok_and(|information| information.is_of_timer())
+}
+
+/// Leaves out what the plan of a restart has compared with the file itself. Files are cut back later.
+fn forget_plan(file: &mut FileReference) {
+    *file = FileReference { path: std::mem::take(&mut file.path), ..FileReference::default() };
+}
+
+/// Leaves out whether mappings count as committed, if one of both collections did not ask.
+fn forget_unknown_accounting(saved: &mut ProcessState, found: &mut ProcessState) {
+    let mappings = || saved.mappings.iter().chain(&found.mappings);
+    if mappings().any(|mapping| mapping.attributes.accounting == Accounting::Unknown) {
+        let both = saved.mappings.iter_mut().chain(&mut found.mappings);
+        both.for_each(|mapping| mapping.attributes.accounting = Accounting::Unknown);
+    }
+}
+
+fn canonical_object(object: &mut MemoryObject) {
+    match &mut object.kind {
+        ObjectKind::MappedFile { file, saved, .. } => {
+            forget_plan(file);
+            *saved = SavedPart::Mapped;
+        }
+        // Without a descriptor, a file in memory is shared memory.
+        ObjectKind::MemoryFile { name, .. } if name.0 == SHARED_MEMORY_NAME => object.kind = ObjectKind::SharedMemory,
+        ObjectKind::Segment { name, .. } => name.of_job = true,
+        _ => {}
+    }
+}
+
+fn canonical_open_file(open: &mut OpenFile) {
+    // A file without a name is opened by way of `/proc/self/fd`, where these flags cannot be had or avoided.
+    if matches!(open.kind, OpenFileKind::Object { .. } | OpenFileKind::MessageQueue { .. }) {
+        open.flags &= !(O_LARGEFILE | O_NOFOLLOW);
+    }
+    match &mut open.kind {
+        // The kernel lists them in the order of its own addresses.
+        OpenFileKind::Epoll { interests } => interests.sort_by_key(|it| (it.descriptor, it.open_file)),
+        // A directory that was made again is another file. So is the name of a socket that was bound again, or of a
+        // named pipe.
+        OpenFileKind::Directory { inode, .. } => *inode = 0,
+        OpenFileKind::Place { mode, inode, .. } if [abi::S_IFSOCK, abi::S_IFIFO].contains(&(*mode & abi::S_IFMT)) => {
+            *inode = 0;
+        }
+        // What is written there goes to the end.
+        OpenFileKind::Regular { offset, .. } if open.flags & abi::O_APPEND as u32 != 0 => *offset = 0,
+        _ => {}
+    }
+}
+
+fn canonical_socket(socket: &mut Socket) {
+    let stands_alone = socket.kind == abi::SOCK_DGRAM
+        || matches!(socket.state, SocketState::Unconnected | SocketState::Listening { .. });
+    if !stands_alone {
+        // The name of a connection is a label, which needs no file.
+        socket.file_mode = None;
+        // Binding a socket to an address sets it, and it means nothing to a connection.
+        socket.options.retain(|option| (option.level, option.name) != (abi::IPPROTO_IPV6, abi::IPV6_V6ONLY));
+    }
+}
+
+/// Gives a job with new ids its old ones, place by place.
+fn translate_ids(saved: &JobState, found: &mut JobState) {
+    let mut ids = HashMap::new();
+    for (one, other) in saved.processes.iter().zip(&found.processes) {
+        ids.insert(other.pid, one.pid);
+        ids.extend(one.threads.iter().zip(&other.threads).map(|(one, other)| (other.tid, one.tid)));
+    }
+    let translate = |id: &mut i32| *id = ids.get(id).copied().unwrap_or(*id);
+    for process in &mut found.processes {
+        translate(&mut process.pid);
+        process.threads.iter_mut().for_each(|thread| translate(&mut thread.tid));
+        translate(&mut process.process_tree.process_group);
+        translate(&mut process.process_tree.session);
+    }
+    for open in &mut found.open_files {
+        match &mut open.kind {
+            OpenFileKind::Thread { thread, .. } => translate(thread),
+            OpenFileKind::KernelFile { subject: Some(subject), .. } => subject.thread.iter_mut().for_each(translate),
+            _ => {}
+        }
+    }
+}
+
+/// Leaves out what describes the checkpoint and not the job.
+fn forget_circumstances(state: &mut JobState) {
+    (state.machine, state.clocks) = (Machine::default(), Clocks::default());
+    (state.forks, state.ipc_namespace, state.pid_namespace) = (0, 0, 0);
+    state.folders.clear();
+    (state.listed, state.surroundings) = (None, None);
+}
+
+/// Leaves out files that were saved as a whole, although nothing maps them.
+fn forget_saved_files(state: &mut JobState) {
+    let backings = state.processes.iter().flat_map(|process| &process.mappings).map(|mapping| &mapping.backing);
+    let mapped: HashSet<u32> = backings.filter_map(object_of).collect();
+    let is_only_saved = |place: u32, kind: &ObjectKind| {
+        matches!(kind, ObjectKind::MappedFile { saved, .. } if *saved != SavedPart::Mapped) && !mapped.contains(&place)
+    };
+    let mut new_places = Vec::new();
+    let mut kept = Vec::new();
+    for (place, object) in (0..).zip(std::mem::take(&mut state.objects)) {
+        new_places.push(kept.len() as u32);
+        if !is_only_saved(place, &object.kind) {
+            kept.push(object);
+        }
+    }
+    state.objects = kept;
+    for mapping in state.processes.iter_mut().flat_map(|process| &mut process.mappings) {
+        if let Backing::SharedObject { object, .. } | Backing::PrivateObject { object, .. } = &mut mapping.backing {
+            *object = new_places[*object as usize];
+        }
+    }
+    for open in &mut state.open_files {
+        if let OpenFileKind::Object { object, .. } = &mut open.kind {
+            *object = new_places[*object as usize];
+        }
+    }
+}
+
+fn object_of(backing: &Backing) -> Option<u32> {
+    match backing {
+        Backing::SharedObject { object, .. } | Backing::PrivateObject { object, .. } => Some(*object),
+        _ => None,
+    }
+}
+
+/// Joins neighbours that are alike, as the kernel may or may not do.
+fn joined(mappings: Vec<Mapping>) -> Vec<Mapping> {
+    let mut joined: Vec<Mapping> = Vec::new();
+    for mapping in mappings {
+        match joined.last_mut() {
+            Some(last) if continues(last, &mapping) => last.end = mapping.end,
+            _ => joined.push(mapping),
+        }
+    }
+    joined
+}
+
+/// Reports whether `next` could be the end of `last`.
+fn continues(last: &Mapping, next: &Mapping) -> bool {
+    let bytes = last.end - last.start;
+    let mut backing = last.backing.clone();
+    match &mut backing {
+        Backing::Anonymous => {}
+        Backing::PrivateFile { offset, .. }
+        | Backing::SharedFileReadOnly { offset, .. }
+        | Backing::SharedObject { offset, .. }
+        | Backing::PrivateObject { offset, .. } => *offset += bytes,
+    }
+    last.end == next.start && Mapping { start: next.start, end: next.end, backing, ..last.clone() } == *next
+}
