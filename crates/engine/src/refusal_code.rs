@@ -44,7 +44,7 @@ refusal_codes! {
         "A process of the job is in another namespace, has another root directory, or runs as another user than the process that started it. An unprivileged restart cannot give it these again. Start the whole job inside that namespace or as that user, for example `standfast run` inside the container."
 
     104 ThreadContext "a thread has credentials, a directory or descriptors of its own"
-        "A thread differs from its process in its user, its capabilities, its namespaces, its working directory or its table of descriptors. A restart gives all threads of a process the same. Few programs do this; those that do can usually be told not to."
+        "A thread differs from its process in its user, its namespaces, its working directory or its table of descriptors. A restart gives all threads of a process the same. Few programs do this; those that do can usually be told not to."
 
     105 CoreDumped "a child that left a core file has not been waited for"
         "The child has ended and dumped its core, and its parent has not called wait(2) yet. A restart would have to dump another core to show the parent the same status. The next checkpoint after the parent's wait succeeds."

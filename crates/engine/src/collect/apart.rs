@@ -32,7 +32,7 @@ pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -
             Err(_) => continue,
         };
         blockers.extend(
-            differences(own, norm, status, place > 0)
+            differences(own, norm, status)
                 .into_iter()
                 .map(|what| of_process(member.pid, RefusalCode::OwnContext, what)),
         );
@@ -73,8 +73,6 @@ pub(super) fn of_thread(pid: Pid, status: &Status, main: &ProcessSnapshot) -> Ve
     let identity = |status: &Status| (status.users.clone(), status.groups.clone(), status.more_groups.clone());
     if identity(status) != identity(&main.status) {
         own.push("a user or a group".to_owned());
-    } else if status.capabilities != main.status.capabilities {
-        own.push("capabilities".to_owned());
     }
     // Without privileges, no thread can have left a namespace.
     let may_have_moved = |status: &Status| status.capabilities.permitted & CAP_SYS_ADMIN != 0;
@@ -172,12 +170,7 @@ fn program(pid: Pid) -> Option<FileId> {
 }
 
 /// Returns what differs from `norm`, which a restart would give the process.
-fn differences(
-    own: &ProcessSnapshot,
-    norm: &NamespacesAndCredentials,
-    of_norm: &Status,
-    and_capabilities: bool,
-) -> Vec<String> {
+fn differences(own: &ProcessSnapshot, norm: &NamespacesAndCredentials, of_norm: &Status) -> Vec<String> {
     let ProcessSnapshot { namespaces_and_credentials, status, .. } = own;
     let mut differences = Vec::new();
     let namespaces: Vec<&str> = NAMESPACES
@@ -201,9 +194,6 @@ fn differences(
     let identity = |status: &Status| (status.users.clone(), status.groups.clone(), status.more_groups.clone());
     if identity(status) != identity(of_norm) {
         differences.push("it has become another user or group, which a restart would not make it".to_owned());
-    } else if and_capabilities && status.capabilities != of_norm.capabilities {
-        differences
-            .push("it has other capabilities than the main process, which a restart would not give it".to_owned());
     }
     differences
 }

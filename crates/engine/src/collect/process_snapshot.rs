@@ -3,9 +3,9 @@
 
 use crate::error::kernel;
 use crate::{EngineError, ProcessIdentity};
-use standfast_format::records::{Bytes, Limit, MemoryLayout};
+use standfast_format::records::{Bytes, CapabilitySets, Limit, MemoryLayout};
 use standfast_linux::Pid;
-use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::proc::{self, Capabilities, Stat, Status};
 use standfast_linux::sys::process;
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
 use std::io;
@@ -144,6 +144,21 @@ impl SupervisorBaseline {
             secure_bits: process::secure_bits()?,
             oom_score_adjustment: proc::read(own, "oom_score_adj").unwrap_or_default(),
             core_dump_filter: proc::read(own, "coredump_filter").unwrap_or_default(),
+        })
+    }
+
+    /// Returns the capabilities of a task in this user namespace, unless it has those that an exec of its program gives.
+    /// A user namespace other than ours is one that a restart has made.
+    pub(super) fn other_capabilities(&self, status: &Status, user_namespace: Option<&[u8]>) -> Option<CapabilitySets> {
+        let is_with_us = user_namespace == self.user_namespace.as_deref();
+        let before = if is_with_us { self.status.capabilities } else { Capabilities::of_new_namespace() };
+        let now = status.capabilities;
+        (now != before.after_exec(status.user)).then_some(CapabilitySets {
+            inheritable: now.inheritable,
+            permitted: now.permitted,
+            effective: now.effective,
+            bounding: now.bounding,
+            ambient: now.ambient,
         })
     }
 

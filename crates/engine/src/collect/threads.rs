@@ -180,8 +180,10 @@ impl Inner {
         }
         self.blockers.extend(landlock.blocker(&answers, status));
         let pending = self.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
-        let thread = of_thread.thread(remote_caller, &answers, task, status, also.supervisor_baseline)?;
-        self.threads.push(ThreadState { pending, ..thread });
+        let mut thread = of_thread.thread(remote_caller, &answers, task, status, also.supervisor_baseline)?;
+        thread.pending = pending;
+        thread.restrictions.capabilities = also.supervisor_baseline.other_capabilities(status, namespace.as_deref());
+        self.threads.push(thread);
         Ok(())
     }
 

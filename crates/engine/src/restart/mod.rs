@@ -25,6 +25,7 @@
 //! attributes     directory, umask, signal dispositions, limits
 //! switches       advice, locks and keys of memory; settings that the process has made in the kernel
 //! scheduling     policy, priorities and processors, if they are allowed here
+//! capabilities   given up again
 //! threads        created under their old ids; what the kernel keeps for each; registers last
 //! commit         the caller's last word; then every tie to us is cut, the last one is the commit
 //! ```
@@ -39,6 +40,7 @@ mod address_space;
 mod attributes;
 mod beginning;
 mod blockers;
+mod capabilities;
 mod cut_back;
 mod family;
 mod files;
