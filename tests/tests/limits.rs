@@ -39,6 +39,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
         "in namespaces",
         Victims(&["tree-child-in-namespaces-of-its-own-is-refused", "namespaces-of-its-own-are-refused"]),
     ),
+    ("processes apart", "about to make a child", Victims(&["namespaces-for-children-to-come-are-refused"])),
     ("processes apart", "root directory", Victims(&["tree-child-with-another-root-is-refused"])),
     ("processes apart", "user or groups", Victims(&["tree-child-of-another-user-is-refused"])),
     ("threads apart", "table of descriptors", Victims(&["thread-with-descriptors-of-its-own-is-refused"])),

@@ -1,7 +1,7 @@
 //! Collects the differences between the processes of a job that a restart would remove, and the shared things that it
 //! could not make shared again: namespaces, privileges, memory.
 
-use super::process_snapshot::{NAMESPACES, NamespacesAndCredentials, ProcessSnapshot};
+use super::process_snapshot::{NAMESPACES, NamespacesAndCredentials, PID, ProcessSnapshot, TIME};
 use crate::files::FileId;
 use crate::supervisors::is_supervisor;
 use crate::tree::Member;
@@ -34,6 +34,7 @@ pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -
         blockers.extend(
             differences(own, norm, status)
                 .into_iter()
+                .chain(place_of_children(member.pid, &own.status, &own.namespaces_and_credentials))
                 .map(|what| of_process(member.pid, RefusalCode::OwnContext, what)),
         );
     }
@@ -74,13 +75,12 @@ pub(super) fn of_thread(pid: Pid, status: &Status, main: &ProcessSnapshot) -> Ve
     if identity(status) != identity(&main.status) {
         own.push("a user or a group".to_owned());
     }
-    // Without privileges, no thread can have left a namespace.
-    let may_have_moved = |status: &Status| status.capabilities.permitted & CAP_SYS_ADMIN != 0;
-    if may_have_moved(status) || may_have_moved(&main.status) {
-        let theirs = NamespacesAndCredentials::of(tid.as_process()).ok().map(|it| it.namespaces);
-        if theirs.is_some_and(|theirs| theirs != main.namespaces_and_credentials.namespaces) {
-            own.push("a namespace".to_owned());
-        }
+    if (may_have_moved(status) || may_have_moved(&main.status))
+        && let Ok(theirs) = NamespacesAndCredentials::of(tid.as_process())
+        && (theirs.namespaces != main.namespaces_and_credentials.namespaces
+            || place_of_children(tid.as_process(), status, &theirs).is_some())
+    {
+        own.push("a namespace".to_owned());
     }
     let blocker = |what: String| {
         Blocker::new(
@@ -90,6 +90,32 @@ pub(super) fn of_thread(pid: Pid, status: &Status, main: &ProcessSnapshot) -> Ve
         )
     };
     own.into_iter().map(blocker).collect()
+}
+
+/// Without privileges, no thread can have left a namespace. Root may have given up his privileges since.
+fn may_have_moved(status: &Status) -> bool {
+    status.capabilities.permitted & CAP_SYS_ADMIN != 0 || status.users.contains(&0)
+}
+
+/// Returns why children of this task would not live where it lives. The clocks in a namespace that no process has
+/// entered yet cannot even be read: `/proc/PID/timens_offsets` shows those of the children.
+fn place_of_children(pid: Pid, status: &Status, own: &NamespacesAndCredentials) -> Option<String> {
+    let name = if own.time_of_children != own.namespaces[TIME] {
+        "time"
+    } else if may_have_moved(status) && has_other_ids_for_children(pid, own) {
+        "pid"
+    } else {
+        return None;
+    };
+    Some(format!("it would make its next child in another namespace ({name}), which a restart could not set up again"))
+}
+
+/// The kernel shows no namespace for children as long as that has no process.
+fn has_other_ids_for_children(pid: Pid, own: &NamespacesAndCredentials) -> bool {
+    const NAME: &str = "ns/pid_for_children";
+    // A task that has just ended shows none any more, and kernels before 4.12 show none at all.
+    let is_shown = || proc::link(pid, "ns/pid").is_ok() && proc::link(Pid::own(), NAME).is_ok();
+    proc::link(pid, NAME).ok() != own.namespaces[PID] && is_shown()
 }
 
 /// Returns blockers for processes that requested a signal at the end of their parent. They get it at the end of the

@@ -12,6 +12,9 @@ use std::io;
 
 /// The names of the namespaces of a process in `/proc/PID/ns`.
 pub(super) const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+/// The places of some of them.
+pub(super) const PID: usize = 4;
+pub(super) const TIME: usize = 5;
 const USER: usize = 6;
 /// Number of resource limits that Linux has.
 const LIMITS: u32 = 16;
