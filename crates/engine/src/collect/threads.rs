@@ -19,7 +19,7 @@ use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{
-    Abort, CompletionSignal, Injector, ParasiteArea, ParasiteAreaError, Pid, PinnedToCpu, Registers,
+    Abort, CompletionSignal, Injector, ParasiteArea, ParasiteAreaError, Pid, PinnedToCpu, Registers, TaskError,
 };
 use std::borrow::Cow;
 use std::io;
@@ -93,6 +93,7 @@ impl Inner {
         let (pid, main) = (process.pid, &process.tasks[0]);
         let ended = |error| refine(error, pid, shared);
         refuse_foreign_code(process)?;
+        refuse_dispatched_calls(process, &ended)?;
         // Held while injecting, so that each stop is a switch on one processor instead of an interrupt between two.
         let pinned = PinnedToCpu::new(process_snapshot.stat.cpu);
         let extended = process.tasks.iter().map(|task| task.task.extended_registers()).collect::<Result<Vec<_>, _>>();
@@ -284,6 +285,23 @@ fn refuse_foreign_code(process: &FrozenProcess) -> Result<(), EngineError> {
         "32-bit code",
         "only 64-bit programs can be checkpointed",
     )]))
+}
+
+/// Refuses a thread to which its own system calls may be delivered, since it might catch ours.
+fn refuse_dispatched_calls(
+    process: &FrozenProcess,
+    ended: &dyn Fn(TaskError) -> EngineError,
+) -> Result<(), EngineError> {
+    for task in &process.tasks {
+        if task.task.dispatches_calls().map_err(ended)? {
+            return Err(EngineError::Refused(vec![Blocker::new(
+                RefusalCode::SyscallUserDispatch,
+                format!("thread {}", task.task.tid()),
+                "it handles system calls of its own (syscall user dispatch), and would catch those of a checkpoint",
+            )]));
+        }
+    }
+    Ok(())
 }
 
 /// What the main thread is asked for its process.
