@@ -6,7 +6,6 @@ use crate::files::FileId;
 use crate::supervisors::is_supervisor;
 use crate::tree::Member;
 use crate::{Blocker, EngineError, RefusalCode};
-use standfast_format::records::ProcessSwitches;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
 use standfast_linux::{Pid, Tid};
@@ -120,12 +119,12 @@ fn has_other_ids_for_children(pid: Pid, own: &NamespacesAndCredentials) -> bool 
 
 /// Returns blockers for processes that requested a signal at the end of their parent. They get it at the end of the
 /// thread that made them, but a restart makes all children in main threads.
-pub(super) fn signalled_by_thread<'a>(
-    processes: impl Iterator<Item = (Pid, Option<Pid>, &'a ProcessSwitches)>,
+pub(super) fn signalled_by_thread(
+    processes: impl Iterator<Item = (Pid, Option<Pid>)>,
 ) -> Result<Vec<Blocker>, EngineError> {
     let mut blockers = Vec::new();
-    for (pid, parent, switches) in processes {
-        let (Some(parent), true) = (parent, switches.parent_death_signal != 0) else { continue };
+    for (pid, parent) in processes {
+        let Some(parent) = parent else { continue };
         if !proc::children_of_thread(parent, parent.main_thread()).map_err(|_| EngineError::Ended)?.contains(&pid) {
             let why = "it is to get a signal when the thread of its parent ends that has made it, which is not the main \
                        thread";

@@ -104,6 +104,7 @@ impl Asked {
             // Only a privileged process may ask, and be one.
             io_flusher: (answers.number(self.io_flusher) == 1).then_some(true),
             capabilities: None,
+            parent_death_signal: None,
         })
     }
 }

@@ -43,11 +43,10 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn of(batch: &mut RemoteCallBatch) -> Self {
-        let int = |batch: &mut RemoteCallBatch, option| batch.ask(abi::SYS_prctl, |output| [option, output, 0, 0]);
         let number = |batch: &mut RemoteCallBatch, option| batch.call(abi::SYS_prctl, [option, 0, 0, 0, 0, 0]);
         Self {
-            subreaper: int(batch, PR_GET_CHILD_SUBREAPER),
-            parent_death_signal: int(batch, PR_GET_PDEATHSIG),
+            subreaper: batch.ask(abi::SYS_prctl, |output| [PR_GET_CHILD_SUBREAPER, output, 0, 0]),
+            parent_death_signal: ask_parent_death_signal(batch),
             merge_memory: number(batch, PR_GET_MEMORY_MERGE),
             deny_write_execute: number(batch, PR_GET_MDWE),
             dumpable: number(batch, PR_GET_DUMPABLE),
@@ -65,7 +64,6 @@ impl Asked {
         supervisor_baseline: &SupervisorBaseline,
     ) -> Result<ProcessSwitches, EngineError> {
         let pid = status.process_ids.first().copied().ok_or(EngineError::Ended)?;
-        let int = |question| answers.words(question).map(|[word]| word & u64::from(u32::MAX));
         // Older kernels do not know these calls, and answer with an error.
         let number = |question| answers.number(question).max(0) as u64;
         Ok(ProcessSwitches {
@@ -74,13 +72,13 @@ impl Asked {
                 0 => MemoryLock::Unlocked,
                 locked => lock_future(remote_caller, pid, locked)?,
             },
-            subreaper: int(self.subreaper)? != 0,
+            subreaper: int(answers, self.subreaper)? != 0,
             no_huge_pages: status.no_huge_pages && !supervisor_baseline.status.no_huge_pages,
             merge_memory: number(self.merge_memory) != 0,
             deny_write_execute: number(self.deny_write_execute),
             oom_score_adjustment: supervisor_baseline.other_oom_score(pid),
             core_dump_filter: supervisor_baseline.other_core_dump_filter(pid),
-            parent_death_signal: int(self.parent_death_signal)? as u32,
+            parent_death_signal: int(answers, self.parent_death_signal)?,
             // Without privileges, an undumpable process could not have been stopped.
             undumpable: Some(answers.number(self.dumpable))
                 .filter(|answer| process::effective_user() == 0 && *answer != DUMPABLE)
@@ -89,6 +87,16 @@ impl Asked {
             audit_login: proc::audit_login(pid),
         })
     }
+}
+
+/// Asks a thread for the signal that it gets when the parent ends.
+pub(super) fn ask_parent_death_signal(batch: &mut RemoteCallBatch) -> Words<1> {
+    batch.ask(abi::SYS_prctl, |output| [PR_GET_PDEATHSIG, output, 0, 0])
+}
+
+/// Returns an answer that is an int: the upper half of the word holds old contents.
+pub(super) fn int(answers: &Answers, question: Words<1>) -> Result<u32, EngineError> {
+    answers.words(question).map(|[word]| word as u32)
 }
 
 /// Returns for which memory barriers the process has registered; `answer` is what the kernel says. Before Linux 6.3 the

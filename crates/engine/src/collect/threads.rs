@@ -130,6 +130,12 @@ impl Inner {
         Ok(inner)
     }
 
+    /// Reports whether one of its threads gets a signal when the parent ends.
+    pub(super) fn is_signalled_by_parent(&self) -> bool {
+        self.switches.parent_death_signal != 0
+            || self.threads.iter().any(|thread| thread.restrictions.parent_death_signal.is_some())
+    }
+
     fn ask_inheritance(&mut self, remote_caller: &RemoteCaller<'_>, descriptors: &[i32]) -> Result<(), EngineError> {
         for descriptor in descriptors {
             let arguments = [*descriptor as u64, abi::F_GETFD as u64, 0, 0, 0, 0];
@@ -153,7 +159,7 @@ impl Inner {
         let (pid, task) = (process.pid, &process.tasks[place]);
         let mut batch = remote_caller.batch();
         let of_process = (place == 0).then(|| OfProcess::of(&mut batch, status));
-        let of_thread = OfThread::of(&mut batch);
+        let of_thread = OfThread::of(&mut batch, place);
         let namespace = match place {
             0 => process_snapshot.namespaces_and_credentials.user_namespace().map(<[u8]>::to_vec),
             _ => proc::link(task.task.tid().as_process(), "ns/user").ok(),
@@ -182,6 +188,8 @@ impl Inner {
         self.blockers.extend(landlock.blocker(&answers, status));
         let pending = self.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
         let mut thread = of_thread.thread(remote_caller, &answers, task, status, also.supervisor_baseline)?;
+        let signal = of_thread.parent_death_signal.map(|question| switches::int(&answers, question)).transpose()?;
+        thread.restrictions.parent_death_signal = signal.filter(|signal| *signal != 0);
         thread.pending = pending;
         thread.restrictions.capabilities = also.supervisor_baseline.other_capabilities(status, namespace.as_deref());
         self.threads.push(thread);
@@ -348,11 +356,14 @@ struct OfThread {
     clear_child_tid: Words<1>,
     alternate_stack: Words<3>,
     scheduling: scheduling::Asked,
+    /// Not of the main thread, which is asked for its process.
+    parent_death_signal: Option<Words<1>>,
 }
 
 impl OfThread {
-    fn of(batch: &mut RemoteCallBatch) -> Self {
+    fn of(batch: &mut RemoteCallBatch, place: usize) -> Self {
         Self {
+            parent_death_signal: (place > 0).then(|| switches::ask_parent_death_signal(batch)),
             clear_child_tid: batch.ask(abi::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]),
             alternate_stack: batch.ask(abi::SYS_sigaltstack, |output| [0, output, 0, 0]),
             scheduling: scheduling::Asked::of(batch),

@@ -120,6 +120,10 @@ pub struct ThreadRestrictions {
     /// Its capabilities; absent if they are those that it got from the exec of its program.
     #[n(7)]
     pub capabilities: Option<CapabilitySets>,
+    /// The signal for which a thread other than the main one has asked at the end of the parent
+    /// (`PR_SET_PDEATHSIG`); absent if none.
+    #[n(8)]
+    pub parent_death_signal: Option<u32>,
 }
 
 /// Sets of capabilities of `capabilities(7)`; bit n is capability n.
