@@ -88,13 +88,11 @@ impl ProcessAttributes {
     pub(super) fn of(pid: Pid) -> io::Result<Self> {
         let arguments = proc::read(pid, "cmdline")?;
         let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
-        let personality = proc::read(pid, "personality")?;
-        let personality = String::from_utf8_lossy(&personality);
         let limit = |resource| process::limit(pid, resource).map(|(soft, hard)| Limit { soft, hard });
         Ok(Self {
             arguments: arguments.split(|byte| *byte == 0).map(Bytes::from).collect(),
             working_directory: proc::link(pid, "cwd")?.into(),
-            personality: u32::from_str_radix(personality.trim(), 16).unwrap_or_default(),
+            personality: proc::personality(pid)?,
             limits: (0..LIMITS).map(limit).collect::<io::Result<_>>()?,
             auxiliary_vector: proc::read(pid, "auxv")?.into(),
         })
