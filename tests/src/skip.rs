@@ -11,6 +11,7 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("bpf-map-is-refused", "where the kernel lets only root make one, no other job can have one"),
     ("device-node-is-refused", "a virtual machine may have no device that a plain user may open"),
     ("encryption-by-the-kernel-is-refused", "the module tls is not part of every kernel"),
+    ("huge-pages-only-where-advised", "the kernel can do this since Linux 6.18"),
     ("discarded huge pages hold zeros", ONLY_ROOT_FILLS_THE_POOL),
     ("memory-of-the-pool-that-was-discarded", ONLY_ROOT_FILLS_THE_POOL),
     ("memory-on-huge-pages-of-the-pool", ONLY_ROOT_FILLS_THE_POOL),

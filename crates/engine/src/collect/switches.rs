@@ -13,6 +13,7 @@ use standfast_linux::{PageScan, Pid, Populated};
 const PR_GET_PDEATHSIG: u64 = abi::PR_GET_PDEATHSIG as u64;
 const PR_GET_CHILD_SUBREAPER: u64 = abi::PR_GET_CHILD_SUBREAPER as u64;
 const PR_GET_DUMPABLE: u64 = abi::PR_GET_DUMPABLE as u64;
+const PR_GET_THP_DISABLE: u64 = 42;
 const PR_GET_MDWE: u64 = 66;
 const PR_GET_MEMORY_MERGE: u64 = 68;
 /// `membarrier(2)`: asks for the registrations (Linux 6.3).
@@ -38,6 +39,7 @@ pub(super) struct Asked {
     merge_memory: Number,
     deny_write_execute: Number,
     dumpable: Number,
+    huge_pages: Number,
     barriers: Number,
 }
 
@@ -50,6 +52,7 @@ impl Asked {
             merge_memory: number(batch, PR_GET_MEMORY_MERGE),
             deny_write_execute: number(batch, PR_GET_MDWE),
             dumpable: number(batch, PR_GET_DUMPABLE),
+            huge_pages: number(batch, PR_GET_THP_DISABLE),
             barriers: batch.call(abi::SYS_membarrier, [GET_REGISTRATIONS, 0, 0, 0, 0, 0]),
         }
     }
@@ -85,8 +88,15 @@ impl Asked {
                 .map(|answer| answer as u32),
             memory_barriers: registered_barriers(remote_caller, answers.number(self.barriers))?,
             audit_login: proc::audit_login(pid),
+            huge_pages_flags: huge_pages_flags(answers.number(self.huge_pages)),
         })
     }
+}
+
+/// Returns the flags in the answer to `PR_GET_THP_DISABLE`. Without flags, `/proc/PID/status` shows it as well.
+fn huge_pages_flags(answer: i64) -> Option<u32> {
+    const SWITCHED_OFF: u32 = 1;
+    u32::try_from(answer).ok().map(|answer| answer & !SWITCHED_OFF).filter(|flags| *flags != 0)
 }
 
 /// Asks a thread for the signal that it gets when the parent ends.
