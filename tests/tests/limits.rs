@@ -178,6 +178,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("pinned memory", "no descriptor", Victims(&["memory-pinned-by-a-ring-without-a-descriptor-is-refused"])),
     ("kernel asynchronous I/O", "io_setup", Victims(&["asynchronous-io-is-refused"])),
     ("threads that handle", "", Victims(&["thread-that-handles-its-own-system-calls-is-refused"])),
+    ("programs with segments", "", Victims(&["segments-of-its-own-are-refused"])),
     ("32-bit programs", "", Victims(&["code-of-32-bits-is-refused"])),
     ("programs that may not be traced", "undumpable", Victims(&["program-that-hides-itself-is-refused"])),
     ("programs that may not be traced", "debugger", Victims(&["tree-child-under-a-debugger-is-refused"])),

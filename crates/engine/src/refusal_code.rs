@@ -91,6 +91,9 @@ refusal_codes! {
     119 SyscallUserDispatch "a thread handles system calls of its own"
         "The thread has asked the kernel to deliver its system calls to itself as signals (PR_SET_SYSCALL_USER_DISPATCH), as emulators like Wine do. A checkpoint makes system calls in the thread and would be caught. The next checkpoint after the program has switched this off succeeds."
 
+    120 LocalDescriptors "the program has entries in its local descriptor table"
+        "The program has made segments of its own with modify_ldt(2), as emulators of 16-bit and 32-bit programs do. A restart cannot make them again yet. Run the program without the emulation."
+
     201 PinnedMemory "memory is pinned for a device or for io_uring"
         "A device (RDMA, GPU) or io_uring may write to these pages at any moment without the kernel noticing. Run the program without them: let MPI use TCP or shared memory, and set UV_USE_IO_URING=0 for Node.js."
 

@@ -215,6 +215,7 @@ impl Inner {
         self.permitted_features = answers.words(asked.permitted).map_or(0, |[features]| features);
         let theirs = answers.number(asked.secure_bits);
         self.blockers.extend(restrictions::secure_bits(theirs, supervisor_baseline.secure_bits));
+        self.blockers.extend(asked.local_descriptors.blocker(answers));
         self.switches =
             asked.switches.switches(answers, remote_caller, status, self.xsave_features, supervisor_baseline)?;
         Ok(())
@@ -320,6 +321,7 @@ struct OfProcess {
     heap_end: Number,
     permitted: Words<1>,
     secure_bits: Number,
+    local_descriptors: restrictions::LocalDescriptors,
     switches: switches::Asked,
 }
 
@@ -336,6 +338,7 @@ impl OfProcess {
             heap_end: batch.call(abi::SYS_brk, [0; 6]),
             permitted: batch.ask(abi::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]),
             secure_bits: batch.call(abi::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]),
+            local_descriptors: restrictions::LocalDescriptors::of(batch),
             switches: switches::Asked::of(batch),
         }
     }
