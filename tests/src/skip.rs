@@ -18,6 +18,7 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("shared-huge-pages-of-the-pool", ONLY_ROOT_FILLS_THE_POOL),
     ("memory-names-are-kept", "CONFIG_ANON_VMA_NAME is not set in every kernel"),
     ("memory-protection-keys-are-kept", "not every processor has them"),
+    ("memory-protection-key-behind-a-free-one", "not every processor has them"),
     (
         "system-v-segment-and-memfd-of-one-number-stay-apart",
         "on a machine that has run for long the numbers are far apart",

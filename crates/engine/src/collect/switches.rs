@@ -130,8 +130,8 @@ fn registered_barriers(remote_caller: &RemoteCaller<'_>, answer: i64) -> Result<
 }
 
 /// Returns the allocated keys, found by allocating all free ones and releasing them again. This is done only if the
-/// first free key is not the first of all. So keys go unnoticed if a program has allocated several and released the
-/// first one.
+/// first free key is not the first of all. So keys without memory go unnoticed if a program has allocated several and
+/// released the first one.
 fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError> {
     let allocate = || remote_caller.call(abi::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0]);
     let mut free = 0u32;
@@ -149,6 +149,11 @@ fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError>
         remote_caller.call(abi::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
     }
     Ok(if free & 1 << 1 == 0 { u32::from(u16::MAX) & !free } else { 1 })
+}
+
+/// Returns the allocated keys, given those that were found: memory under a key shows that it is allocated as well.
+pub(super) fn with_keys_in_use(found: u32, in_use: impl Iterator<Item = u32>) -> u32 {
+    in_use.filter(|key| (1..KEYS).contains(key)).fold(found, |keys, key| keys | 1 << key)
 }
 
 /// Determines whether memory mapped from now on is locked: maps a page, inspects it and unmaps it again. `locked_kib` is
@@ -173,4 +178,15 @@ fn lock_future(remote_caller: &RemoteCaller<'_>, pid: Pid, locked_kib: u64) -> R
         true if filled.is_empty() => MemoryLock::OnFault,
         true => MemoryLock::Locked,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_shows_keys_beyond_a_free_one() {
+        assert_eq!(with_keys_in_use(1, [0, 2].into_iter()), 0b101);
+        assert_eq!(with_keys_in_use(0, [0].into_iter()), 0);
+    }
 }
