@@ -44,7 +44,7 @@ refusal_codes! {
         "A process of the job is in another namespace, has another root directory, or runs as another user than the process that started it. An unprivileged restart cannot give it these again. Start the whole job inside that namespace or as that user, for example `standfast run` inside the container."
 
     104 ThreadContext "a thread has credentials, a directory or descriptors of its own"
-        "A thread differs from its process in its user, its capabilities, its namespaces, its working directory or its table of descriptors. A restart gives all threads of a process the same. Few programs do this; those that do can usually be told not to."
+        "A thread differs from its process in its user, its namespaces, its working directory or its table of descriptors. A restart gives all threads of a process the same. Few programs do this; those that do can usually be told not to."
 
     105 CoreDumped "a child that left a core file has not been waited for"
         "The child has ended and dumped its core, and its parent has not called wait(2) yet. A restart would have to dump another core to show the parent the same status. The next checkpoint after the parent's wait succeeds."
@@ -87,6 +87,12 @@ refusal_codes! {
 
     118 SignalsArriving "signals kept arriving"
         "Timers fired faster than their states could be read. The next checkpoint tries again."
+
+    119 SyscallUserDispatch "a thread handles system calls of its own"
+        "The thread has asked the kernel to deliver its system calls to itself as signals (PR_SET_SYSCALL_USER_DISPATCH), as emulators like Wine do. A checkpoint makes system calls in the thread and would be caught. The next checkpoint after the program has switched this off succeeds."
+
+    120 LocalDescriptors "the program has entries in its local descriptor table"
+        "The program has made segments of its own with modify_ldt(2), as emulators of 16-bit and 32-bit programs do. A restart cannot make them again yet. Run the program without the emulation."
 
     201 PinnedMemory "memory is pinned for a device or for io_uring"
         "A device (RDMA, GPU) or io_uring may write to these pages at any moment without the kernel noticing. Run the program without them: let MPI use TCP or shared memory, and set UV_USE_IO_URING=0 for Node.js."

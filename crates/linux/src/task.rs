@@ -295,6 +295,14 @@ impl Task {
         ptrace::rseq_configuration(self.tid).map_err(|error| self.error("asking for restartable sequences", error))
     }
 
+    /// Reports whether the kernel may deliver its system calls to itself instead of making them (syscall user dispatch).
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn dispatches_calls(&self) -> Result<bool, TaskError> {
+        ptrace::dispatches_calls(self.tid).map_err(|error| self.error("asking for syscall user dispatch", error))
+    }
+
     /// Writes one word, even into code.
     ///
     /// # Errors

@@ -1,12 +1,11 @@
 //! Collects the differences between the processes of a job that a restart would remove, and the shared things that it
 //! could not make shared again: namespaces, privileges, memory.
 
-use super::process_snapshot::{NAMESPACES, NamespacesAndCredentials, ProcessSnapshot};
+use super::process_snapshot::{NAMESPACES, NamespacesAndCredentials, PID, ProcessSnapshot, TIME};
 use crate::files::FileId;
 use crate::supervisors::is_supervisor;
 use crate::tree::Member;
 use crate::{Blocker, EngineError, RefusalCode};
-use standfast_format::records::ProcessSwitches;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
 use standfast_linux::{Pid, Tid};
@@ -32,8 +31,9 @@ pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -
             Err(_) => continue,
         };
         blockers.extend(
-            differences(own, norm, status, place > 0)
+            differences(own, norm, status)
                 .into_iter()
+                .chain(place_of_children(member.pid, &own.status, &own.namespaces_and_credentials))
                 .map(|what| of_process(member.pid, RefusalCode::OwnContext, what)),
         );
     }
@@ -73,16 +73,13 @@ pub(super) fn of_thread(pid: Pid, status: &Status, main: &ProcessSnapshot) -> Ve
     let identity = |status: &Status| (status.users.clone(), status.groups.clone(), status.more_groups.clone());
     if identity(status) != identity(&main.status) {
         own.push("a user or a group".to_owned());
-    } else if status.capabilities != main.status.capabilities {
-        own.push("capabilities".to_owned());
     }
-    // Without privileges, no thread can have left a namespace.
-    let may_have_moved = |status: &Status| status.capabilities.permitted & CAP_SYS_ADMIN != 0;
-    if may_have_moved(status) || may_have_moved(&main.status) {
-        let theirs = NamespacesAndCredentials::of(tid.as_process()).ok().map(|it| it.namespaces);
-        if theirs.is_some_and(|theirs| theirs != main.namespaces_and_credentials.namespaces) {
-            own.push("a namespace".to_owned());
-        }
+    if (may_have_moved(status) || may_have_moved(&main.status))
+        && let Ok(theirs) = NamespacesAndCredentials::of(tid.as_process())
+        && (theirs.namespaces != main.namespaces_and_credentials.namespaces
+            || place_of_children(tid.as_process(), status, &theirs).is_some())
+    {
+        own.push("a namespace".to_owned());
     }
     let blocker = |what: String| {
         Blocker::new(
@@ -94,14 +91,40 @@ pub(super) fn of_thread(pid: Pid, status: &Status, main: &ProcessSnapshot) -> Ve
     own.into_iter().map(blocker).collect()
 }
 
+/// Without privileges, no thread can have left a namespace. Root may have given up his privileges since.
+fn may_have_moved(status: &Status) -> bool {
+    status.capabilities.permitted & CAP_SYS_ADMIN != 0 || status.users.contains(&0)
+}
+
+/// Returns why children of this task would not live where it lives. The clocks in a namespace that no process has
+/// entered yet cannot even be read: `/proc/PID/timens_offsets` shows those of the children.
+fn place_of_children(pid: Pid, status: &Status, own: &NamespacesAndCredentials) -> Option<String> {
+    let name = if own.time_of_children != own.namespaces[TIME] {
+        "time"
+    } else if may_have_moved(status) && has_other_ids_for_children(pid, own) {
+        "pid"
+    } else {
+        return None;
+    };
+    Some(format!("it would make its next child in another namespace ({name}), which a restart could not set up again"))
+}
+
+/// The kernel shows no namespace for children as long as that has no process.
+fn has_other_ids_for_children(pid: Pid, own: &NamespacesAndCredentials) -> bool {
+    const NAME: &str = "ns/pid_for_children";
+    // A task that has just ended shows none any more, and kernels before 4.12 show none at all.
+    let is_shown = || proc::link(pid, "ns/pid").is_ok() && proc::link(Pid::own(), NAME).is_ok();
+    proc::link(pid, NAME).ok() != own.namespaces[PID] && is_shown()
+}
+
 /// Returns blockers for processes that requested a signal at the end of their parent. They get it at the end of the
 /// thread that made them, but a restart makes all children in main threads.
-pub(super) fn signalled_by_thread<'a>(
-    processes: impl Iterator<Item = (Pid, Option<Pid>, &'a ProcessSwitches)>,
+pub(super) fn signalled_by_thread(
+    processes: impl Iterator<Item = (Pid, Option<Pid>)>,
 ) -> Result<Vec<Blocker>, EngineError> {
     let mut blockers = Vec::new();
-    for (pid, parent, switches) in processes {
-        let (Some(parent), true) = (parent, switches.parent_death_signal != 0) else { continue };
+    for (pid, parent) in processes {
+        let Some(parent) = parent else { continue };
         if !proc::children_of_thread(parent, parent.main_thread()).map_err(|_| EngineError::Ended)?.contains(&pid) {
             let why = "it is to get a signal when the thread of its parent ends that has made it, which is not the main \
                        thread";
@@ -172,12 +195,7 @@ fn program(pid: Pid) -> Option<FileId> {
 }
 
 /// Returns what differs from `norm`, which a restart would give the process.
-fn differences(
-    own: &ProcessSnapshot,
-    norm: &NamespacesAndCredentials,
-    of_norm: &Status,
-    and_capabilities: bool,
-) -> Vec<String> {
+fn differences(own: &ProcessSnapshot, norm: &NamespacesAndCredentials, of_norm: &Status) -> Vec<String> {
     let ProcessSnapshot { namespaces_and_credentials, status, .. } = own;
     let mut differences = Vec::new();
     let namespaces: Vec<&str> = NAMESPACES
@@ -201,9 +219,6 @@ fn differences(
     let identity = |status: &Status| (status.users.clone(), status.groups.clone(), status.more_groups.clone());
     if identity(status) != identity(of_norm) {
         differences.push("it has become another user or group, which a restart would not make it".to_owned());
-    } else if and_capabilities && status.capabilities != of_norm.capabilities {
-        differences
-            .push("it has other capabilities than the main process, which a restart would not give it".to_owned());
     }
     differences
 }

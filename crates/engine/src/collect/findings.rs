@@ -1,7 +1,9 @@
 //! What has been found in a frozen job, process by process, until it becomes records.
 
 use super::process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBaseline};
-use super::{Stop, Subject, apart, files, memory, named, process_tree, refuse, restrictions, surroundings, threads};
+use super::{
+    Stop, Subject, apart, files, memory, named, process_tree, refuse, restrictions, surroundings, switches, threads,
+};
 use crate::capture_options::CaptureOptions;
 use crate::error::kernel;
 use crate::files::{FileId, References};
@@ -13,7 +15,9 @@ use crate::objects::{Descriptors, MemoryObjects, Motion, SystemV, SystemVContent
 use crate::shared::Kept;
 use crate::tree::Member;
 use crate::{Blocker, EngineError, RefusalCode, pool};
-use standfast_format::records::{FileReference, JobState, MemoryObject, ProcessState, ProcessTree, SavedFolder, Undo};
+use standfast_format::records::{
+    FileReference, JobState, MemoryObject, ProcessState, ProcessSwitches, ProcessTree, SavedFolder, Undo,
+};
 use standfast_linux::Pid;
 use std::os::unix::fs::MetadataExt;
 
@@ -196,6 +200,10 @@ impl OfProcess {
         process_snapshot: &ProcessSnapshot,
         process_attributes: ProcessAttributes,
     ) -> ProcessState {
+        let keys = switches::with_keys_in_use(
+            inner.switches.protection_keys,
+            self.mappings.ordinary.iter().map(|mapping| mapping.attributes.protection_key),
+        );
         ProcessState {
             pid: process_snapshot.status.process_ids.last().map_or(0, |pid| pid.get()),
             executable: self.executable,
@@ -213,7 +221,7 @@ impl OfProcess {
             threads: inner.threads,
             timers: inner.found.timers,
             permitted_features: inner.permitted_features,
-            switches: inner.switches,
+            switches: ProcessSwitches { protection_keys: keys, ..inner.switches },
             process_tree: ProcessTree::default(),
         }
     }

@@ -205,8 +205,9 @@ impl<'a> Stop<'a> {
             let blockers = std::mem::take(&mut inner.blockers);
             found.blockers.append(&mut named(blockers, process.pid, frozen.processes.len()));
         }
-        let switches = frozen.processes.iter().zip(&answers).map(|(it, inner)| (it.pid, it.parent, &inner.switches));
-        found.blockers.append(&mut apart::signalled_by_thread(switches)?);
+        let to_be_signalled = frozen.processes.iter().zip(&answers).filter(|(_, inner)| inner.is_signalled_by_parent());
+        let to_be_signalled = to_be_signalled.map(|(process, _)| (process.pid, process.parent));
+        found.blockers.append(&mut apart::signalled_by_thread(to_be_signalled)?);
         refuse(&mut found.blockers)?;
         Ok(answers)
     }

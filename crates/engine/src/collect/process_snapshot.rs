@@ -3,15 +3,18 @@
 
 use crate::error::kernel;
 use crate::{EngineError, ProcessIdentity};
-use standfast_format::records::{Bytes, Limit, MemoryLayout};
+use standfast_format::records::{Bytes, CapabilitySets, Limit, MemoryLayout};
 use standfast_linux::Pid;
-use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::proc::{self, Capabilities, Stat, Status};
 use standfast_linux::sys::process;
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
 use std::io;
 
 /// The names of the namespaces of a process in `/proc/PID/ns`.
 pub(super) const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+/// The places of some of them.
+pub(super) const PID: usize = 4;
+pub(super) const TIME: usize = 5;
 const USER: usize = 6;
 /// Number of resource limits that Linux has.
 const LIMITS: u32 = 16;
@@ -85,13 +88,11 @@ impl ProcessAttributes {
     pub(super) fn of(pid: Pid) -> io::Result<Self> {
         let arguments = proc::read(pid, "cmdline")?;
         let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
-        let personality = proc::read(pid, "personality")?;
-        let personality = String::from_utf8_lossy(&personality);
         let limit = |resource| process::limit(pid, resource).map(|(soft, hard)| Limit { soft, hard });
         Ok(Self {
             arguments: arguments.split(|byte| *byte == 0).map(Bytes::from).collect(),
             working_directory: proc::link(pid, "cwd")?.into(),
-            personality: u32::from_str_radix(personality.trim(), 16).unwrap_or_default(),
+            personality: proc::personality(pid)?,
             limits: (0..LIMITS).map(limit).collect::<io::Result<_>>()?,
             auxiliary_vector: proc::read(pid, "auxv")?.into(),
         })
@@ -144,6 +145,21 @@ impl SupervisorBaseline {
             secure_bits: process::secure_bits()?,
             oom_score_adjustment: proc::read(own, "oom_score_adj").unwrap_or_default(),
             core_dump_filter: proc::read(own, "coredump_filter").unwrap_or_default(),
+        })
+    }
+
+    /// Returns the capabilities of a task in this user namespace, unless it has those that an exec of its program gives.
+    /// A user namespace other than ours is one that a restart has made.
+    pub(super) fn other_capabilities(&self, status: &Status, user_namespace: Option<&[u8]>) -> Option<CapabilitySets> {
+        let is_with_us = user_namespace == self.user_namespace.as_deref();
+        let before = if is_with_us { self.status.capabilities } else { Capabilities::of_new_namespace() };
+        let now = status.capabilities;
+        (now != before.after_exec(status.user)).then_some(CapabilitySets {
+            inheritable: now.inheritable,
+            permitted: now.permitted,
+            effective: now.effective,
+            bounding: now.bounding,
+            ambient: now.ambient,
         })
     }
 

@@ -100,6 +100,30 @@ impl Landlock {
     }
 }
 
+/// Whether a process has entries in its local descriptor table.
+pub(super) struct LocalDescriptors(Number);
+
+impl LocalDescriptors {
+    /// Asks for the table at an address where nothing can be written, which fails only if there is a table.
+    pub(super) fn of(batch: &mut RemoteCallBatch) -> Self {
+        const READ: u64 = 0;
+        const ENTRY_BYTES: u64 = 8;
+        Self(batch.call(abi::SYS_modify_ldt, [READ, 0, ENTRY_BYTES, 0, 0, 0]))
+    }
+
+    pub(super) fn blocker(&self, answers: &Answers) -> Option<Blocker> {
+        // The call returns an int: the upper half of its error is zero.
+        (answers.number(self.0) as i32 == -abi::EFAULT).then(|| {
+            lasting(
+                RefusalCode::LocalDescriptors,
+                "local descriptor table".to_owned(),
+                "the program has made segments of its own (modify_ldt), which cannot be made again yet",
+                "run it without emulation of other programs",
+            )
+        })
+    }
+}
+
 /// Returns a blocker for switches that only privileged programs have, and that a restart would not give them.
 pub(super) fn secure_bits(theirs: i64, ours: i64) -> Option<Blocker> {
     (theirs != ours).then(|| {

@@ -103,6 +103,8 @@ impl Asked {
                 .filter(|it| *it < PR_MCE_KILL_DEFAULT),
             // Only a privileged process may ask, and be one.
             io_flusher: (answers.number(self.io_flusher) == 1).then_some(true),
+            capabilities: None,
+            parent_death_signal: None,
         })
     }
 }

@@ -13,6 +13,7 @@ use standfast_linux::{PageScan, Pid, Populated};
 const PR_GET_PDEATHSIG: u64 = abi::PR_GET_PDEATHSIG as u64;
 const PR_GET_CHILD_SUBREAPER: u64 = abi::PR_GET_CHILD_SUBREAPER as u64;
 const PR_GET_DUMPABLE: u64 = abi::PR_GET_DUMPABLE as u64;
+const PR_GET_THP_DISABLE: u64 = 42;
 const PR_GET_MDWE: u64 = 66;
 const PR_GET_MEMORY_MERGE: u64 = 68;
 /// `membarrier(2)`: asks for the registrations (Linux 6.3).
@@ -38,19 +39,20 @@ pub(super) struct Asked {
     merge_memory: Number,
     deny_write_execute: Number,
     dumpable: Number,
+    huge_pages: Number,
     barriers: Number,
 }
 
 impl Asked {
     pub(super) fn of(batch: &mut RemoteCallBatch) -> Self {
-        let int = |batch: &mut RemoteCallBatch, option| batch.ask(abi::SYS_prctl, |output| [option, output, 0, 0]);
         let number = |batch: &mut RemoteCallBatch, option| batch.call(abi::SYS_prctl, [option, 0, 0, 0, 0, 0]);
         Self {
-            subreaper: int(batch, PR_GET_CHILD_SUBREAPER),
-            parent_death_signal: int(batch, PR_GET_PDEATHSIG),
+            subreaper: batch.ask(abi::SYS_prctl, |output| [PR_GET_CHILD_SUBREAPER, output, 0, 0]),
+            parent_death_signal: ask_parent_death_signal(batch),
             merge_memory: number(batch, PR_GET_MEMORY_MERGE),
             deny_write_execute: number(batch, PR_GET_MDWE),
             dumpable: number(batch, PR_GET_DUMPABLE),
+            huge_pages: number(batch, PR_GET_THP_DISABLE),
             barriers: batch.call(abi::SYS_membarrier, [GET_REGISTRATIONS, 0, 0, 0, 0, 0]),
         }
     }
@@ -65,7 +67,6 @@ impl Asked {
         supervisor_baseline: &SupervisorBaseline,
     ) -> Result<ProcessSwitches, EngineError> {
         let pid = status.process_ids.first().copied().ok_or(EngineError::Ended)?;
-        let int = |question| answers.words(question).map(|[word]| word & u64::from(u32::MAX));
         // Older kernels do not know these calls, and answer with an error.
         let number = |question| answers.number(question).max(0) as u64;
         Ok(ProcessSwitches {
@@ -74,21 +75,38 @@ impl Asked {
                 0 => MemoryLock::Unlocked,
                 locked => lock_future(remote_caller, pid, locked)?,
             },
-            subreaper: int(self.subreaper)? != 0,
+            subreaper: int(answers, self.subreaper)? != 0,
             no_huge_pages: status.no_huge_pages && !supervisor_baseline.status.no_huge_pages,
             merge_memory: number(self.merge_memory) != 0,
             deny_write_execute: number(self.deny_write_execute),
             oom_score_adjustment: supervisor_baseline.other_oom_score(pid),
             core_dump_filter: supervisor_baseline.other_core_dump_filter(pid),
-            parent_death_signal: int(self.parent_death_signal)? as u32,
+            parent_death_signal: int(answers, self.parent_death_signal)?,
             // Without privileges, an undumpable process could not have been stopped.
             undumpable: Some(answers.number(self.dumpable))
                 .filter(|answer| process::effective_user() == 0 && *answer != DUMPABLE)
                 .map(|answer| answer as u32),
             memory_barriers: registered_barriers(remote_caller, answers.number(self.barriers))?,
             audit_login: proc::audit_login(pid),
+            huge_pages_flags: huge_pages_flags(answers.number(self.huge_pages)),
         })
     }
+}
+
+/// Returns the flags in the answer to `PR_GET_THP_DISABLE`. Without flags, `/proc/PID/status` shows it as well.
+fn huge_pages_flags(answer: i64) -> Option<u32> {
+    const SWITCHED_OFF: u32 = 1;
+    u32::try_from(answer).ok().map(|answer| answer & !SWITCHED_OFF).filter(|flags| *flags != 0)
+}
+
+/// Asks a thread for the signal that it gets when the parent ends.
+pub(super) fn ask_parent_death_signal(batch: &mut RemoteCallBatch) -> Words<1> {
+    batch.ask(abi::SYS_prctl, |output| [PR_GET_PDEATHSIG, output, 0, 0])
+}
+
+/// Returns an answer that is an int: the upper half of the word holds old contents.
+pub(super) fn int(answers: &Answers, question: Words<1>) -> Result<u32, EngineError> {
+    answers.words(question).map(|[word]| word as u32)
 }
 
 /// Returns for which memory barriers the process has registered; `answer` is what the kernel says. Before Linux 6.3 the
@@ -112,8 +130,8 @@ fn registered_barriers(remote_caller: &RemoteCaller<'_>, answer: i64) -> Result<
 }
 
 /// Returns the allocated keys, found by allocating all free ones and releasing them again. This is done only if the
-/// first free key is not the first of all. So keys go unnoticed if a program has allocated several and released the
-/// first one.
+/// first free key is not the first of all. So keys without memory go unnoticed if a program has allocated several and
+/// released the first one.
 fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError> {
     let allocate = || remote_caller.call(abi::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0]);
     let mut free = 0u32;
@@ -131,6 +149,11 @@ fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError>
         remote_caller.call(abi::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
     }
     Ok(if free & 1 << 1 == 0 { u32::from(u16::MAX) & !free } else { 1 })
+}
+
+/// Returns the allocated keys, given those that were found: memory under a key shows that it is allocated as well.
+pub(super) fn with_keys_in_use(found: u32, in_use: impl Iterator<Item = u32>) -> u32 {
+    in_use.filter(|key| (1..KEYS).contains(key)).fold(found, |keys, key| keys | 1 << key)
 }
 
 /// Determines whether memory mapped from now on is locked: maps a page, inspects it and unmaps it again. `locked_kib` is
@@ -155,4 +178,15 @@ fn lock_future(remote_caller: &RemoteCaller<'_>, pid: Pid, locked_kib: u64) -> R
         true if filled.is_empty() => MemoryLock::OnFault,
         true => MemoryLock::Locked,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_shows_keys_beyond_a_free_one() {
+        assert_eq!(with_keys_in_use(1, [0, 2].into_iter()), 0b101);
+        assert_eq!(with_keys_in_use(0, [0].into_iter()), 0);
+    }
 }

@@ -19,7 +19,7 @@ use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{
-    Abort, CompletionSignal, Injector, ParasiteArea, ParasiteAreaError, Pid, PinnedToCpu, Registers,
+    Abort, CompletionSignal, Injector, ParasiteArea, ParasiteAreaError, Pid, PinnedToCpu, Registers, TaskError,
 };
 use std::borrow::Cow;
 use std::io;
@@ -100,6 +100,7 @@ impl Inner {
         let (pid, main) = (process.pid, &process.tasks[0]);
         let ended = |error| refine(error, pid, shared);
         refuse_foreign_code(process)?;
+        refuse_dispatched_calls(process, &ended)?;
         // Held while injecting, so that each stop is a switch on one processor instead of an interrupt between two.
         let pinned = PinnedToCpu::new(process_snapshot.stat.cpu);
         let extended = process.tasks.iter().map(|task| task.task.extended_registers()).collect::<Result<Vec<_>, _>>();
@@ -136,6 +137,12 @@ impl Inner {
         Ok(inner)
     }
 
+    /// Reports whether one of its threads gets a signal when the parent ends.
+    pub(super) fn is_signalled_by_parent(&self) -> bool {
+        self.switches.parent_death_signal != 0
+            || self.threads.iter().any(|thread| thread.restrictions.parent_death_signal.is_some())
+    }
+
     fn ask_inheritance(&mut self, remote_caller: &RemoteCaller<'_>, descriptors: &[i32]) -> Result<(), EngineError> {
         for descriptor in descriptors {
             let arguments = [*descriptor as u64, abi::F_GETFD as u64, 0, 0, 0, 0];
@@ -159,7 +166,7 @@ impl Inner {
         let (pid, task) = (process.pid, &process.tasks[place]);
         let mut batch = remote_caller.batch();
         let of_process = (place == 0).then(|| OfProcess::of(&mut batch, status));
-        let of_thread = OfThread::of(&mut batch);
+        let of_thread = OfThread::of(&mut batch, place);
         let namespace = match place {
             0 => process_snapshot.namespaces_and_credentials.user_namespace().map(<[u8]>::to_vec),
             _ => proc::link(task.task.tid().as_process(), "ns/user").ok(),
@@ -187,8 +194,12 @@ impl Inner {
         }
         self.blockers.extend(landlock.blocker(&answers, status));
         let pending = self.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
-        let thread = of_thread.thread(remote_caller, &answers, task, status, also.supervisor_baseline)?;
-        self.threads.push(ThreadState { pending, ..thread });
+        let mut thread = of_thread.thread(remote_caller, &answers, task, status, also.supervisor_baseline)?;
+        let signal = of_thread.parent_death_signal.map(|question| switches::int(&answers, question)).transpose()?;
+        thread.restrictions.parent_death_signal = signal.filter(|signal| *signal != 0);
+        thread.pending = pending;
+        thread.restrictions.capabilities = also.supervisor_baseline.other_capabilities(status, namespace.as_deref());
+        self.threads.push(thread);
         Ok(())
     }
 
@@ -211,6 +222,7 @@ impl Inner {
         self.permitted_features = answers.words(asked.permitted).map_or(0, |[features]| features);
         let theirs = answers.number(asked.secure_bits);
         self.blockers.extend(restrictions::secure_bits(theirs, supervisor_baseline.secure_bits));
+        self.blockers.extend(asked.local_descriptors.blocker(answers));
         self.switches =
             asked.switches.switches(answers, remote_caller, status, self.xsave_features, supervisor_baseline)?;
         Ok(())
@@ -291,6 +303,23 @@ fn refuse_foreign_code(process: &FrozenProcess) -> Result<(), EngineError> {
     )]))
 }
 
+/// Refuses a thread to which its own system calls may be delivered, since it might catch ours.
+fn refuse_dispatched_calls(
+    process: &FrozenProcess,
+    ended: &dyn Fn(TaskError) -> EngineError,
+) -> Result<(), EngineError> {
+    for task in &process.tasks {
+        if task.task.dispatches_calls().map_err(ended)? {
+            return Err(EngineError::Refused(vec![Blocker::new(
+                RefusalCode::SyscallUserDispatch,
+                format!("thread {}", task.task.tid()),
+                "it handles system calls of its own (syscall user dispatch), and would catch those of a checkpoint",
+            )]));
+        }
+    }
+    Ok(())
+}
+
 /// What the main thread is asked for its process.
 struct OfProcess {
     dispositions: Vec<AskedDisposition>,
@@ -299,6 +328,7 @@ struct OfProcess {
     heap_end: Number,
     permitted: Words<1>,
     secure_bits: Number,
+    local_descriptors: restrictions::LocalDescriptors,
     switches: switches::Asked,
 }
 
@@ -315,6 +345,7 @@ impl OfProcess {
             heap_end: batch.call(abi::SYS_brk, [0; 6]),
             permitted: batch.ask(abi::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]),
             secure_bits: batch.call(abi::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]),
+            local_descriptors: restrictions::LocalDescriptors::of(batch),
             switches: switches::Asked::of(batch),
         }
     }
@@ -335,11 +366,14 @@ struct OfThread {
     clear_child_tid: Words<1>,
     alternate_stack: Words<3>,
     scheduling: scheduling::Asked,
+    /// Not of the main thread, which is asked for its process.
+    parent_death_signal: Option<Words<1>>,
 }
 
 impl OfThread {
-    fn of(batch: &mut RemoteCallBatch) -> Self {
+    fn of(batch: &mut RemoteCallBatch, place: usize) -> Self {
         Self {
+            parent_death_signal: (place > 0).then(|| switches::ask_parent_death_signal(batch)),
             clear_child_tid: batch.ask(abi::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]),
             alternate_stack: batch.ask(abi::SYS_sigaltstack, |output| [0, output, 0, 0]),
             scheduling: scheduling::Asked::of(batch),

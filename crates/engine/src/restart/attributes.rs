@@ -7,6 +7,7 @@ use crate::error::kernel;
 use standfast_format::records::{Disposition, Limit};
 use standfast_linux::PassingDirectory;
 use standfast_linux::abi;
+use standfast_linux::proc;
 use standfast_linux::sys::process;
 use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
@@ -38,7 +39,18 @@ impl Construction {
         self.set_audit_login(plan.process.switches.audit_login)?;
         self.enter_working_directory(plan)?;
         self.call("setting the umask", abi::SYS_umask, [plan.process.umask.into(), 0, 0, 0, 0, 0])?;
-        plan.process.dispositions.iter().try_for_each(|disposition| self.set_disposition(disposition))
+        plan.process.dispositions.iter().try_for_each(|disposition| self.set_disposition(disposition))?;
+        self.set_execution_domain(plan.process.personality)
+    }
+
+    /// Sets the execution domain if the exec of its program has not. Mappings made after this may be executable that
+    /// were not.
+    fn set_execution_domain(&self, wanted: u32) -> Result<(), EngineError> {
+        let now = proc::personality(self.pid()).map_err(|source| kernel("looking at the new process", source))?;
+        if now == wanted {
+            return Ok(());
+        }
+        self.call("setting the execution domain", abi::SYS_personality, [wanted.into(), 0, 0, 0, 0, 0]).map(drop)
     }
 
     /// Enters the working directory. A removed directory is made somewhere, and removed again.

@@ -25,6 +25,7 @@
 //! attributes     directory, umask, signal dispositions, limits
 //! switches       advice, locks and keys of memory; settings that the process has made in the kernel
 //! scheduling     policy, priorities and processors, if they are allowed here
+//! capabilities   given up again
 //! threads        created under their old ids; what the kernel keeps for each; registers last
 //! compared       with the image, by its twin; a difference that nobody has allowed ends the restart
 //! commit         the caller's last word; then every tie to us is cut, the last one is the commit
@@ -40,6 +41,7 @@ mod address_space;
 mod attributes;
 mod beginning;
 mod blockers;
+mod capabilities;
 mod compared;
 mod cut_back;
 mod family;

@@ -8,7 +8,7 @@ use crate::EngineError;
 use crate::construction::Construction;
 use crate::error::kernel;
 use standfast_core::PAGE_BYTES;
-use standfast_format::records::{Advice, Mapping, MemoryLock, NumaPolicy};
+use standfast_format::records::{Advice, Mapping, MemoryLock, NumaPolicy, ProcessSwitches};
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
@@ -161,9 +161,7 @@ impl Construction {
         if switches.subreaper {
             set(PR_SET_CHILD_SUBREAPER, 1)?;
         }
-        if switches.no_huge_pages {
-            set(PR_SET_THP_DISABLE, 1)?;
-        }
+        let huge_pages = self.switch_off_huge_pages(switches);
         if switches.parent_death_signal != 0 {
             set(PR_SET_PDEATHSIG, switches.parent_death_signal.into())?;
         }
@@ -182,6 +180,9 @@ impl Construction {
         if let Err(error) = merging {
             self.go_without("merging of equal pages", &error);
         }
+        if let Err(error) = huge_pages {
+            self.go_without("choice of huge pages", &error);
+        }
         let written = [
             ("out-of-memory score", "oom_score_adj", switches.oom_score_adjustment.map(|value| value.to_string())),
             ("choice of what a core dump holds", "coredump_filter", switches.core_dump_filter.map(|it| it.to_string())),
@@ -193,6 +194,16 @@ impl Construction {
             }
         }
         Ok(())
+    }
+
+    /// Switches huge pages off, or off where the program has not advised to use them (Linux 6.18).
+    fn switch_off_huge_pages(&self, switches: &ProcessSwitches) -> Result<(), EngineError> {
+        let flags = switches.huge_pages_flags.unwrap_or_default();
+        if !switches.no_huge_pages && flags == 0 {
+            return Ok(());
+        }
+        let arguments = [PR_SET_THP_DISABLE, 1, flags.into(), 0, 0, 0];
+        self.call("switching huge pages off", abi::SYS_prctl, arguments).map(drop)
     }
 
     /// Registers for memory barriers: a program that has registered calls them without checking.

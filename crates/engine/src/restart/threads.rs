@@ -29,6 +29,7 @@ const PR_SET_TSC: u64 = abi::PR_SET_TSC as u64;
 const PR_TSC_SIGSEGV: u64 = abi::PR_TSC_SIGSEGV as u64;
 const PR_MCE_KILL: u64 = abi::PR_MCE_KILL as u64;
 const PR_MCE_KILL_SET: u64 = abi::PR_MCE_KILL_SET as u64;
+const PR_SET_PDEATHSIG: u64 = abi::PR_SET_PDEATHSIG as u64;
 const PR_SET_IO_FLUSHER: u64 = 57;
 /// `arch_prctl(2)`.
 const ARCH_SET_CPUID: u64 = 0x1012;
@@ -183,6 +184,10 @@ impl Construction {
         if wishes.io_flusher == Some(true) {
             call("marking a thread as flusher (PR_SET_IO_FLUSHER)", abi::SYS_prctl, [PR_SET_IO_FLUSHER, 1, 0])?;
         }
+        if let Some(signal) = wishes.parent_death_signal {
+            let arguments = [PR_SET_PDEATHSIG, signal.into(), 0];
+            call("asking for a signal at the end of the parent", abi::SYS_prctl, arguments)?;
+        }
         Ok(())
     }
 
@@ -192,6 +197,7 @@ impl Construction {
         self.set_timers(&plan.process.timers)?;
         self.seal_mappings(plan)?;
         self.set_switches(plan)?;
+        self.give_up_capabilities(plan)?;
         self.unmap_scratch()?;
         self.set_limits(plan)?;
         for (task, thread) in self.tasks.iter().zip(&plan.process.threads) {

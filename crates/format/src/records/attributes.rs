@@ -165,4 +165,7 @@ pub struct ProcessSwitches {
     /// Its audit login id (`/proc/PID/loginuid`); all ones if none is set, absent if the kernel has none.
     #[n(11)]
     pub audit_login: Option<u32>,
+    /// `PR_SET_THP_DISABLE` with these flags; absent if there are none.
+    #[n(12)]
+    pub huge_pages_flags: Option<u32>,
 }

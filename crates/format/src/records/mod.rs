@@ -36,7 +36,9 @@ pub use signals::{Disposition, PendingSignal};
 pub use sockets::{Credentials, Socket, SocketMessage, SocketOption, SocketState};
 pub use surroundings::Surrounding;
 pub use terminals::{OutputStop, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
-pub use threads::{AlternateStack, RestartableSequence, RobustList, Scheduling, ThreadRestrictions, ThreadState, Wait};
+pub use threads::{
+    AlternateStack, CapabilitySets, RestartableSequence, RobustList, Scheduling, ThreadRestrictions, ThreadState, Wait,
+};
 pub use timers::{IntervalTimer, PosixTimer, TimerClock, TimerNotice, Timers};
 
 use minicbor::{Decode, Encode};

@@ -117,6 +117,33 @@ pub struct ThreadRestrictions {
     /// `PR_SET_IO_FLUSHER`; absent if the thread is not an I/O flusher.
     #[n(6)]
     pub io_flusher: Option<bool>,
+    /// Its capabilities; absent if they are those that it got from the exec of its program.
+    #[n(7)]
+    pub capabilities: Option<CapabilitySets>,
+    /// The signal for which a thread other than the main one has asked at the end of the parent
+    /// (`PR_SET_PDEATHSIG`); absent if none.
+    #[n(8)]
+    pub parent_death_signal: Option<u32>,
+}
+
+/// Sets of capabilities of `capabilities(7)`; bit n is capability n.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct CapabilitySets {
+    /// Kept by exec if the file also has them.
+    #[n(0)]
+    pub inheritable: u64,
+    /// Those that may be made effective.
+    #[n(1)]
+    pub permitted: u64,
+    /// In effect.
+    #[n(2)]
+    pub effective: u64,
+    /// Upper limit of what an exec can give.
+    #[n(3)]
+    pub bounding: u64,
+    /// Kept by exec in any case.
+    #[n(4)]
+    pub ambient: u64,
 }
 
 /// A call with a timeout that was interrupted before the timeout expired.

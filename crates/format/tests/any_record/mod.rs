@@ -104,11 +104,12 @@ prop_compose! {
         [subreaper, no_huge_pages, merge_memory]: [bool; 3],
         deny_write_execute: u64,
         oom_score_adjustment: Option<i32>,
-        [core_dump_filter, undumpable, memory_barriers, audit_login]: [Option<u32>; 4],
+        [core_dump_filter, undumpable, memory_barriers, audit_login, huge_pages_flags]: [Option<u32>; 5],
     ) -> ProcessSwitches {
         ProcessSwitches {
             protection_keys, lock_future, subreaper, no_huge_pages, merge_memory, deny_write_execute,
             oom_score_adjustment, core_dump_filter, parent_death_signal, undumpable, memory_barriers, audit_login,
+            huge_pages_flags,
         }
     }
 }

@@ -130,6 +130,15 @@ pub fn audit_login(pid: Pid) -> Option<u32> {
     read(pid, "loginuid").ok().and_then(|text| parse(text.trim_ascii()))
 }
 
+/// Returns the execution domain of a process, as `personality(2)` does.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn personality(pid: Pid) -> io::Result<u32> {
+    let text = read(pid, "personality")?;
+    Ok(parse_hex(text.trim_ascii()).unwrap_or_default() as u32)
+}
+
 /// Returns how many processes and threads have been made since the machine was started.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 use super::{parse, parse_hex, parse_octal, words};
 use crate::{Pid, Tid};
 use std::io;
+use std::sync::OnceLock;
 
 /// The fields of `/proc/PID/status`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -76,6 +77,31 @@ pub struct Capabilities {
     pub bounding: u64,
     /// Kept by exec in any case.
     pub ambient: u64,
+}
+
+impl Capabilities {
+    /// Returns what an exec gives a process of root (`user` is 0) or of another user that has these. The program has no
+    /// capabilities from its file.
+    #[must_use]
+    pub fn after_exec(self, user: u32) -> Self {
+        let of_root = if user == 0 { self.inheritable | self.bounding } else { 0 };
+        let permitted = of_root | self.ambient;
+        Self { permitted, effective: permitted, ..self }
+    }
+
+    /// Returns those of the first process in a new user namespace.
+    #[must_use]
+    pub fn of_new_namespace() -> Self {
+        /// The highest capability of Linux 5.9 and later.
+        const LAST: u32 = 40;
+        static ALL: OnceLock<u64> = OnceLock::new();
+        let all = *ALL.get_or_init(|| {
+            let last = std::fs::read("/proc/sys/kernel/cap_last_cap").ok();
+            let last = last.and_then(|text| parse(text.trim_ascii())).unwrap_or(LAST);
+            u64::MAX >> (u64::BITS - 1).saturating_sub(last)
+        });
+        Self { permitted: all, effective: all, bounding: all, ..Self::default() }
+    }
 }
 
 impl Status {
@@ -161,6 +187,22 @@ fn speculation(value: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exec_gives_root_what_is_bounding_and_others_what_is_ambient() {
+        let own = Capabilities { inheritable: 1, bounding: 6, ambient: 1, ..Capabilities::default() };
+        assert_eq!(own.after_exec(0), Capabilities { permitted: 7, effective: 7, ..own });
+        assert_eq!(own.after_exec(1000), Capabilities { permitted: 1, effective: 1, ..own });
+    }
+
+    #[test]
+    fn a_new_namespace_begins_with_all_that_the_kernel_knows() {
+        let all = Capabilities::of_new_namespace();
+        assert_eq!((all.permitted, all.effective, all.ambient), (all.bounding, all.bounding, 0));
+        assert_eq!(all.bounding.count_ones(), all.bounding.trailing_ones());
+        let ours = Status::of(Pid::own()).unwrap().capabilities;
+        assert_eq!(ours.bounding & !all.bounding, 0);
+    }
 
     #[test]
     fn fields_are_found_by_name_among_unknown_ones() {

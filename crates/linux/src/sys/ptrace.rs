@@ -16,6 +16,7 @@ const XSTATE_BYTES_MAX: usize = 16 * 1024;
 /// `PTRACE_GET_RSEQ_CONFIGURATION` (Linux 5.13).
 const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 /// Selects the queue of the process instead of the thread's.
+const GET_SYSCALL_USER_DISPATCH: libc::c_uint = 0x4211;
 const PEEK_SHARED: u32 = 1;
 
 fn request(request: libc::c_uint, tid: Tid, address: usize, data: usize) -> io::Result<i64> {
@@ -137,6 +138,19 @@ pub fn rseq_configuration(tid: Tid) -> io::Result<RseqConfiguration> {
         Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(RseqConfiguration::default()),
         Err(error) => Err(error),
         Ok(_) => Ok(configuration),
+    }
+}
+
+/// `PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG` (Linux 6.4): reports whether system calls of a task may be delivered to
+/// itself; `false` if the kernel does not know the request.
+pub fn dispatches_calls(tid: Tid) -> io::Result<bool> {
+    // struct ptrace_sud_config: mode (0 is off), selector, offset, length.
+    let mut configuration = [0u64; 4];
+    let address = configuration.as_mut_ptr() as usize;
+    match request(GET_SYSCALL_USER_DISPATCH, tid, size_of_val(&configuration), address) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL)) => Ok(false),
+        Err(error) => Err(error),
+        Ok(_) => Ok(configuration[0] != 0),
     }
 }
 
