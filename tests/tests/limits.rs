@@ -60,6 +60,14 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ),
     ("connections to others", "Unix sockets", Test("outside.rs", "a_unix_connection_to_somebody_else_is_refused")),
     ("what is on its way", "no bytes", Victims(&["datagram-without-bytes-is-refused-for-now"])),
+    (
+        "what is on its way",
+        "being put together",
+        Victims(&[
+            "datagram-that-is-put-together-is-refused-for-now",
+            "datagram-that-is-begun-with-msg_more-is-refused-for-now",
+        ]),
+    ),
     ("what is on its way", "urgent data", Victims(&["urgent-data-that-waits-is-refused-for-now"])),
     ("what is on its way", "closed by now", Victims(&["datagram-of-a-sender-that-is-gone-is-refused-for-now"])),
     ("what is on its way", "not been accepted yet", Victims(&["connection-with-data-that-waits-is-refused-for-now"])),

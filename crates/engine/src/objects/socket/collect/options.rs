@@ -353,6 +353,12 @@ fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsu
                 "a datagram is being put together (UDP_CORK)",
             ));
         }
+        if socket::is_assembling(own, family)? {
+            return Err(Unsupported::for_now(
+                RefusalCode::UnreadMessage,
+                "a datagram is being put together (MSG_MORE)",
+            ));
+        }
         if listens_to_a_group(own) {
             return Err(Unsupported::because(
                 RefusalCode::SocketOption,
