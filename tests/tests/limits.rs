@@ -172,6 +172,19 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("files of the kernel's", "has ended", Victims(&["proc-file-of-an-ended-process-is-refused-for-now"])),
     ("files of the kernel's", "being listed", Victims(&["directory-of-a-process-is-refused"])),
     ("huge pages", "shared", Victims(&["shared-huge-pages-of-the-pool-are-refused"])),
+    (
+        "huge pages",
+        "MFD_HUGETLB",
+        Victims(&["memfd-on-huge-pages-is-refused", "mapping-of-a-closed-memfd-on-huge-pages-is-refused"]),
+    ),
+    (
+        "huge pages",
+        "SHM_HUGETLB",
+        Victims(&[
+            "system-v-segment-on-huge-pages-is-refused",
+            "system-v-segment-on-huge-pages-that-nobody-has-attached-is-refused",
+        ]),
+    ),
     ("restrictions", "seccomp", Victims(&["seccomp-filter-of-one-thread-is-refused"])),
     ("restrictions", "Landlock", Victims(&["landlock-sandbox-is-refused"])),
     ("restrictions", "security bits", Victims(&["security-bits-are-refused"])),

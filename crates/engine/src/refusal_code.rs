@@ -95,7 +95,7 @@ refusal_codes! {
         "The program has mapped something whose contents are not ordinary memory or a file: kernel asynchronous I/O, a device, or a mapping of the kernel's that this version does not know."
 
     203 SharedHugePages "shared huge pages from the system's pool"
-        "The program has mapped huge pages from the pool (MAP_HUGETLB) as shared memory. Run it without them; PostgreSQL: huge_pages = off. Private huge pages and transparent ones are supported."
+        "The program shares huge pages from the pool: memory mapped with MAP_SHARED and MAP_HUGETLB, a memfd made with MFD_HUGETLB, or a System V segment made with SHM_HUGETLB. Run it without them; PostgreSQL: huge_pages = off. Private huge pages and transparent ones are supported."
 
     204 HiddenPages "pages that only a privileged reader can read"
         "The memory below guarded pages, or below changed pages of a private memfd mapping whose descriptor is closed, is visible to a privileged reader only. Keep the memfd open, or run standfast as root."

@@ -4,7 +4,7 @@ use super::Subject;
 use super::files::copied;
 use crate::error::kernel;
 use crate::files::References;
-use crate::objects::MemoryObjects;
+use crate::objects::{MemoryObjects, is_on_huge_pages, on_huge_pages};
 use crate::pages::Pages;
 use crate::shared::Kept;
 use crate::track::{Place, Scan, Track};
@@ -156,14 +156,13 @@ fn kind(map: &Map, kept: &Kept, files: &mut References, objects: &MemoryObjects)
         b"[heap]" | b"[stack]" | b"" | b"/dev/zero" | HUGE_PAGES if !map.shared => {
             return Kind::Ordinary(Backing::Anonymous);
         }
-        HUGE_PAGES => {
-            let why = "huge pages from the system's pool that are shared cannot be saved yet";
-            let reason = Reason::new(RefusalCode::SharedHugePages, why);
-            return Kind::Refused(reason.with_hint("run the program without them (PostgreSQL: huge_pages = off)"));
-        }
+        HUGE_PAGES => return Kind::Refused(on_huge_pages()),
         path if path.starts_with(b"[anon:") && !map.shared => return Kind::Ordinary(Backing::Anonymous),
         path if path.starts_with(b"[") => {
             return refused(RefusalCode::Mapping, "this version does not know this mapping of the kernel");
+        }
+        path if (path.starts_with(b"/memfd:") || map.is_segment()) && is_on_huge_pages(map.device) => {
+            return Kind::Refused(on_huge_pages());
         }
         path if path.starts_with(b"/memfd:") => return Kind::Object,
         _ if map.is_segment() => return Kind::Segment,
