@@ -1,6 +1,8 @@
 //! Files in memory, and the parts of files that hold data: lseek(2) with SEEK_DATA and SEEK_HOLE, seals, huge pages.
 
-use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fstat, fstatfs, memfd_create, seek};
+use rustix::fs::{
+    MemfdFlags, SealFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fstat, fstatfs, memfd_create, seek,
+};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -139,9 +139,7 @@ pub fn is_assembling(socket: BorrowedFd<'_>, family: i32) -> io::Result<bool> {
     let flags = MSG_PROBE | libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let length = nowhere.len() as libc::socklen_t;
     // SAFETY: `nowhere` is live and has the length passed; the message has no bytes.
-    let sent = unsafe {
-        libc::sendto(socket.as_raw_fd(), std::ptr::null(), 0, flags, nowhere.as_ptr().cast(), length)
-    };
+    let sent = unsafe { libc::sendto(socket.as_raw_fd(), std::ptr::null(), 0, flags, nowhere.as_ptr().cast(), length) };
     Ok(check(sent as i64).is_ok())
 }
 

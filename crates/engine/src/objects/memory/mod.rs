@@ -16,12 +16,12 @@ mod restore;
 mod segment;
 mod windows;
 
+use crate::error::Reason;
 use crate::error::kernel;
 use crate::files::{self, FileId, Proof, open};
 use crate::freeze::FrozenProcess;
 use crate::object_key::ObjectKey;
 use crate::objects::system_v::SystemV;
-use crate::error::Reason;
 use crate::{Blocker, EngineError, RefusalCode};
 pub(crate) use folders::written_at_ends;
 pub(crate) use restore::is_inside;
