@@ -20,13 +20,17 @@ const PASSING: [(i32, i32); 4] = [
     (abi::IPPROTO_IP, IP_LOCAL_PORT_RANGE),
 ];
 const IP_LOCAL_PORT_RANGE: i32 = 51;
+const UDP_ENCAP: i32 = 100;
+/// Options that decide which socket gets a message, or what becomes of it. Data in flight is sent again without them.
+const LAST: [(i32, i32); 2] = [(abi::SOL_SOCKET, abi::SO_INCOMING_CPU), (abi::IPPROTO_UDP, UDP_ENCAP)];
 
-/// Sets the recorded options.
+/// Sets the recorded options, except for those in [`LAST`].
 pub(super) fn set(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
-    record.options.iter().try_for_each(|option| set_one(own, option))
+    let mut early = record.options.iter().filter(|option| !LAST.contains(&(option.level, option.name)));
+    early.try_for_each(|option| set_one(own, option))
 }
 
-/// Sets them once more, now that nothing more is to be sent to the socket. Returns what is not as it was.
+/// Sets all of them once more, now that nothing more is to be sent to the socket. Returns what is not as it was.
 pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<Vec<String>, EngineError> {
     let has = |level, name| record.options.iter().any(|option| (option.level, option.name) == (level, name));
     let setting = |source| kernel("setting an option of a socket", source);
@@ -41,7 +45,7 @@ pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<Vec<Strin
     if record.family == abi::AF_UNIX && !has(abi::SOL_SOCKET, abi::SO_SNDBUF) {
         usual_send_buffer(own, record).map_err(setting)?;
     }
-    set(own, record)?;
+    record.options.iter().try_for_each(|option| set_one(own, option))?;
     Ok(record.options.iter().filter_map(|option| shortfall(own, record, option)).collect())
 }
 
