@@ -322,6 +322,7 @@ prop_compose! {
         [locked, packets, exclusive, deserted, held] in any::<[bool; 5]>(),
         stop: Option<bool>,
         control: Option<(i32, i32)>,
+        mode: Option<u32>,
     ) -> PseudoTerminal {
         PseudoTerminal {
             number,
@@ -346,6 +347,7 @@ prop_compose! {
             input: vec![line],
             unfinished,
             output,
+            mode,
         }
     }
 }
