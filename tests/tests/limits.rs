@@ -150,6 +150,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("inotify", "events", Victims(&["inotify-with-unread-events-waits"])),
     ("inotify", "path cannot be found", Victims(&["inotify-watch-whose-path-is-unknown-is-refused"])),
     ("leases on files", "F_SETLEASE", Victims(&["lease-on-a-file-is-refused"])),
+    ("signal-driven I/O", "only in a message", Victims(&["signal-driven-io-of-a-file-on-its-way-is-refused-for-now"])),
     ("signal-driven I/O", "another thread", Victims(&["signal-driven-io-for-another-thread-is-refused"])),
     (
         "epoll instances",

@@ -182,7 +182,7 @@ refusal_codes! {
         "The instance watches an open file to which no descriptor leads any more, or an entry has just fired and is not armed again, or several processes share an instance that watches a process. Remove descriptors from epoll before closing them."
 
     326 SignalOwner "a descriptor sends its signals outside the job"
-        "F_SETOWN names a thread, a process outside the job, or a process group without a leader. Let the signals go to a process of the job."
+        "F_SETOWN names a thread, a process outside the job, or a process group without a leader. Let the signals go to a process of the job. A file that is on its way in a message can be saved again once it has been received."
 
     327 MessageQueue "a POSIX message queue cannot be saved"
         "The queue is shared with a program outside the job, was inherited, cannot be read, or has a notification registered (mq_notify). Start all programs that use it under one `standfast run`."
