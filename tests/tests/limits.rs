@@ -56,6 +56,14 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("connections to others", "TCP", Test("outside.rs", "an_outside_tcp_connection_is_refused_with_its_address")),
     ("connections to others", "Unix sockets", Test("outside.rs", "an_outside_unix_connection_is_refused")),
     ("what is on its way", "no bytes", Victims(&["datagram-without-bytes-is-refused-for-now"])),
+    (
+        "what is on its way",
+        "being put together",
+        Victims(&[
+            "datagram-that-is-put-together-is-refused-for-now",
+            "datagram-that-is-begun-with-msg_more-is-refused-for-now",
+        ]),
+    ),
     ("what is on its way", "urgent data", Victims(&["urgent-data-that-waits-is-refused-for-now"])),
     ("what is on its way", "closed by now", Victims(&["datagram-of-a-sender-that-is-gone-is-refused-for-now"])),
     ("what is on its way", "not been accepted yet", Victims(&["connection-with-data-that-waits-is-refused-for-now"])),
@@ -122,6 +130,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("inotify", "events", Victims(&["inotify-with-unread-events-waits"])),
     ("inotify", "path cannot be found", Victims(&["inotify-watch-whose-path-is-unknown-is-refused"])),
     ("leases on files", "F_SETLEASE", Victims(&["lease-on-a-file-is-refused"])),
+    ("signal-driven I/O", "only in a message", Victims(&["signal-driven-io-of-a-file-on-its-way-is-refused-for-now"])),
     ("signal-driven I/O", "another thread", Victims(&["signal-driven-io-for-another-thread-is-refused"])),
     (
         "epoll instances",
@@ -144,6 +153,19 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("files of the kernel's", "has ended", Victims(&["proc-file-of-an-ended-process-is-refused-for-now"])),
     ("files of the kernel's", "being listed", Victims(&["directory-of-a-process-is-refused"])),
     ("huge pages", "shared", Victims(&["shared-huge-pages-of-the-pool-are-refused"])),
+    (
+        "huge pages",
+        "MFD_HUGETLB",
+        Victims(&["memfd-on-huge-pages-is-refused", "mapping-of-a-closed-memfd-on-huge-pages-is-refused"]),
+    ),
+    (
+        "huge pages",
+        "SHM_HUGETLB",
+        Victims(&[
+            "system-v-segment-on-huge-pages-is-refused",
+            "system-v-segment-on-huge-pages-that-nobody-has-attached-is-refused",
+        ]),
+    ),
     ("restrictions", "seccomp", Victims(&["seccomp-filter-of-one-thread-is-refused"])),
     ("restrictions", "Landlock", Victims(&["landlock-sandbox-is-refused"])),
     ("restrictions", "security bits", Victims(&["security-bits-are-refused"])),

@@ -101,7 +101,7 @@ refusal_codes! {
         "The program has mapped something whose contents are not ordinary memory or a file: kernel asynchronous I/O, a device, or a mapping of the kernel's that this version does not know."
 
     203 SharedHugePages "shared huge pages from the system's pool"
-        "The program has mapped huge pages from the pool (MAP_HUGETLB) as shared memory. Run it without them; PostgreSQL: huge_pages = off. Private huge pages and transparent ones are supported."
+        "The program shares huge pages from the pool: memory mapped with MAP_SHARED and MAP_HUGETLB, a memfd made with MFD_HUGETLB, or a System V segment made with SHM_HUGETLB. Run it without them; PostgreSQL: huge_pages = off. Private huge pages and transparent ones are supported."
 
     204 HiddenPages "pages that only a privileged reader can read"
         "The memory below guarded pages, or below changed pages of a private memfd mapping whose descriptor is closed, is visible to a privileged reader only. Keep the memfd open, or run standfast as root."
@@ -188,7 +188,7 @@ refusal_codes! {
         "The instance watches an open file to which no descriptor leads any more, or an entry has just fired and is not armed again, or several processes share an instance that watches a process. Remove descriptors from epoll before closing them."
 
     326 SignalOwner "a descriptor sends its signals outside the job"
-        "F_SETOWN names a thread, a process outside the job, or a process group without a leader. Let the signals go to a process of the job."
+        "F_SETOWN names a thread, a process outside the job, or a process group without a leader. Let the signals go to a process of the job. A file that is on its way in a message can be saved again once it has been received."
 
     327 MessageQueue "a POSIX message queue cannot be saved"
         "The queue is shared with a program outside the job, was inherited, cannot be read, or has a notification registered (mq_notify). Start all programs that use it under one `standfast run`."

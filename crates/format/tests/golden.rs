@@ -110,6 +110,7 @@ fn state() -> JobState {
             name: system_v_name(),
             semaphores: vec![Semaphore { value: 32767, user: Some(0) }, Semaphore { value: 0, user: None }],
             undo: vec![Undo { process: 0, semaphore: 1, adjustment: -32768 }],
+            used: None,
         }],
         message_queues: vec![MessageQueue {
             name: system_v_name(),

@@ -15,6 +15,8 @@ pub(crate) struct Counting {
     is_droppable: bool,
     /// It may not be changed any more (`mseal(2)`).
     is_sealed: bool,
+    /// It grows downwards (`MAP_GROWSDOWN`).
+    grows_down: bool,
     /// It is shared, and may not be made writable.
     may_not_be_written: bool,
     protection_key: u32,
@@ -40,6 +42,7 @@ impl Counting {
             is_not_dumped: mapping.has(b"dd"),
             is_droppable: mapping.has(b"dp"),
             is_sealed: mapping.has(b"sl"),
+            grows_down: mapping.has(b"gd"),
             may_not_be_written: mapping.has(b"ms") && !mapping.has(b"mw"),
             protection_key: mapping.protection_key,
         }

@@ -131,6 +131,11 @@ impl Attributes {
         self.find(map).map(|known| known.has(b"mw")).or_else(|| map.is_of_writable_file(pid).ok())
     }
 
+    /// Reports whether a mapping grows when memory below it is touched.
+    pub(crate) fn grows_down(&self, map: &Map) -> bool {
+        map.is_stack() || self.find(map).is_some_and(|known| known.has(b"gd"))
+    }
+
     /// Reports whether nothing indicates that a change was missed.
     fn fits(&self, locked_kib: u64, maps: &[Map]) -> bool {
         let locked = |map: &&Map| self.find(map).is_some_and(|found| found.has(b"lo"));
@@ -223,6 +228,16 @@ mod tests {
         assert_eq!(other, MappingAttributes::default(), "another file lies there now");
         assert_eq!(grown.accounting, Accounting::Uncounted);
         assert_eq!(known.of(&map("20000-21000 rw-p 00000000 00:00 0 ")), MappingAttributes::default());
+    }
+
+    #[test]
+    fn a_stack_that_has_grown_since_the_scan_still_grows() {
+        let known = known(
+            "10000-20000 rw-p 00000000 00:00 0 \nVmFlags: rd wr gd ac\n20000-30000 rw-p 00000000 00:00 0 \nVmFlags: rd\n",
+        );
+        let (grown, beside) = (map("8000-20000 rw-p 00000000 00:00 0 "), map("20000-30000 rw-p 00000000 00:00 0 "));
+        assert!(known.grows_down(&grown) && !known.grows_down(&beside));
+        assert!(known.grows_down(&map("70000-80000 rw-p 00000000 00:00 0 [stack]")), "the kernel makes it so");
     }
 
     #[test]

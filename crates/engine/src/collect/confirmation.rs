@@ -96,6 +96,16 @@ mod tests {
     }
 
     #[test]
+    fn a_stack_is_confirmed_at_any_size_and_only_as_a_stack() {
+        let before = mappings(&[("5000-7000", "gd ac")]);
+        let stopped = [program(), used(0x4000, 0x7000, &before)];
+        assert!(is_confirmed(&stopped, &mappings(&[("3000-7000", "gd ac")])));
+        assert!(!is_confirmed(&stopped, &mappings(&[("3000-7000", "ac")])));
+        let not_met = [program(), used(0x4000, 0x7000, &[])];
+        assert!(!is_confirmed(&not_met, &mappings(&[("3000-7000", "gd ac")])));
+    }
+
+    #[test]
     fn another_mapping_at_the_same_address_is_not_confirmed() {
         let before = mappings(&[("1000-3000", "dp wf"), ("5000-6000", "")]);
         let stopped = [program(), used(0x1000, 0x3000, &before), used(0x5000, 0x6000, &before)];

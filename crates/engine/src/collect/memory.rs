@@ -4,7 +4,7 @@ use super::Subject;
 use super::files::copied;
 use crate::error::kernel;
 use crate::files::References;
-use crate::objects::MemoryObjects;
+use crate::objects::{MemoryObjects, is_on_huge_pages, on_huge_pages};
 use crate::pages::Pages;
 use crate::shared::Kept;
 use crate::track::{Place, Scan, Track};
@@ -55,8 +55,12 @@ impl Mappings {
         let mut found = Self::default();
         for map in subject.maps.iter() {
             let may_write = subject.attributes.may_be_written(pid, map);
-            let mapping =
-                |backing| Mapping { attributes: subject.attributes.of(map), may_write, ..mapping(map, backing) };
+            let mapping = |backing| Mapping {
+                attributes: subject.attributes.of(map),
+                grows_down: subject.attributes.grows_down(map),
+                may_write,
+                ..mapping(map, backing)
+            };
             match kind(map, kept, files, objects) {
                 Kind::Fixed => {}
                 Kind::Special => found.special.push(SpecialMapping {
@@ -144,7 +148,7 @@ fn mapping(map: &Map, backing: Backing) -> Mapping {
             execute: map.protection.execute,
         },
         backing,
-        grows_down: map.is_stack(),
+        grows_down: false,
         attributes: MappingAttributes::default(),
         may_write: None,
     }
@@ -158,14 +162,13 @@ fn kind(map: &Map, kept: &Kept, files: &mut References, objects: &MemoryObjects)
         b"[heap]" | b"[stack]" | b"" | b"/dev/zero" | HUGE_PAGES if !map.shared => {
             return Kind::Ordinary(Backing::Anonymous);
         }
-        HUGE_PAGES => {
-            let why = "huge pages from the system's pool that are shared cannot be saved yet";
-            let reason = Reason::new(RefusalCode::SharedHugePages, why);
-            return Kind::Refused(reason.with_hint("run the program without them (PostgreSQL: huge_pages = off)"));
-        }
+        HUGE_PAGES => return Kind::Refused(on_huge_pages()),
         path if path.starts_with(b"[anon:") && !map.shared => return Kind::Ordinary(Backing::Anonymous),
         path if path.starts_with(b"[") => {
             return refused(RefusalCode::Mapping, "this version does not know this mapping of the kernel");
+        }
+        path if (path.starts_with(b"/memfd:") || map.is_segment()) && is_on_huge_pages(map.device) => {
+            return Kind::Refused(on_huge_pages());
         }
         path if path.starts_with(b"/memfd:") => return Kind::Object,
         _ if map.is_segment() => return Kind::Segment,
@@ -235,8 +238,8 @@ impl Space<'_> {
 }
 
 /// Injected calls may make the stack of a program grow after its mappings have been listed. If only the listed part were
-/// tracked, the kernel would split it into two mappings, and the lower one would look like memory that does not grow.
-/// Nothing else is so close below a stack: the kernel keeps 1 MiB free there.
+/// tracked, the kernel would split it into two mappings. Nothing else is so close below the kernel's stack: the kernel
+/// keeps 1 MiB free there. Below a stack that the program has mapped itself there may be anything.
 const STACK_GROWTH_BYTES: u64 = 64 << 10;
 
 /// Returns where to look for a mapping's own pages; `None` if it has none.
@@ -249,10 +252,11 @@ fn place(mapping: &Mapping, live_stack: u64) -> Option<Place> {
         Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => return None,
     };
     let (start, end) = (Address::new(mapping.start), Address::new(mapping.end));
-    let live = if mapping.grows_down { live_stack.clamp(mapping.start, mapping.end) } else { mapping.start };
+    // Programs may have stacks of their own that grow (MAP_GROWSDOWN), or have cut pieces off the kernel's.
+    let is_kernels = mapping.grows_down && (mapping.start..mapping.end).contains(&live_stack);
+    let live = if is_kernels { live_stack } else { mapping.start };
     let live = Address::new(live - live % PAGE_BYTES as u64);
-    let tracked =
-        if mapping.grows_down { Address::new(mapping.start.saturating_sub(STACK_GROWTH_BYTES)) } else { start };
+    let tracked = if is_kernels { Address::new(mapping.start.saturating_sub(STACK_GROWTH_BYTES)) } else { start };
     let said = |advice| mapping.attributes.advice.contains(&advice);
     let wants_huge_pages = (said(Advice::HugePages) || said(Advice::NoHugePages)).then(|| said(Advice::HugePages));
     let is_of_pool = mapping.attributes.huge_page_bytes > 0;

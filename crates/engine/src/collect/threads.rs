@@ -266,15 +266,16 @@ impl Inner {
 
     /// Returns the lowest address of the kernel's stack that is in use. Below the lowest stack pointer there is nothing
     /// that a signal handler might not overwrite (M2). If no thread runs on that stack at the moment, all of it is in
-    /// use.
+    /// use. Returns 0 if there is no such stack.
     pub(super) fn live_stack(&self, process: &FrozenProcess, part: StackPart) -> u64 {
-        let Some(stack) = process.maps.iter().find(|map| map.is_stack()).filter(|_| part == StackPart::Live) else {
-            return 0;
-        };
+        let Some(stack) = process.maps.iter().find(|map| map.is_stack()) else { return 0 };
+        if part != StackPart::Live {
+            return stack.start;
+        }
         let pointers = process.tasks.iter().filter(|task| stack.contains(task.registers.stack()));
-        let Some(lowest) = pointers.map(|task| task.registers.stack_dead_below()).min() else { return 0 };
+        let Some(lowest) = pointers.map(|task| task.registers.stack_dead_below()).min() else { return stack.start };
         let alternates = self.threads.iter().map(|thread| thread.alternate_stack.start);
-        alternates.filter(|start| stack.contains(*start)).fold(lowest, u64::min)
+        alternates.filter(|start| stack.contains(*start)).fold(lowest.max(stack.start), u64::min)
     }
 }
 

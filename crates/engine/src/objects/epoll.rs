@@ -15,6 +15,8 @@ use std::os::fd::AsFd;
 /// Bits of an entry's events that say how it is watched, not for what.
 const HOW: u32 = (abi::EPOLLWAKEUP | abi::EPOLLONESHOT | abi::EPOLLET | abi::EPOLLEXCLUSIVE) as u32;
 const EPOLL_CTL_ADD: u64 = abi::EPOLL_CTL_ADD as u64;
+/// Status flags that a program can set. Nothing depends on them, but it can ask for them.
+const SETTABLE: u32 = (abi::O_NONBLOCK | abi::O_APPEND) as u32;
 const ANYTHING: i16 = abi::POLLIN | abi::POLLOUT | abi::POLLPRI | abi::POLLRDHUP;
 
 pub(super) const KIND: Kind = Kind { collect, check, restore, describe };
@@ -36,7 +38,13 @@ fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
 
 fn restore(opening: &Opening<'_>, recorded: &Recorded<'_>) -> Option<Result<u64, EngineError>> {
     let is_instance = matches!(recorded.kind, OpenFileKind::Epoll { .. });
-    is_instance.then(|| opening.call("making an epoll instance", abi::SYS_epoll_create1, [0; 6]))
+    is_instance.then(|| {
+        let made = opening.call("making an epoll instance", abi::SYS_epoll_create1, [0; 6])?;
+        if recorded.flags & SETTABLE != 0 {
+            opening.set_flags(made, recorded.flags)?;
+        }
+        Ok(made)
+    })
 }
 
 fn describe(kind: &OpenFileKind) -> Option<String> {

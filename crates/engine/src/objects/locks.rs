@@ -1,6 +1,7 @@
 //! Locks on files. The kernel shows the locks of an open file description with each of its descriptors. It shows those
 //! of a process with each descriptor that the process has of the file. The walk records every lock once, with an open
-//! file through which it can be taken again. A restart takes them when every descriptor has its number.
+//! file through which it can be taken again. A restart takes them when every descriptor has its number, and those of open
+//! files that are only in messages before it sends these.
 
 use super::shown::Shown;
 use super::{O_ACCMODE, O_WRONLY, Opening, Walk};
@@ -71,6 +72,22 @@ impl Opening<'_> {
     pub(super) fn lock(&self) -> Result<(), EngineError> {
         for (place, file) in self.plan.job.open_files.iter().enumerate() {
             let Some(number) = self.number_of(place) else { continue };
+            for lock in &file.locks {
+                self.lock_one(number, lock).map_err(|error| named(error, file))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the locks of open files to which no descriptor of any process leads: they are on their way in messages.
+    /// `files` are parked in this process.
+    pub(super) fn lock_those_on_their_way(&self, files: &[Option<u64>]) -> Result<(), EngineError> {
+        let job = self.plan.job;
+        for (place, file) in job.open_files.iter().enumerate().filter(|(_, file)| !file.locks.is_empty()) {
+            let mut descriptors = job.processes.iter().flat_map(|process| &process.descriptors);
+            let Some(number) = files[place].filter(|_| !descriptors.any(|it| it.open_file as usize == place)) else {
+                continue;
+            };
             for lock in &file.locks {
                 self.lock_one(number, lock).map_err(|error| named(error, file))?;
             }

@@ -49,7 +49,10 @@ mod walk;
 use crate::EngineError;
 use check::nothing;
 pub(crate) use check::{Blockers, Check};
-pub(crate) use memory::{MemoryObjects, ObjectContents, SHARED_MEMORY_NAME, data_of, is_inside, written_at_ends};
+pub(crate) use memory::{
+    MemoryObjects, ObjectContents, SHARED_MEMORY_NAME, data_of, is_inside, is_on_huge_pages, on_huge_pages,
+    written_at_ends,
+};
 use message_queue::unlink_leftovers;
 pub(crate) use of_processes::open_files_of_processes;
 pub use opening::AddressWait;

@@ -1,5 +1,6 @@
 //! Files that no path leads to: memfds, deleted files. Their contents are saved in the image, as a memory object.
 
+use super::memory::MemoryObjects;
 use super::{Check, Kind, Known, O_ACCMODE, O_NOFOLLOW, O_RDWR, Opening, Recorded, Unsupported, Walk};
 use crate::object_key::ObjectKey;
 use crate::{EngineError, RefusalCode};
@@ -57,6 +58,9 @@ impl Walk<'_> {
             ));
         }
         let own = shown.own(&self.holders)?;
+        if let Some(reason) = MemoryObjects::refusal_of(&own)? {
+            return Err(Unsupported::Refused(reason));
+        }
         let offset = shown.information.position;
         if shown.target.starts_with(b"/memfd:") {
             return Ok(OpenFileKind::Object { object: self.objects.of_file(&own)?, offset });

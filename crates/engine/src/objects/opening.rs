@@ -111,6 +111,7 @@ impl Construction {
         let files = opening.open_files()?;
         opening.finish_queues()?;
         opening.finish_terminals()?;
+        opening.lock_those_on_their_way(&files)?;
         opening.finish_sockets(&files)?;
         opening.fill_inotifies(&files)?;
         opening.fill_epolls(&files)?;

@@ -35,6 +35,14 @@ impl Walk<'_> {
         let own = shown.own(&self.holders)?;
         let signal = descriptors::signal_number(own.as_fd())?;
         let (kind, id) = descriptors::signal_target(own.as_fd())?;
+        // Only a descriptor of a process of the job comes first here, if there is one.
+        if shown.holder == self.processes() && (id, signal) != (0, 0) {
+            return Err(Unsupported::for_now(
+                RefusalCode::SignalOwner,
+                "it is on its way in a message, and who gets its signals (F_SETOWN) can be set again only with a \
+                 descriptor",
+            ));
+        }
         if id == 0 {
             return Ok(SignalOwner { target: None, signal: Some(signal).filter(|signal| *signal != 0) });
         }

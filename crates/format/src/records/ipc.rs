@@ -40,6 +40,9 @@ pub struct SemaphoreSet {
     /// Adjustments to semaphores at the end of processes (SEM_UNDO).
     #[n(2)]
     pub undo: Vec<Undo>,
+    /// Whether it has ever been used (`sem_otime`). Absent if unknown.
+    #[n(3)]
+    pub used: Option<bool>,
 }
 
 /// One semaphore.

@@ -46,6 +46,9 @@ pub struct PseudoTerminal {
     /// Whether its master is held outside the job, by a process that relays between it and a user.
     #[n(12)]
     pub held: bool,
+    /// Permissions of the slave's node, which decide whether others may write to it (`mesg n`). Absent if unknown.
+    #[n(13)]
+    pub mode: Option<u32>,
 }
 
 /// Settings of a terminal: `termios(3)`, with the kernel's bit numbers.

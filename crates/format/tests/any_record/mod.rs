@@ -323,6 +323,7 @@ prop_compose! {
         [locked, packets, exclusive, deserted, held] in any::<[bool; 5]>(),
         stop: Option<bool>,
         control: Option<(i32, i32)>,
+        mode: Option<u32>,
     ) -> PseudoTerminal {
         PseudoTerminal {
             number,
@@ -347,6 +348,7 @@ prop_compose! {
             input: vec![line],
             unfinished,
             output,
+            mode,
         }
     }
 }
@@ -384,8 +386,9 @@ pub(crate) fn semaphore_set() -> impl Strategy<Value = SemaphoreSet> {
     let semaphore = any::<(u16, Option<u32>)>().prop_map(|(value, user)| Semaphore { value, user });
     let undo = any::<(u32, u32, i32)>();
     let undo = undo.prop_map(|(process, semaphore, adjustment)| Undo { process, semaphore, adjustment });
-    let parts = (system_v_name(), prop::collection::vec(semaphore, 0..4), prop::collection::vec(undo, 0..3));
-    parts.prop_map(|(name, semaphores, undo)| SemaphoreSet { name, semaphores, undo })
+    let lists = (prop::collection::vec(semaphore, 0..4), prop::collection::vec(undo, 0..3));
+    let parts = (system_v_name(), lists, any::<Option<bool>>());
+    parts.prop_map(|(name, (semaphores, undo), used)| SemaphoreSet { name, semaphores, undo, used })
 }
 
 pub(crate) fn message_queue() -> impl Strategy<Value = MessageQueue> {

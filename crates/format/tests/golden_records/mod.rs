@@ -162,6 +162,7 @@ pub(crate) fn terminal() -> PseudoTerminal {
         input: vec![b"line\n"[..].into()],
         unfinished: b"par"[..].into(),
         output: b"shown"[..].into(),
+        mode: None,
     }
 }
 

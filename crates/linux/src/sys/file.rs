@@ -1,6 +1,8 @@
 //! Files in memory, and the parts of files that hold data: lseek(2) with SEEK_DATA and SEEK_HOLE, seals, huge pages.
 
-use rustix::fs::{SealFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fstatfs, seek};
+use rustix::fs::{
+    MemfdFlags, SealFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fstat, fstatfs, memfd_create, seek,
+};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -137,6 +139,24 @@ pub fn notes_mapped_writes(file: BorrowedFd<'_>) -> io::Result<bool> {
             | EXFAT_MAGIC
             | SQUASHFS_MAGIC
     ))
+}
+
+/// Returns the devices of memfds and segments on huge pages from the system's pool: the kernel has one for each size of
+/// page, and `/proc/PID/maps` shows them.
+pub fn huge_page_devices() -> Vec<u64> {
+    /// `MFD_HUGE_SHIFT`: the flag holds the base-2 logarithm of the size above this bit.
+    const SIZE_SHIFT: u32 = 26;
+    let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().filter_map(|entry| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?.checked_mul(1 << 10)
+    });
+    let device = |bytes: u64| {
+        let flags = MemfdFlags::HUGETLB | MemfdFlags::from_bits_retain(bytes.checked_ilog2()? << SIZE_SHIFT);
+        // An empty file takes nothing from the pool.
+        let file = memfd_create("device", flags | MemfdFlags::CLOEXEC).ok()?;
+        Some(fstat(file).ok()?.st_dev)
+    };
+    sizes.filter_map(device).collect()
 }
 
 /// Returns the size of a file's pages if they are huge pages from the system's pool, else 0.

@@ -122,6 +122,27 @@ pub fn unsent_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(bytes as usize)
 }
 
+/// Reports whether a datagram is being put together on a UDP socket (`MSG_MORE`, `UDP_CORK`). No option tells. A message
+/// to port 0 that is only to be probed fails, except as a part of such a datagram: its address does not count then, and
+/// nothing is added.
+pub fn is_assembling(socket: BorrowedFd<'_>, family: i32) -> io::Result<bool> {
+    const MSG_PROBE: i32 = 0x10;
+    // What has been sent and is still on its way takes up memory, too. What takes up none has begun no datagram, and a
+    // probe would give a socket without a port one.
+    if unsent_bytes(socket)? == 0 {
+        return Ok(false);
+    }
+    // sockaddr_in6 of an address that is not that of an IPv4 host; sockaddr_in needs its beginning only.
+    let mut nowhere = [0u8; size_of::<libc::sockaddr_in6>()];
+    nowhere[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+    nowhere[23] = 1;
+    let flags = MSG_PROBE | libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let length = nowhere.len() as libc::socklen_t;
+    // SAFETY: `nowhere` is live and has the length passed; the message has no bytes.
+    let sent = unsafe { libc::sendto(socket.as_raw_fd(), std::ptr::null(), 0, flags, nowhere.as_ptr().cast(), length) };
+    Ok(check(sent as i64).is_ok())
+}
+
 /// A message that was read and left in the queue.
 #[derive(Debug)]
 pub struct Peeked {
@@ -257,4 +278,48 @@ pub fn directory() -> io::Result<OwnedFd> {
 pub fn receive(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
     let (bytes, _) = rustix::net::recv(socket, into, RecvFlags::empty())?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    fn send_with(socket: &UdpSocket, bytes: &[u8], flags: i32) {
+        // SAFETY: `bytes` is live and has the length passed.
+        let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
+        assert_eq!(sent, bytes.len() as isize);
+    }
+
+    /// The third socket is of IPv6 and sends to an IPv4 host.
+    #[test]
+    fn a_datagram_that_is_being_put_together_is_told_and_stays_as_it_is() {
+        for (family, own, other) in [
+            (libc::AF_INET, "127.0.0.1:0", "127.0.0.1:0"),
+            (libc::AF_INET6, "[::1]:0", "[::1]:0"),
+            (libc::AF_INET6, "[::]:0", "127.0.0.1:0"),
+        ] {
+            let (Ok(from), Ok(to)) = (UdpSocket::bind(own), UdpSocket::bind(other)) else { continue };
+            let at = to.local_addr().unwrap();
+            let at = if own == "[::]:0" { format!("[::ffff:127.0.0.1]:{}", at.port()) } else { at.to_string() };
+            from.connect(at).unwrap();
+            let asks = || is_assembling(from.as_fd(), family).unwrap();
+            assert!(!asks());
+            send_with(&from, b"one ", libc::MSG_MORE);
+            assert!(asks() && asks(), "{own}");
+            send_with(&from, b"two", 0);
+            assert!(!asks());
+            let mut room = [0; 16];
+            assert_eq!(to.recv(&mut room).unwrap(), 7);
+            assert_eq!(&room[..7], b"one two");
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_asked_for_its_datagram_gets_no_port() {
+        let fresh = create(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
+        assert!(!is_assembling(fresh.as_fd(), libc::AF_INET).unwrap());
+        assert_eq!(name(fresh.as_fd()).unwrap()[2..4], [0, 0]);
+    }
 }

@@ -4,6 +4,8 @@
 //! The mapping belongs to the value and is as long as the segment. This process only copies to and from it: others may
 //! write to it at any time, and no reference into it is ever made.
 
+use crate::Pid;
+use crate::proc::Map;
 use crate::sys::check;
 use std::io;
 
@@ -69,6 +71,15 @@ impl AttachedSegment {
         }
     }
 
+    /// Returns the device of the file beneath it, as `/proc/PID/maps` shows it.
+    ///
+    /// # Errors
+    /// When the kernel does not show our mappings.
+    pub fn device(&self) -> io::Result<u64> {
+        let here = Map::of(Pid::own())?.into_iter().find(|map| map.start == self.start as u64);
+        here.map(|map| map.device).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     fn inside(&self, offset: u64, length: usize) -> usize {
         (self.bytes as u64).saturating_sub(offset).min(length as u64) as usize
     }
@@ -76,7 +87,7 @@ impl AttachedSegment {
 
 impl Drop for AttachedSegment {
     fn drop(&mut self) {
-        // SAFETY: nothing refers to the mapping any more. shmdt(2) would do the same; the length covers all of it.
-        unsafe { libc::munmap(self.start, self.bytes) };
+        // SAFETY: nothing refers to the mapping any more. munmap(2) fails where the pages are larger than the segment.
+        unsafe { libc::shmdt(self.start) };
     }
 }

@@ -74,6 +74,17 @@ impl Made {
         check(unsafe { libc::semctl(self.id, 0, libc::SETALL, values.as_ptr()) }.into()).map(drop)
     }
 
+    /// Uses the first semaphore, which is 0 and stays so: a set that was never used shows that.
+    ///
+    /// # Errors
+    /// When that is not allowed, or the semaphore is not 0.
+    pub fn use_once(&self) -> io::Result<()> {
+        assert!(self.kind == SystemVKind::Semaphores, "only semaphores are used");
+        let mut wait = libc::sembuf { sem_num: 0, sem_op: 0, sem_flg: libc::IPC_NOWAIT as i16 };
+        // SAFETY: one operation, which is live.
+        check(unsafe { libc::semop(self.id, &raw mut wait, 1) }.into()).map(drop)
+    }
+
     /// Appends a message to a queue.
     ///
     /// # Errors

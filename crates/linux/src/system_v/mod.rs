@@ -59,6 +59,8 @@ pub struct SystemVObject {
     pub users: Vec<ObjectUser>,
     /// Time when it was made, or its permissions (or the values of semaphores) were set, in seconds since 1970.
     pub changed_seconds: i64,
+    /// Whether semaphores have ever been used, a segment attached, or a message sent.
+    pub is_used: bool,
     /// Time when it was last used or changed, in seconds since 1970.
     pub used_seconds: i64,
     /// Length of a segment in bytes, number of semaphores, or bytes in a queue.
@@ -161,6 +163,7 @@ impl SystemVObject {
             creator: creator as u32,
             users: users.into_iter().filter(|(pid, _)| *pid > 0).map(user_at).collect(),
             changed_seconds: times[2],
+            is_used: times[0] != 0,
             used_seconds,
             size: size as u64,
             attached: attached as u64,

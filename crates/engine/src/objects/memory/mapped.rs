@@ -1,7 +1,7 @@
 //! Memory in files and segments that others could reach as well: files mapped shared and written through the mapping,
 //! and System V shared memory. Only the mapped part of a file is saved; the rest is not part of the job's memory.
 
-use super::{Access, Found, MemoryObjects, Windows};
+use super::{Access, Found, MemoryObjects, Windows, on_huge_pages};
 use crate::files::{FileId, is_database, open};
 use crate::inheritance::Inheritance;
 use crate::object_key::ObjectKey;
@@ -199,6 +199,10 @@ impl MemoryObjects {
     /// Adds the segments of the job that no process has attached.
     pub(crate) fn add_unattached_segments(&mut self) -> Result<(), EngineError> {
         for (segment, unattached) in self.system_v.unattached()? {
+            if unattached.is_on_huge_pages() {
+                let what = format!("System V segment {}", segment.id);
+                return Err(EngineError::Refused(vec![Blocker::of(what, on_huge_pages())]));
+            }
             let name = self.system_v.name_of_segment(segment.id).unwrap_or_default();
             let kind = ObjectKind::Segment { name, removed: false, locked: segment.is_locked() };
             let record = MemoryObject { kind, length: segment.size, huge_page_bytes: 0, modified_nanoseconds: None };

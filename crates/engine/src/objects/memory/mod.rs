@@ -16,6 +16,7 @@ mod restore;
 mod segment;
 mod windows;
 
+use crate::error::Reason;
 use crate::error::kernel;
 use crate::files::{self, FileId, Proof, open};
 use crate::freeze::FrozenProcess;
@@ -38,6 +39,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 pub(crate) use windows::Windows;
 
 /// Permissions of a file in memory, if it has not been changed or sealed against execution.
@@ -90,6 +92,11 @@ impl MemoryObjects {
     /// shared mappings.
     pub(crate) fn with(system_v: SystemV, written: BTreeSet<FileId>) -> Self {
         Self { system_v, written, ..Self::default() }
+    }
+
+    /// Returns why an open file in memory cannot be saved, if its pages are huge ones from the system's pool.
+    pub(crate) fn refusal_of(descriptor: &OwnedFd) -> io::Result<Option<Reason>> {
+        Ok((file::huge_page_bytes(descriptor.as_fd())? > 0).then(on_huge_pages))
     }
 
     /// Returns the object that an open file leads to, by its position in `JobState::objects`. `descriptor` is a copy of
@@ -283,6 +290,20 @@ impl ObjectContents {
         }
         Ok(())
     }
+}
+
+/// Reports whether this is the device of memfds and segments on huge pages from the system's pool.
+pub(crate) fn is_on_huge_pages(device: u64) -> bool {
+    static DEVICES: OnceLock<Vec<u64>> = OnceLock::new();
+    DEVICES.get_or_init(file::huge_page_devices).contains(&device)
+}
+
+/// Why shared huge pages are refused: a file on them cannot be written by write(2), and a restart would need a pool that
+/// is as full as it was.
+pub(crate) fn on_huge_pages() -> Reason {
+    let why = "huge pages from the system's pool that are shared cannot be saved yet";
+    let hint = "run the program without them (PostgreSQL: huge_pages = off)";
+    Reason::new(RefusalCode::SharedHugePages, why).with_hint(hint)
 }
 
 /// Returns [`ObjectContents::stamp`]; `record` is a file in a folder.

@@ -2,6 +2,7 @@
 //! count the attachments of a segment, and must not find ours. PostgreSQL does so before it takes a segment for one
 //! that a killed server has left.
 
+use super::is_on_huge_pages;
 use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
 use standfast_linux::proc;
 use standfast_linux::system_v::{AttachedSegment, SystemVObject};
@@ -21,6 +22,8 @@ pub(crate) struct Unattached {
 #[derive(Debug)]
 enum Contents {
     Copy(Vec<u8>),
+    /// Not read: huge pages from the system's pool are refused.
+    HugePages,
     /// Attached by us, until the checkpoint has been taken.
     Attached(AttachedSegment),
 }
@@ -29,6 +32,9 @@ impl Unattached {
     /// Reads a segment in the caller's IPC namespace.
     pub(crate) fn scan(object: &SystemVObject) -> io::Result<Self> {
         let segment = AttachedSegment::attach(object.id, object.size, false)?;
+        if is_on_huge_pages(segment.device()?) {
+            return Ok(Self { ranges: Vec::new(), contents: Contents::HugePages });
+        }
         let ranges = present(&segment)?;
         if object.size > COPIED_BYTES_MAX {
             return Ok(Self { ranges, contents: Contents::Attached(segment) });
@@ -41,10 +47,16 @@ impl Unattached {
         Ok(Self { ranges, contents: Contents::Copy(copy) })
     }
 
+    /// Reports whether it is on huge pages from the system's pool.
+    pub(super) fn is_on_huge_pages(&self) -> bool {
+        matches!(self.contents, Contents::HugePages)
+    }
+
     /// Fills `into` with the contents at `offset`. Bytes beyond the end are zeros.
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
         match &self.contents {
             Contents::Attached(segment) => segment.read(offset, into),
+            Contents::HugePages => into.fill(0),
             Contents::Copy(copy) => {
                 let from = copy.get(offset as usize..).unwrap_or_default();
                 let length = from.len().min(into.len());

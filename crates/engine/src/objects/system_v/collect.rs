@@ -142,7 +142,8 @@ impl SystemV {
             let user = |pid: Pid| pids.iter().position(|member| *member == pid).map(|place| place as u32);
             let semaphore = |it: system_v::SemaphoreValue| Semaphore { value: it.value, user: user(it.user) };
             let semaphores = values.into_iter().map(semaphore).collect();
-            contents.semaphores.push(SemaphoreSet { name: name(carried), semaphores, undo: Vec::new() });
+            let used = Some(carried.object.is_used);
+            contents.semaphores.push(SemaphoreSet { name: name(carried), semaphores, undo: Vec::new(), used });
         }
         for carried in self.of_kind(SystemVKind::Messages) {
             let Some(held) = self.list(carried, system_v::queue_contents)? else { continue };
@@ -385,6 +386,7 @@ mod tests {
             group: 0,
             creator: user,
             users,
+            is_used: false,
             changed_seconds,
             used_seconds,
             size: 1,

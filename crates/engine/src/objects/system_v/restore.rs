@@ -28,6 +28,7 @@ use std::os::unix::fs::FileExt;
 /// `SEMVMX`
 const VALUE_MAX: i32 = 32767;
 const SEM_UNDO: i16 = 0x1000;
+const SETVAL: u64 = abi::SETVAL as u64;
 const IPC_NOWAIT: i16 = abi::IPC_NOWAIT as i16;
 /// How many semaphores are changed at a time: twice as many operations, of which the kernel takes 500 by default.
 const SEMAPHORES_AT_A_TIME: usize = 64;
@@ -128,6 +129,10 @@ impl MadeSystemV {
         let values: Vec<u16> = set.semaphores.iter().map(|semaphore| semaphore.value).collect();
         self.within(|| {
             let made = new.make()?;
+            // The last user has ended, or uses it once more later. The values leave the time of this use as it is.
+            if set.used == Some(true) {
+                made.use_once()?;
+            }
             made.set_values(&values)?;
             Ok(made)
         })
@@ -234,6 +239,14 @@ impl Construction {
         for set in &job.semaphores {
             let numbered = set.semaphores.iter().zip(0..);
             let own = numbered.filter(|(semaphore, _)| semaphore.user == Some(place as u32));
+            if set.used == Some(false) {
+                // Values that were only set do not count as a use, by which others may know that a set is complete.
+                for (semaphore, number) in own {
+                    let arguments = [set.name.id as u64, number.into(), SETVAL, semaphore.value.into(), 0, 0];
+                    self.call("setting semaphores", abi::SYS_semctl, arguments)?;
+                }
+                continue;
+            }
             let pairs: Vec<_> = own.map(|(it, number)| there_and_back(number, i32::from(it.value), 1, 0, 0)).collect();
             self.change_semaphores("changing semaphores", set.name.id, &pairs)?;
         }

@@ -22,6 +22,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+const PERMISSIONS: u32 = 0o7777;
 const HUNG_UP: i16 = abi::POLLHUP;
 /// There is no answer from the other side: a slave reports this only when it has been hung up.
 const DEAD: i16 = abi::POLLERR;
@@ -217,6 +218,7 @@ impl Walk<'_> {
             exclusive,
             deserted,
             controls: self.control(&master)?,
+            mode: slaves.first().map(|slave| slave.file.mode() & PERMISSIONS),
             ..PseudoTerminal::default()
         })
     }

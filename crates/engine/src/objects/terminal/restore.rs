@@ -12,13 +12,16 @@ use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{JobState, OpenFileKind, PseudoTerminal, TerminalSettings, WindowSize};
 use standfast_linux::abi;
 use standfast_linux::sys::terminal::{self, Termios};
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 
 const TIOCGPTPEER: u64 = 0x5441;
 const TIOCSCTTY: u64 = abi::TIOCSCTTY;
 const TIOCNOTTY: u64 = abi::TIOCNOTTY;
 const TIOCSPGRP: u64 = abi::TIOCSPGRP;
+const PERMISSIONS: u32 = 0o7777;
 const SIGCHLD: i32 = abi::SIGCHLD;
 
 /// The two sides of a pseudo-terminal, parked.
@@ -114,6 +117,9 @@ impl Opening<'_> {
     /// Sets what would have prevented opening them.
     pub(in crate::objects) fn finish_terminals(&self) -> Result<(), EngineError> {
         for (sides, recorded) in self.terminals.iter().zip(&self.plan.job.terminals) {
+            if let Some(mode) = recorded.mode {
+                set_mode(&self.own(sides.slave)?.into(), mode).map_err(making)?;
+            }
             if recorded.exclusive {
                 terminal::set_exclusive(self.own(sides.slave)?.as_fd()).map_err(making)?;
             }
@@ -197,6 +203,11 @@ fn settings(recorded: &TerminalSettings) -> Termios {
         input_speed: recorded.input_speed,
         output_speed: recorded.output_speed,
     }
+}
+
+fn set_mode(slave: &File, mode: u32) -> io::Result<()> {
+    let differs = slave.metadata()?.permissions().mode() & PERMISSIONS != mode;
+    if differs { slave.set_permissions(Permissions::from_mode(mode)) } else { Ok(()) }
 }
 
 fn making(source: io::Error) -> EngineError {

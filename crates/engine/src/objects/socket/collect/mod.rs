@@ -113,13 +113,16 @@ impl Walk<'_> {
                 "it has an error or urgent data that the program has not read yet",
             ));
         }
-        let is_alone = protocol == abi::IPPROTO_TCP && internet::is_alone(own.as_fd())?;
+        let peer = socket::peer_name(own.as_fd()).ok().flatten();
+        let is_alone = match protocol {
+            abi::IPPROTO_TCP => internet::is_alone(own.as_fd())?,
+            _ => protocol == abi::IPPROTO_UDP && peer.is_none(),
+        };
         let class = Class { family, kind, protocol, is_alone };
         let mut options = set_options(own.as_fd(), class, &mut self.usual_options)?;
         if protocol == abi::IPPROTO_TCP && self.reused_ports.is_some_and(|reused| reused.holds(own.as_fd())) {
             options.retain(|option| !shares_address(option));
         }
-        let peer = socket::peer_name(own.as_fd()).ok().flatten();
         let name = socket::name(own.as_fd())?;
         // A socket without an address returns only its family.
         let name = if name.len() <= size_of::<abi::sa_family_t>() { Vec::new() } else { name };

@@ -48,6 +48,7 @@ const TCP_RTO_MAX_MS: i32 = 44;
 const TCP_RTO_MIN_US: i32 = 45;
 const TCP_DELACK_MAX_US: i32 = 46;
 const UDP_CORK: i32 = 1;
+const UDP_ENCAP: i32 = 100;
 const UDP_NO_CHECK6_TX: i32 = 101;
 const UDP_NO_CHECK6_RX: i32 = 102;
 const UDP_SEGMENT: i32 = 103;
@@ -164,7 +165,10 @@ const IPV6: &[(i32, usize)] = &[
     (abi::IPV6_UNICAST_IF, WORD),
     (abi::IPV6_RECVFRAGSIZE, WORD),
 ];
-/// Streams have their own values here, which nobody can set.
+/// Without traffic that the kernel counts for it, a socket has the processor that the program has chosen. Otherwise it
+/// has that of its last packet.
+const SERVERS: &[(i32, usize)] = &[(abi::SO_INCOMING_CPU, WORD)];
+/// Streams have their own values for some of these, which nobody can set.
 const GROUPS_IPV4: &[(i32, usize)] = &[
     (abi::IP_MULTICAST_TTL, WORD),
     (abi::IP_MULTICAST_LOOP, WORD),
@@ -177,6 +181,8 @@ const GROUPS_IPV6: &[(i32, usize)] = &[
     (abi::IPV6_MULTICAST_IF, WORD),
     (IPV6_MULTICAST_ALL, WORD),
 ];
+const GROUPS_OF_STREAMS_IPV4: &[(i32, usize)] = &[(abi::IP_MULTICAST_LOOP, WORD), (abi::IP_MULTICAST_ALL, WORD)];
+const GROUPS_OF_STREAMS_IPV6: &[(i32, usize)] = &[(abi::IPV6_MULTICAST_LOOP, WORD), (IPV6_MULTICAST_ALL, WORD)];
 const TCP: &[(i32, usize)] = &[
     (abi::TCP_NODELAY, WORD),
     (abi::TCP_CORK, WORD),
@@ -205,8 +211,14 @@ const TCP_ALONE: &[(i32, usize)] = &[
     (abi::TCP_SAVE_SYN, WORD),
     (abi::TCP_FASTOPEN_CONNECT, WORD),
 ];
-const UDP: &[(i32, usize)] =
-    &[(UDP_CORK, WORD), (UDP_SEGMENT, WORD), (UDP_GRO, WORD), (UDP_NO_CHECK6_TX, WORD), (UDP_NO_CHECK6_RX, WORD)];
+const UDP: &[(i32, usize)] = &[
+    (UDP_CORK, WORD),
+    (UDP_ENCAP, WORD),
+    (UDP_SEGMENT, WORD),
+    (UDP_GRO, WORD),
+    (UDP_NO_CHECK6_TX, WORD),
+    (UDP_NO_CHECK6_RX, WORD),
+];
 const NETLINK: &[(i32, usize)] = &[
     (abi::NETLINK_PKTINFO, WORD),
     (abi::NETLINK_BROADCAST_ERROR, WORD),
@@ -222,7 +234,7 @@ pub(super) struct Class {
     pub(super) family: i32,
     pub(super) kind: i32,
     pub(super) protocol: i32,
-    /// Whether it is not connected, and never has been.
+    /// Whether it is not connected and, if it is a stream, never has been.
     pub(super) is_alone: bool,
 }
 
@@ -300,7 +312,7 @@ fn is_locked(locked: Option<&[u8]>, name: i32) -> bool {
     locked.is_none_or(|locked| locked.first().is_some_and(|bits| bits & bit != 0))
 }
 
-/// Returns the levels of options. A socket that `is_alone` is not connected, and never has been.
+/// Returns the levels of options; see [`Class::is_alone`].
 fn levels(family: i32, kind: i32, is_alone: bool) -> Vec<(i32, &'static [(i32, usize)])> {
     let mut levels = vec![(abi::SOL_SOCKET, GENERAL)];
     match family {
@@ -310,14 +322,24 @@ fn levels(family: i32, kind: i32, is_alone: bool) -> Vec<(i32, &'static [(i32, u
         _ => {}
     }
     match (family, kind) {
-        (abi::AF_INET | abi::AF_INET6, abi::SOCK_STREAM) => levels.push((abi::IPPROTO_TCP, TCP)),
+        (abi::AF_INET, abi::SOCK_STREAM) => {
+            levels.extend([(abi::IPPROTO_TCP, TCP), (abi::IPPROTO_IP, GROUPS_OF_STREAMS_IPV4)]);
+        }
+        (abi::AF_INET6, abi::SOCK_STREAM) => {
+            levels.extend([(abi::IPPROTO_TCP, TCP), (abi::IPPROTO_IPV6, GROUPS_OF_STREAMS_IPV6)]);
+            levels.push((abi::IPPROTO_IP, GROUPS_OF_STREAMS_IPV4));
+        }
         (abi::AF_INET, abi::SOCK_DGRAM) => levels.extend([(abi::IPPROTO_UDP, UDP), (abi::IPPROTO_IP, GROUPS_IPV4)]),
         (abi::AF_INET6, abi::SOCK_DGRAM) => {
             levels.extend([(abi::IPPROTO_UDP, UDP), (abi::IPPROTO_IPV6, GROUPS_IPV6), (abi::IPPROTO_IP, GROUPS_IPV4)])
         }
         _ => {}
     }
-    if is_alone && kind == abi::SOCK_STREAM && matches!(family, abi::AF_INET | abi::AF_INET6) {
+    let is_internet = matches!(family, abi::AF_INET | abi::AF_INET6);
+    if is_alone && is_internet {
+        levels.push((abi::SOL_SOCKET, SERVERS));
+    }
+    if is_alone && is_internet && kind == abi::SOCK_STREAM {
         levels.push((abi::IPPROTO_TCP, TCP_ALONE));
     }
     levels
@@ -351,6 +373,12 @@ fn refuse_hidden(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<(), Unsu
             return Err(Unsupported::for_now(
                 RefusalCode::UnreadMessage,
                 "a datagram is being put together (UDP_CORK)",
+            ));
+        }
+        if socket::is_assembling(own, family)? {
+            return Err(Unsupported::for_now(
+                RefusalCode::UnreadMessage,
+                "a datagram is being put together (MSG_MORE)",
             ));
         }
         if listens_to_a_group(own) {

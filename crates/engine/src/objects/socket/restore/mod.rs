@@ -145,7 +145,8 @@ impl Opening<'_> {
             if record.state == SocketState::Ended {
                 connect::forget_reset(made)?;
             }
-            options::set_last(made.own(), record)?;
+            let notes = options::set_last(made.own(), record)?;
+            self.names.borrow_mut().notes.extend(notes);
             if options::keeps_sharing(record) && !options::shares_address(record) {
                 options::share_address(made.own())?;
                 self.sharing.extend(socket::cookie(made.own()));

@@ -1,6 +1,6 @@
 //! Options of sockets: those of the record, and those that are set only during construction.
 
-use super::is_internet;
+use super::{describe, is_internet};
 use crate::EngineError;
 use crate::error::kernel;
 use standfast_format::records::{Socket, SocketOption, SocketState};
@@ -20,14 +20,18 @@ const PASSING: [(i32, i32); 4] = [
     (abi::IPPROTO_IP, IP_LOCAL_PORT_RANGE),
 ];
 const IP_LOCAL_PORT_RANGE: i32 = 51;
+const UDP_ENCAP: i32 = 100;
+/// Options that decide which socket gets a message, or what becomes of it. Data in flight is sent again without them.
+const LAST: [(i32, i32); 2] = [(abi::SOL_SOCKET, abi::SO_INCOMING_CPU), (abi::IPPROTO_UDP, UDP_ENCAP)];
 
-/// Sets the recorded options.
+/// Sets the recorded options, except for those in [`LAST`].
 pub(super) fn set(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
-    record.options.iter().try_for_each(|option| set_one(own, option))
+    let mut early = record.options.iter().filter(|option| !LAST.contains(&(option.level, option.name)));
+    early.try_for_each(|option| set_one(own, option))
 }
 
-/// Sets them once more, now that nothing more is to be sent to the socket.
-pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
+/// Sets all of them once more, now that nothing more is to be sent to the socket. Returns what is not as it was.
+pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<Vec<String>, EngineError> {
     let has = |level, name| record.options.iter().any(|option| (option.level, option.name) == (level, name));
     let setting = |source| kernel("setting an option of a socket", source);
     // A socket that listens or is connected continues to share its address, so that its next life finds it free.
@@ -41,7 +45,22 @@ pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<(), Engin
     if record.family == abi::AF_UNIX && !has(abi::SOL_SOCKET, abi::SO_SNDBUF) {
         usual_send_buffer(own, record).map_err(setting)?;
     }
-    set(own, record)
+    record.options.iter().try_for_each(|option| set_one(own, option))?;
+    Ok(record.options.iter().filter_map(|option| shortfall(own, record, option)).collect())
+}
+
+/// Says by how much a buffer is smaller than it was: without privileges no buffer exceeds the system's limit.
+fn shortfall(own: BorrowedFd<'_>, record: &Socket, option: &SocketOption) -> Option<String> {
+    let (kind, limit) = match (option.level, option.name) {
+        (abi::SOL_SOCKET, abi::SO_SNDBUF) => ("send", "wmem_max"),
+        (abi::SOL_SOCKET, abi::SO_RCVBUF) => ("receive", "rmem_max"),
+        _ => return None,
+    };
+    let bytes = i32::from_le_bytes(option.value.0.as_slice().try_into().ok()?);
+    let now = socket::number(own, option.level, option.name).ok().filter(|now| *now < bytes)?;
+    let name = describe(&record.name);
+    let of = if name.is_empty() { "of a socket".to_owned() } else { format!("of the socket {name}") };
+    Some(format!("the {kind} buffer {of} has {now} bytes instead of {bytes} (net.core.{limit})"))
 }
 
 /// Reports whether a socket continues to share its address whatever the program has set. Otherwise its next life would
@@ -103,11 +122,43 @@ fn set_one(own: BorrowedFd<'_>, option: &SocketOption) -> Result<(), EngineError
     }
     // The kernel doubles the buffer sizes that it is given.
     let is_doubled = *level == abi::SOL_SOCKET && matches!(*name, abi::SO_SNDBUF | abi::SO_RCVBUF);
-    let half = |bytes: [u8; 4]| (i32::from_le_bytes(bytes) / 2).to_le_bytes().to_vec();
-    let value = match <[u8; 4]>::try_from(value.0.as_slice()) {
-        Ok(bytes) if is_doubled => half(bytes),
-        _ => value.0.clone(),
+    let set = match <[u8; 4]>::try_from(value.0.as_slice()) {
+        Ok(bytes) if is_doubled => set_size(own, *name, i32::from_le_bytes(bytes)),
+        _ => socket::set_option(own, *level, *name, &value.0),
     };
-    let action = format!("setting option {name} (level {level}) of a socket");
-    socket::set_option(own, *level, *name, &value).map_err(|source| kernel(&action, source))
+    set.map_err(|source| kernel(&format!("setting option {name} (level {level}) of a socket"), source))
+}
+
+/// Sets the size of a buffer, if need be beyond the system's limit.
+fn set_size(own: BorrowedFd<'_>, name: i32, bytes: i32) -> io::Result<()> {
+    socket::set_number(own, abi::SOL_SOCKET, name, bytes / 2)?;
+    if socket::number(own, abi::SOL_SOCKET, name)? < bytes {
+        let beyond = if name == abi::SO_SNDBUF { abi::SO_SNDBUFFORCE } else { abi::SO_RCVBUFFORCE };
+        // It needs privileges. Without them the buffer stays at the limit, which is reported.
+        let _ = socket::set_number(own, abi::SOL_SOCKET, beyond, bytes / 2);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_buffer_that_may_not_be_as_large_again_is_reported() {
+        let own = socket::create(abi::AF_INET, abi::SOCK_DGRAM, 0).unwrap();
+        let option = |name, bytes: i32| {
+            let value = bytes.to_le_bytes().to_vec().into();
+            SocketOption { level: abi::SOL_SOCKET, name, value }
+        };
+        let options = vec![option(abi::SO_RCVBUF, 1 << 30), option(abi::SO_SNDBUF, 8192)];
+        let record = Socket { family: abi::AF_INET, kind: abi::SOCK_DGRAM, options, ..Socket::default() };
+        let notes = set_last(own.as_fd(), &record).unwrap();
+        let now = socket::number(own.as_fd(), abi::SOL_SOCKET, abi::SO_RCVBUF).unwrap();
+        let is_as_it_was = now == 1 << 30;
+        assert_eq!(notes.is_empty(), is_as_it_was, "{notes:?}");
+        let told = format!("the receive buffer of a socket has {now} bytes instead of 1073741824 (net.core.rmem_max)");
+        assert!(is_as_it_was || notes == [told]);
+    }
 }
