@@ -16,6 +16,7 @@ const MAY_BE_DENIED: &[&str] = &[
     "processes.limits",
     "processes.switches",
     "processes.threads.affinity",
+    "processes.threads.restrictions.capabilities",
     "processes.threads.io_priority",
     "processes.threads.numa",
     "processes.threads.scheduling",

@@ -98,6 +98,9 @@ fn canonical_open_file(open: &mut OpenFile) {
 }
 
 fn canonical_socket(socket: &mut Socket) {
+    // The restore itself reports buffers that may not be as large again. The processor is that of the last packet.
+    const LEFT_OUT: [i32; 3] = [abi::SO_SNDBUF, abi::SO_RCVBUF, abi::SO_INCOMING_CPU];
+    socket.options.retain(|option| option.level != abi::SOL_SOCKET || !LEFT_OUT.contains(&option.name));
     let stands_alone = socket.kind == abi::SOCK_DGRAM
         || matches!(socket.state, SocketState::Unconnected | SocketState::Listening { .. });
     if !stands_alone {
