@@ -28,6 +28,7 @@ use canonical::make_canonical;
 pub(crate) use comparison::Difference;
 use comparison::differences;
 use standfast_format::records::JobState;
+use standfast_linux::proc;
 use standfast_linux::{Pid, Tid};
 
 /// A rebuilt job that has not run yet.
@@ -65,7 +66,7 @@ impl Rebuilt<'_> {
 
     fn collect(&self) -> Result<JobState, EngineError> {
         let main = ProcessIdentity::of(self.threads[0][0].as_process())?;
-        let shared = Shared::new(main.id(), Inheritance::of_children());
+        let shared = Shared::new(main.id(), inheritance_of(main.id()));
         shared.waits().append(&self.waits);
         shared.written().extend(&self.written);
         shared.reused_ports.extend(self.sharing.iter().copied());
@@ -82,4 +83,13 @@ impl Rebuilt<'_> {
         frozen.forget();
         collected
     }
+}
+
+/// Returns what a rebuilt job was given. In our IPC namespace it has only the objects that it has attached: others were
+/// made by other programs in the meantime.
+fn inheritance_of(main: Pid) -> Inheritance {
+    let all = Inheritance::of_children();
+    let namespace = |pid| proc::link(pid, "ns/ipc").ok();
+    let is_apart = namespace(main) != namespace(Pid::own());
+    Inheritance { system_v: all.system_v.filter(|_| is_apart), ..all }
 }
