@@ -8,6 +8,7 @@ SOAK_CHECKPOINTS ?= 10000
 SOAK_KILLS ?= 20
 SOAK_GROUP_KILLS ?= 200
 SOAK_TIMES ?= 8
+SOAK_PROGRAMS ?= 10000
 SIMULATE_MINUTES ?= 10
 BENCH ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -49,6 +50,7 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	STANDFAST_SWEEP=2000 $(CARGO) test --release -p standfast-tests --test promises -- --include-ignored disasters::a_tree
 	STANDFAST_EVERY=10 $(CARGO) test --release -p standfast-tests --test features
 	STANDFAST_CHECKPOINTS=$(SOAK_CHECKPOINTS) $(CARGO) test --release -p standfast-tests --test promises -- --include-ignored five_hundred_checkpoints
+	$(CARGO) run --release -p standfast-tests --bin differential -- --programs $(SOAK_PROGRAMS)
 	scripts/mpi-wheels target/mpi
 	STANDFAST_MPI_WHEELS=$(abspath target/mpi) $(CARGO) test --release -p standfast-tests --test promises -- --include-ignored mpi::
 	$(CARGO) run --release -p standfast-tests --bin soak -- --group-kills $(SOAK_GROUP_KILLS) --state soak/groups.json

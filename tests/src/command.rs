@@ -40,11 +40,7 @@ impl<'a> Standfast<'a> {
     /// # Errors
     /// When the command cannot be built.
     pub fn new(arena: &'a Arena) -> Result<Self> {
-        static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-        match BINARY.get_or_init(|| locate().map_err(|problem| format!("{problem:#}"))) {
-            Ok(binary) => Ok(Self { arena, binary }),
-            Err(problem) => bail!("{problem}"),
-        }
+        Ok(Self { arena, binary: standfast_binary()? })
     }
 
     /// Returns the command with these arguments, in the arena's working folder.
@@ -277,6 +273,18 @@ pub fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 
 fn pid_in(value: &Value) -> Option<Pid> {
     i32::try_from(value.as_i64()?).ok().map(Pid::from_raw)
+}
+
+/// Returns the path of the command: `STANDFAST_BIN`, or the binary that cargo builds.
+///
+/// # Errors
+/// When the command cannot be built.
+pub fn standfast_binary() -> Result<&'static Path> {
+    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    match BINARY.get_or_init(|| locate().map_err(|problem| format!("{problem:#}"))) {
+        Ok(binary) => Ok(binary),
+        Err(problem) => bail!("{problem}"),
+    }
 }
 
 fn locate() -> Result<PathBuf> {

@@ -19,6 +19,7 @@
 //! disaster  kills a checkpoint or a restart at its n-th call, or makes that call fail
 //! traces    what outlives the processes of a scenario
 //! damage    images with flipped bits
+//! differential  random programs, compared with themselves without Standfast
 //! mpi       MPI programs that lose ranks and nodes
 //! watched   the same under `standfast group run`
 //! skip      promises that cannot be tested here
@@ -35,6 +36,7 @@ pub mod arena;
 pub mod command;
 pub mod damage;
 pub mod desk;
+pub mod differential;
 pub mod disaster;
 mod examples;
 pub mod features;

@@ -64,6 +64,17 @@ pub(crate) fn compile_c<Flag: AsRef<OsStr>>(
     compile(&mut command)
 }
 
+/// Compiles several files of C into the executable `path`, next to copies of them and of the headers that victims share.
+pub(crate) fn compile_together(path: &Path, sources: &[(&str, &str)]) -> Result<()> {
+    for (name, text) in HEADERS.iter().chain(sources) {
+        fs::write(path.with_file_name(name), text)?;
+    }
+    let files = sources.iter().filter(|(name, _)| name.ends_with(".c")).map(|(name, _)| path.with_file_name(name));
+    let mut command = Command::new("cc");
+    command.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread", "-o"]).arg(path).args(files);
+    compile(&mut command)
+}
+
 /// The sources of libstandfast. The build uses copies of them, since not every user can read the checkout.
 pub(crate) const LIBRARY: [(&str, &str); 14] = [
     ("Makefile", include_str!("../../bindings/c/Makefile")),
