@@ -73,8 +73,13 @@ impl Opening<'_> {
             let Some(number) = self.number_of(place) else { continue };
             if let Some(target) = file.signal_target {
                 self.tell_one(number, target, file)?;
-            } else if let Some(signal) = file.signal {
+                continue;
+            }
+            if let Some(signal) = file.signal {
                 self.choose_signal(number, signal)?;
+            }
+            if file.flags & O_ASYNC != 0 {
+                self.enable_signals(number, file.flags)?;
             }
         }
         Ok(())
@@ -99,10 +104,13 @@ impl Opening<'_> {
         let owner = self.process.argument([kind, pid].map(i32::to_le_bytes).as_flattened())?;
         telling(F_SETOWN_EX, owner)?;
         self.choose_signal(number, target.signal)?;
-        if file.flags & O_ASYNC != 0 {
-            telling(F_SETFL, file.flags.into())?;
-        }
-        Ok(())
+        if file.flags & O_ASYNC != 0 { self.enable_signals(number, file.flags) } else { Ok(()) }
+    }
+
+    /// Opening a file does not enable its signals, whatever the flags are.
+    fn enable_signals(&self, number: u64, flags: u32) -> Result<(), EngineError> {
+        let arguments = [number, F_SETFL, flags.into(), 0, 0, 0];
+        self.call("enabling signals about events", abi::SYS_fcntl, arguments).map(drop)
     }
 
     fn choose_signal(&self, number: u64, signal: i32) -> Result<(), EngineError> {

@@ -51,7 +51,9 @@ impl Construction {
             self.make_room_for_state(&self.tasks[place], thread)?;
             self.choose_nodes(place, thread)?;
         }
-        Ok(())
+        // Only now: a new thread has the restrictions of the main thread.
+        let mut each = self.tasks.iter().zip(&plan.process.threads);
+        each.try_for_each(|(task, thread)| self.restrict(task, &thread.restrictions))
     }
 
     /// Queues the pending signals, once nothing that is done here causes any more.
@@ -138,7 +140,6 @@ impl Construction {
         if slack != 0 {
             call("setting timer slack", abi::SYS_prctl, [PR_SET_TIMERSLACK, slack, 0, 0, 0, 0])?;
         }
-        self.restrict(task, &base, &thread.restrictions)?;
         call("naming a thread", abi::SYS_prctl, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
         Ok(())
     }
@@ -157,10 +158,11 @@ impl Construction {
     }
 
     /// Applies the restrictions that a thread has put on itself.
-    fn restrict(&self, task: &Task, base: &Registers, wishes: &ThreadRestrictions) -> Result<(), EngineError> {
+    fn restrict(&self, task: &Task, wishes: &ThreadRestrictions) -> Result<(), EngineError> {
+        let base = task.registers().map_err(building)?;
         let call = |action: &str, number: i64, arguments: [u64; 3]| {
             let [a, b, c] = arguments;
-            self.call_in(task, base, action, number, [a, b, c, 0, 0, 0]).map(drop)
+            self.call_in(task, &base, action, number, [a, b, c, 0, 0, 0]).map(drop)
         };
         if wishes.no_new_privileges {
             call("giving up new privileges", abi::SYS_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0])?;
