@@ -11,8 +11,9 @@ use standfast_format::records::{JobState, Machine, OpenFileKind};
 /// How many differences are named.
 const NAMED_MAX: usize = 5;
 /// Fields, or the beginnings of their names, in which the kernel may deny a job what it had: the limits, privileges,
-/// processors and NUMA nodes of the restart are other ones.
-const MAY_BE_DENIED: &[&str] = &[
+/// processors and NUMA nodes of the restart are other ones. Attributes of mappings that no result depends on are asked
+/// before the stop, and may have changed by then.
+const MAY_DIFFER: &[&str] = &[
     "processes.limits",
     "processes.switches",
     "processes.threads.affinity",
@@ -20,6 +21,7 @@ const MAY_BE_DENIED: &[&str] = &[
     "processes.threads.io_priority",
     "processes.threads.numa",
     "processes.threads.scheduling",
+    "processes.mappings.attributes.accounting",
     "processes.mappings.attributes.advice",
     "processes.mappings.attributes.lock",
     "processes.mappings.attributes.numa",
@@ -38,7 +40,7 @@ impl Family {
                 return Ok(vec![format!("the rebuilt job could not be compared with the checkpoint: {error}")]);
             }
         };
-        let is_denied = |it: &Difference| MAY_BE_DENIED.iter().any(|field| it.field.starts_with(field));
+        let is_denied = |it: &Difference| MAY_DIFFER.iter().any(|field| it.field.starts_with(field));
         // What the job continues without has been noted already.
         let is_noted = !self.notes().is_empty();
         let (denied, others): (Vec<_>, Vec<_>) = differences.into_iter().partition(is_denied);

@@ -55,13 +55,21 @@ fn forget_plan(file: &mut FileReference) {
     *file = FileReference { path: std::mem::take(&mut file.path), ..FileReference::default() };
 }
 
-/// Leaves out whether mappings count as committed, if one of both collections did not ask.
+/// Leaves out whether mappings count as committed, if one of both collections did not ask, or asked too early.
 fn forget_unknown_accounting(saved: &mut ProcessState, found: &mut ProcessState) {
-    let mappings = || saved.mappings.iter().chain(&found.mappings);
-    if mappings().any(|mapping| mapping.attributes.accounting == Accounting::Unknown) {
+    let is_unknown = |mapping: &Mapping| mapping.attributes.accounting == Accounting::Unknown;
+    let mut mappings = saved.mappings.iter().chain(&found.mappings);
+    if mappings.any(is_unknown) || saved.mappings.iter().any(has_become_writable) {
         let both = saved.mappings.iter_mut().chain(&mut found.mappings);
         both.for_each(|mapping| mapping.attributes.accounting = Accounting::Unknown);
     }
+}
+
+/// Reports whether a mapping was made writable after the kernel was asked about its attributes, which is before the
+/// stop: private memory that may be written counts.
+fn has_become_writable(mapping: &Mapping) -> bool {
+    let is_shared = matches!(mapping.backing, Backing::SharedObject { .. } | Backing::SharedFileReadOnly { .. });
+    !is_shared && mapping.protection.write && mapping.attributes.accounting == Accounting::Uncounted
 }
 
 fn canonical_object(object: &mut MemoryObject) {
