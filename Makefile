@@ -50,11 +50,11 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	STANDFAST_SWEEP=2000 $(CARGO) test --release -p standfast-tests --test promises -- --include-ignored disasters::a_tree
 	STANDFAST_EVERY=10 $(CARGO) test --release -p standfast-tests --test features
 	STANDFAST_CHECKPOINTS=$(SOAK_CHECKPOINTS) $(CARGO) test --release -p standfast-tests --test promises -- --include-ignored five_hundred_checkpoints
-	$(CARGO) run --release -p standfast-tests --bin differential -- --programs $(SOAK_PROGRAMS)
 	scripts/mpi-wheels target/mpi
 	STANDFAST_MPI_WHEELS=$(abspath target/mpi) $(CARGO) test --release -p standfast-tests --test promises -- --include-ignored mpi::
 	$(CARGO) run --release -p standfast-tests --bin soak -- --group-kills $(SOAK_GROUP_KILLS) --state soak/groups.json
 	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)
+	$(CARGO) run --release -p standfast-tests --bin differential -- --programs $(SOAK_PROGRAMS)
 
 bench: ## the promises about speed, as ratios within one run
 	@scripts/install-needs demo

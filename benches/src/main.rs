@@ -6,7 +6,7 @@
 //!     codes pauses trees chains intervals huge-pages sizes snapshots levels flushes auto bulk directives groups
 //! ```
 //!
-//! Each section takes at most four minutes on a machine of ordinary speed.
+//! Each section takes at most four minutes on a machine of ordinary speed, unless it measures a missed promise again.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
 

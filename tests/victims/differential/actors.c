@@ -180,7 +180,7 @@ static long do_execute(const long *argument)
     char number[16];
     snprintf(number, sizeof number, "%d", me);
     char *words[] = {state->executable, "--actor", number, NULL};
-    // What it was asked for is done. For the director, the program that follows goes on with the next line.
+    // What it was asked for is done. For the director, the program that follows continues with the next line.
     for (int other = 1; other < ACTORS; other++)
         if (other != me && state->actors[other].process == me && state->actors[other].pid == self->pid)
             state->actors[other].is_there = false;

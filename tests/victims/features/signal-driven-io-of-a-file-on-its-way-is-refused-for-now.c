@@ -1,7 +1,7 @@
 /* Signal-driven I/O of an open file that is only in a message is refused by name until the message is received.
  *
  * expect: refuse "signals (F_SETOWN)"
- * doctor-blind: what is in flight is looked at only while the program stands still
+ * doctor-blind: what is in flight is examined only while the program is frozen
  */
 #include "check.h"
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 //! Signal-driven I/O: who receives the signal when an open file is ready, or has urgent data (F_SETOWN, O_ASYNC).
 
-use super::{F_SETFL, O_ASYNC, O_PATH, Opening, Unsupported, Walk};
+use super::{O_ASYNC, O_PATH, Opening, Unsupported, Walk};
 use crate::{EngineError, RefusalCode};
-use standfast_format::records::{OpenFile, SignalTarget};
+use standfast_format::records::SignalTarget;
 use standfast_linux::abi;
 use standfast_linux::sys::descriptors;
 use std::os::fd::AsFd;
@@ -72,24 +72,19 @@ impl Opening<'_> {
         for (place, file) in self.plan.job.open_files.iter().enumerate() {
             let Some(number) = self.number_of(place) else { continue };
             if let Some(target) = file.signal_target {
-                self.tell_one(number, target, file)?;
-                continue;
-            }
-            if let Some(signal) = file.signal {
+                self.tell_one(number, target)?;
+            } else if let Some(signal) = file.signal {
                 self.choose_signal(number, signal)?;
             }
+            // Opening a file does not enable its signals, whatever the flags are.
             if file.flags & O_ASYNC != 0 {
-                self.enable_signals(number, file.flags)?;
+                self.set_flags(number, file.flags)?;
             }
         }
         Ok(())
     }
 
-    fn tell_one(&self, number: u64, target: SignalTarget, file: &OpenFile) -> Result<(), EngineError> {
-        let telling = |command, argument| {
-            let arguments = [number, command, argument, 0, 0, 0];
-            self.call("setting who is told of events", abi::SYS_fcntl, arguments)
-        };
+    fn tell_one(&self, number: u64, target: SignalTarget) -> Result<(), EngineError> {
         let process = self.plan.job.processes.get(target.process as usize);
         let is_itself = process.is_some_and(|process| std::ptr::eq(process, self.plan.process));
         let pid = match process {
@@ -102,15 +97,9 @@ impl Opening<'_> {
             (false, _) => PROCESS,
         };
         let owner = self.process.argument([kind, pid].map(i32::to_le_bytes).as_flattened())?;
-        telling(F_SETOWN_EX, owner)?;
-        self.choose_signal(number, target.signal)?;
-        if file.flags & O_ASYNC != 0 { self.enable_signals(number, file.flags) } else { Ok(()) }
-    }
-
-    /// Opening a file does not enable its signals, whatever the flags are.
-    fn enable_signals(&self, number: u64, flags: u32) -> Result<(), EngineError> {
-        let arguments = [number, F_SETFL, flags.into(), 0, 0, 0];
-        self.call("enabling signals about events", abi::SYS_fcntl, arguments).map(drop)
+        let arguments = [number, F_SETOWN_EX, owner, 0, 0, 0];
+        self.call("setting the receiver of a file's signals", abi::SYS_fcntl, arguments)?;
+        self.choose_signal(number, target.signal)
     }
 
     fn choose_signal(&self, number: u64, signal: i32) -> Result<(), EngineError> {
