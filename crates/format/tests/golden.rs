@@ -101,7 +101,7 @@ fn state() -> JobState {
             contents: b"in flight"[..].into(),
             packets: vec![2, 7],
             path: Some(b"/tmp/fifo"[..].into()),
-            mode: None,
+            ..PipeContents::default()
         }],
         objects: objects(),
         sockets: sockets(),

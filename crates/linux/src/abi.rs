@@ -51,7 +51,7 @@ pub use libc::{
     SYS_recvmmsg, SYS_recvmsg, SYS_restart_syscall, SYS_rseq, SYS_rt_sigaction, SYS_rt_sigqueueinfo,
     SYS_rt_sigtimedwait, SYS_rt_tgsigqueueinfo, SYS_semctl, SYS_semop, SYS_semtimedop, SYS_sendmmsg, SYS_sendmsg,
     SYS_sendto, SYS_set_mempolicy, SYS_set_robust_list, SYS_set_tid_address, SYS_setitimer, SYS_setpgid, SYS_setsid,
-    SYS_shmat, SYS_sigaltstack, SYS_signalfd4, SYS_socket, SYS_socketpair, SYS_timer_create, SYS_timer_delete,
+    SYS_shmat, SYS_sigaltstack, SYS_signalfd4, SYS_socket, SYS_socketpair, SYS_tee, SYS_timer_create, SYS_timer_delete,
     SYS_timer_gettime, SYS_timer_settime, SYS_timerfd_create, SYS_timerfd_settime, SYS_umask, SYS_unlink,
     SYS_userfaultfd, SYS_wait4, SYS_waitid, SYS_write, SYS_writev, TCP_CONGESTION, TCP_CORK, TCP_DEFER_ACCEPT,
     TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_INFO, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_LINGER2, TCP_MAXSEG,

@@ -214,8 +214,7 @@ pub(super) const OF_OBJECTS: &[Theme] = &[
             "pipe +pipe-out +pipe-in 0|0x4000",
             "splice @pipe-out @pipe-in/any 1..5000 0|1",
             "duplicate @pipe-in/pipe-out +pipe-in 0|1",
-            // Known: what was written before O_DIRECT was set comes back in packets, of which a read may lose the rest.
-            "set-flags @pipe-in/pipe-out 0|0x800|0x2000",
+            "set-flags @pipe-in/pipe-out 0|0x800|0x2000|0x4000",
             "close @pipe-in/pipe-out",
             "fork +actor",
             "other: hang 0|1 @pipe-out",
@@ -244,10 +243,9 @@ pub(super) const OF_OBJECTS: &[Theme] = &[
         weight: 6,
         traits: &[],
         makes: &["timer-descriptor +timer 0|1|7 0|0x800|0x80000 ; set-timer-descriptor $1 1..9 0..9"],
-        // Known: a timer that is not armed and has an interval expires after a restart. So none has.
         uses: &[
             "set-timer-descriptor @timer 1..9 0..9",
-            "set-timer-descriptor @timer 0 0",
+            "set-timer-descriptor @timer 0 0..9",
             "set-timer-descriptor @timer -1 0..9",
             "read @timer 8",
             "duplicate @timer +timer 0",

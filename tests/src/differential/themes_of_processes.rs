@@ -216,8 +216,7 @@ pub(super) const OF_PROCESSES: &[Theme] = &[
         weight: 6,
         traits: &[],
         makes: &["interval-timer 0..3 1..9 0..9"],
-        // Known: a timer that is not armed and has an interval rings after a restart. So none has.
-        uses: &["interval-timer 0..3 1..9 0..9", "interval-timer 0..3 0 0", "fork +actor", "thread +actor"],
+        uses: &["interval-timer 0..3 1..9 0..9", "interval-timer 0..3 0 0..9", "fork +actor", "thread +actor"],
     },
     Theme {
         name: "process",

@@ -190,11 +190,9 @@ static int flags_of(int fd, mode_t mode)
     return S_ISREG(mode) && !is_queue ? flags & ~O_TMPFILE : flags & ~(O_APPEND | 0100000);
 }
 
-/* Known: a named pipe that nobody has opened for writing yet counts as hung up after a restart, and a pipe that
- * nobody reads any more is empty then. */
+/* Known: a pipe that nobody reads any more is empty after a restart. */
 static int events_of_pipe(int events)
 {
-    events &= ~POLLHUP;
     return events & POLLERR ? events & ~POLLOUT : events;
 }
 

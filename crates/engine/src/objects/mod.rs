@@ -32,6 +32,7 @@ mod of_processes;
 mod openable;
 mod opening;
 mod pipe;
+mod pipe_contents;
 mod posix_timers;
 mod process_handle;
 mod refused;
@@ -135,6 +136,7 @@ const CREATION_FLAGS: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC | 
 
 const F_SETFL: u64 = abi::F_SETFL as u64;
 const F_DUPFD: u64 = abi::F_DUPFD as u64;
+const O_RDONLY: u32 = abi::O_RDONLY as u32;
 const O_RDWR: u32 = abi::O_RDWR as u32;
 const O_NONBLOCK: u32 = abi::O_NONBLOCK as u32;
 

@@ -1,27 +1,26 @@
 //! Pipes, named or not, whose two ends are the job's, or whose other end is closed everywhere. A restart makes them
 //! before the open files that are their ends, and fills them with their former contents.
 
+use super::pipe_contents::{pieces_in, pieces_of, recorded};
 use super::shown::Shown;
+use super::walk::Motion;
 use super::{
-    Check, Kind, Known, O_ACCMODE, O_DIRECT, O_LARGEFILE, O_PATH, O_RDWR, O_WRONLY, Opening, Recorded, Unsupported,
-    Walk, as_path,
+    Check, Kind, Known, O_ACCMODE, O_DIRECT, O_LARGEFILE, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY, Opening,
+    Recorded, Unsupported, Walk, as_path,
 };
 use crate::error::kernel;
 use crate::files::{FileId, other_holder};
 use crate::scratch::SCRATCH_BYTES;
 use crate::{EngineError, RefusalCode};
+use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind, PipeContents};
 use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::sys::{descriptors, process};
 use std::ffi::OsStr;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-
-/// Linux never lets a pipe hold more.
-const PIPE_BYTES_MAX: usize = 1 << 31;
 
 const PERMISSIONS: u32 = 0o7777;
 /// The mode of a pipe made by pipe(2).
@@ -87,10 +86,14 @@ impl Walk<'_> {
         let ends = || self.shown.iter().filter(is_end);
         let access = |shown: &Shown| shown.information.flags & O_ACCMODE;
         let (reader, writer) = (ends().find(|end| access(end) != O_WRONLY), ends().find(|end| access(end) != 0));
-        let own = self.shown[place].own(&self.holders)?;
         let whole = reader.is_some() && writer.is_some();
         let is_named = !self.shown[place].target.starts_with(b"pipe:");
         let path = if is_named { self.name_of_pipe(place)? } else { None };
+        // While the program runs, a descriptor of ours would delay what it sees when it closes the last of its own.
+        if self.motion == Motion::Running && (whole || is_named) {
+            return Ok(self.add_pipe(identity, PipeContents { path, ..PipeContents::default() }));
+        }
+        let own = self.shown[place].own(&self.holders)?;
         if !whole && !is_named && !process::pipe_is_peer_closed(own.as_fd()) {
             return Err(Unsupported::with_hint(
                 RefusalCode::PipeOutside,
@@ -99,17 +102,24 @@ impl Walk<'_> {
             ));
         }
         let in_packets = ends().any(|end| end.information.flags & O_DIRECT != 0);
-        let pieces = match reader {
-            Some(reader) => read_without_taking(&reader.own(&self.holders)?)?,
-            None => Vec::new(),
+        let record = match reader {
+            Some(reader) => {
+                let own = reader.own(&self.holders)?;
+                let awaits_writer = writer.is_none() && !process::pipe_is_peer_closed(own.as_fd());
+                let awaits_writer = awaits_writer.then_some(true);
+                PipeContents { awaits_writer, ..recorded(&pieces_in(own.as_fd(), in_packets)?) }
+            }
+            None => PipeContents::default(),
         };
         let capacity = process::pipe_capacity(own.as_fd())?;
-        let packets = pieces.iter().map(|piece| piece.len() as u32).filter(|_| in_packets || pieces.len() > 1);
-        let packets = packets.collect();
         let mode = Some(self.shown[place].file.mode() & PERMISSIONS).filter(|mode| !is_named && *mode != USUAL_MODE);
-        self.pipes.records.push(PipeContents { capacity, contents: pieces.concat().into(), packets, path, mode });
+        Ok(self.add_pipe(identity, PipeContents { capacity, path, mode, ..record }))
+    }
+
+    fn add_pipe(&mut self, identity: FileId, record: PipeContents) -> OpenFileKind {
+        self.pipes.records.push(record);
         self.pipes.identities.push(identity);
-        Ok(OpenFileKind::Pipe { pipe: self.pipes.records.len() as u32 - 1 })
+        OpenFileKind::Pipe { pipe: self.pipes.records.len() as u32 - 1 }
     }
 
     /// Returns the path of a named pipe, if it still has one. The kernel does not report whether one end of a named
@@ -140,27 +150,6 @@ impl Walk<'_> {
     }
 }
 
-/// Copies the contents of a pipe by tee(2) into one of our own, which consumes nothing. A piece is what a single read
-/// would return: everything, or one packet if it was written in packet mode.
-fn read_without_taking(pipe: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
-    let (mut copy, into) = io::pipe()?;
-    let capacity = process::pipe_capacity(pipe.as_fd())?;
-    // A pipe larger than the system allows us to make cannot be copied; the program made it with more rights.
-    if process::pipe_capacity(into.as_fd())? < capacity {
-        process::set_pipe_capacity(into.as_fd(), capacity)?;
-    }
-    let mut left = process::tee(pipe.as_fd(), into.as_fd(), PIPE_BYTES_MAX)?;
-    let mut pieces = Vec::new();
-    while left > 0 {
-        let mut piece = vec![0u8; left];
-        let bytes = copy.read(&mut piece)?;
-        piece.truncate(bytes);
-        left -= piece.len();
-        pieces.push(piece);
-    }
-    Ok(pieces)
-}
-
 /// The two ends of a pipe, parked.
 pub(super) struct PipeEnds {
     reader: u64,
@@ -179,18 +168,21 @@ impl Opening<'_> {
     fn make_pipe(&self, pipe: &PipeContents) -> Result<PipeEnds, EngineError> {
         let ends = match &pipe.path {
             None => self.make_unnamed()?,
-            Some(path) => self.open_named(path)?,
+            Some(path) => self.open_named(path, pipe.awaits_writer == Some(true))?,
         };
         let writer = ends.writer;
         self.call("sizing a pipe", abi::SYS_fcntl, [writer, F_SETPIPE_SZ, pipe.capacity.into(), 0, 0, 0])?;
-        if !pipe.packets.is_empty() {
-            self.set_flags(writer, O_DIRECT)?;
-        }
-        for piece in pieces(pipe) {
-            let arguments = [writer, self.process.argument(piece)?, piece.len() as u64, 0, 0, 0];
-            let written = self.call("filling a pipe", abi::SYS_write, arguments)?;
-            if written != piece.len() as u64 {
-                return Err(kernel("filling a pipe", std::io::ErrorKind::WriteZero.into()));
+        let mut pieces = pieces_of(pipe).into_iter().peekable();
+        let mut in_packets = false;
+        while let Some(piece) = pieces.next() {
+            if piece.is_packet != in_packets {
+                in_packets = piece.is_packet;
+                self.set_flags(writer, if in_packets { O_DIRECT } else { 0 })?;
+            }
+            if !in_packets && pieces.peek().is_some_and(|next| next.is_packet) {
+                self.fill_apart(writer, &piece.bytes)?;
+            } else {
+                piece.bytes.chunks(SCRATCH_BYTES as usize).try_for_each(|some| self.fill_pipe(writer, some))?;
             }
         }
         if let Some(mode) = pipe.mode {
@@ -199,15 +191,40 @@ impl Opening<'_> {
         Ok(ends)
     }
 
+    fn fill_pipe(&self, writer: u64, bytes: &[u8]) -> Result<(), EngineError> {
+        let arguments = [writer, self.process.argument(bytes)?, bytes.len() as u64, 0, 0, 0];
+        let written = self.call("filling a pipe", abi::SYS_write, arguments)?;
+        if written == bytes.len() as u64 {
+            return Ok(());
+        }
+        Err(kernel("filling a pipe", std::io::ErrorKind::WriteZero.into()))
+    }
+
+    /// Fills a pipe so that what is written behind these bytes is not added to their page, as the kernel adds packets
+    /// that fit: it adds nothing to a page that tee(2) has put there.
+    fn fill_apart(&self, writer: u64, bytes: &[u8]) -> Result<(), EngineError> {
+        for page in bytes.chunks(PAGE_BYTES) {
+            let other = self.make_unnamed()?;
+            self.fill_pipe(other.writer, page)?;
+            let arguments = [other.reader, writer, page.len() as u64, 0, 0, 0];
+            self.call("filling a pipe from another one", abi::SYS_tee, arguments)?;
+            self.close(other.reader)?;
+            self.close(other.writer)?;
+        }
+        Ok(())
+    }
+
     fn make_unnamed(&self) -> Result<PipeEnds, EngineError> {
         self.call("making a pipe", abi::SYS_pipe2, [self.process.scratch, 0, 0, 0, 0, 0])?;
         let [reader, writer] = self.two_descriptors()?;
         Ok(PipeEnds { reader: self.park(reader)?, writer: self.park(writer)?, is_unnamed: true })
     }
 
-    /// Opens both ends of a named pipe at once, which does not block.
-    fn open_named(&self, path: &Bytes) -> Result<PipeEnds, EngineError> {
-        let both = self.park(self.open_path(&path.0, O_RDWR)?)?;
+    /// Opens both ends of a named pipe at once, which does not block, or only the reading end if nobody may have opened
+    /// the other one.
+    fn open_named(&self, path: &Bytes, awaits_writer: bool) -> Result<PipeEnds, EngineError> {
+        let access = if awaits_writer { O_RDONLY | O_NONBLOCK } else { O_RDWR };
+        let both = self.park(self.open_path(&path.0, access)?)?;
         let scanning = |source| kernel(&format!("looking at the named pipe {path}"), source);
         if descriptors::unread_bytes(self.own(both)?.as_fd()).map_err(scanning)? > 0 {
             return Err(scanning(std::io::Error::other("another program has written to it since the program ended")));
@@ -225,26 +242,9 @@ impl Opening<'_> {
             self.set_flags(own, flags)?;
             return Ok(own);
         }
-        let opened = self.open_path(format!("/proc/self/fd/{end}").as_bytes(), flags & !O_DIRECT)?;
-        // Packet mode can be set, but not requested when opening.
-        if flags & O_DIRECT != 0 {
-            self.set_flags(opened, flags)?;
-        }
+        // Packet mode can be set, but not requested when opening. To open a reading end waits for writers.
+        let opened = self.open_path(format!("/proc/self/fd/{end}").as_bytes(), flags & !O_DIRECT | O_NONBLOCK)?;
+        self.set_flags(opened, flags)?;
         Ok(opened)
     }
-}
-
-/// Returns the pieces to write: packets as they were, or as much as fits the scratch memory.
-fn pieces(pipe: &PipeContents) -> Vec<&[u8]> {
-    if pipe.packets.is_empty() {
-        return pipe.contents.0.chunks(SCRATCH_BYTES as usize).collect();
-    }
-    let mut rest = &pipe.contents.0[..];
-    let mut pieces = Vec::with_capacity(pipe.packets.len());
-    for length in &pipe.packets {
-        let (piece, behind) = rest.split_at((*length as usize).min(rest.len()));
-        pieces.push(piece);
-        rest = behind;
-    }
-    pieces
 }

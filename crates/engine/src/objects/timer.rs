@@ -69,10 +69,12 @@ impl Opening<'_> {
     fn make_timer(&self, timer: &TimerDescriptor, flags: u32) -> Result<u64, EngineError> {
         let arguments = [timer.clock as u64, (flags & O_NONBLOCK).into(), 0, 0, 0, 0];
         let made = self.call("making a timer descriptor", abi::SYS_timerfd_create, arguments)?;
-        let runs = timer.remaining_nanoseconds > 0 || timer.interval_nanoseconds > 0;
-        if runs {
+        if timer.remaining_nanoseconds > 0 || timer.interval_nanoseconds > 0 {
             let absolute = timer.flags & TFD_TIMER_ABSTIME != 0 && timer.deadline_nanoseconds > 0;
-            let value = if absolute { timer.deadline_nanoseconds } else { timer.remaining_nanoseconds.max(1) };
+            // A timer that has expired starts again when it is read. One that nobody has set has never expired.
+            let runs = timer.remaining_nanoseconds > 0 || timer.ticks > 0;
+            let remaining = timer.remaining_nanoseconds.max(runs.into());
+            let value = if absolute { timer.deadline_nanoseconds } else { remaining };
             let words = [timer.interval_nanoseconds, value].map(|time| [time / SECOND, time % SECOND]);
             let bytes: Vec<u8> = words.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect();
             let setting = if absolute { timer.flags } else { 0 };

@@ -425,4 +425,12 @@ pub struct PipeContents {
     /// Permissions of a nameless pipe, if the program has changed them.
     #[n(4)]
     pub mode: Option<u32>,
+    /// Places in `packets`, ascending, that are no packets but bytes written before packet mode was set; absent if there
+    /// are none.
+    #[n(5)]
+    pub between_packets: Option<Vec<u32>>,
+    /// `Some(true)` for a named pipe that nobody has opened for writing since its readers opened it: they are not told
+    /// that its writers are gone (POLLHUP).
+    #[n(6)]
+    pub awaits_writer: Option<bool>,
 }

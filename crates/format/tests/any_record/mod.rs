@@ -482,7 +482,7 @@ prop_compose! {
             clocks: Clocks { realtime_nanoseconds, ..Clocks::default() },
             processes,
             open_files: kinds.into_iter().map(|(flags, kind)| OpenFile { flags, kind, signal_target: None, locks: Vec::new(), signal: None }).collect(),
-            pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents, packets: vec![capacity], path: None, mode: Some(capacity) }).collect(),
+            pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents, packets: vec![capacity], path: None, mode: Some(capacity), between_packets: Some(vec![0]), awaits_writer: Some(true) }).collect(),
             objects,
             sockets,
             terminals,

@@ -1,6 +1,7 @@
 //! Collects the kernel's timers: `setitimer`, `alarm`, `timer_create`. It also collects the pending signals, since a
 //! timer that expires meanwhile becomes one of them.
 
+use super::REAL_TIME;
 use crate::freeze::{FrozenProcess, FrozenTask};
 use crate::remote_caller::RemoteCaller;
 use crate::{Blocker, EngineError, RefusalCode};
@@ -63,20 +64,16 @@ impl FoundTimers {
     }
 
     fn ask_interval_timers(&mut self, remote_caller: &RemoteCaller<'_>) -> Result<(), EngineError> {
-        let mut batch = remote_caller.batch();
-        let kinds = 0..INTERVAL_TIMERS;
-        let ask = |kind: u8| batch.ask::<4>(abi::SYS_getitimer, |output| [kind.into(), output, 0, 0]);
-        let asked: Vec<_> = kinds.clone().map(ask).collect();
-        let answers = remote_caller.put(&batch)?;
-        for (kind, question) in kinds.zip(asked) {
-            let times = answers.words(question)?;
-            let microseconds = |seconds: u64, rest: u64| seconds * 1_000_000 + rest;
-            let interval_microseconds = microseconds(times[0], times[1]);
-            let remaining_microseconds = microseconds(times[2], times[3]);
-            if interval_microseconds != 0 || remaining_microseconds != 0 {
-                self.timers.interval.push(IntervalTimer { kind, remaining_microseconds, interval_microseconds });
+        let kinds: Vec<u8> = (0..INTERVAL_TIMERS).collect();
+        let mut timers = interval_timers(remote_caller, &kinds)?;
+        for timer in &mut timers {
+            // Less than a microsecond may be left, which looks like a timer that does not run. The question takes longer.
+            if timer.kind != REAL_TIME && timer.remaining_microseconds == 0 && timer.interval_microseconds != 0 {
+                *timer = interval_timers(remote_caller, &[timer.kind])?[0];
             }
         }
+        timers.retain(|timer| timer.interval_microseconds != 0 || timer.remaining_microseconds != 0);
+        self.timers.interval = timers;
         Ok(())
     }
 
@@ -165,6 +162,24 @@ impl FoundTimers {
         };
         blockers.extend(self.ownerless.iter().map(refusal));
     }
+}
+
+/// Returns the interval timers of these kinds.
+fn interval_timers(remote_caller: &RemoteCaller<'_>, kinds: &[u8]) -> Result<Vec<IntervalTimer>, EngineError> {
+    let mut batch = remote_caller.batch();
+    let ask = |kind: &u8| batch.ask::<4>(abi::SYS_getitimer, |output| [(*kind).into(), output, 0, 0]);
+    let asked: Vec<_> = kinds.iter().map(ask).collect();
+    let answers = remote_caller.put(&batch)?;
+    let timer = |(kind, question): (&u8, _)| {
+        let times = answers.words(question)?;
+        let microseconds = |seconds: u64, rest: u64| seconds * 1_000_000 + rest;
+        Ok(IntervalTimer {
+            kind: *kind,
+            interval_microseconds: microseconds(times[0], times[1]),
+            remaining_microseconds: microseconds(times[2], times[3]),
+        })
+    };
+    kinds.iter().zip(asked).map(timer).collect()
 }
 
 /// Returns time left and interval.

@@ -5,3 +5,6 @@ mod collect;
 mod restore;
 
 pub(crate) use collect::FoundTimers;
+
+/// `ITIMER_REAL`, the interval timer that sends SIGALRM.
+const REAL_TIME: u8 = 0;

@@ -3,6 +3,7 @@
 //! All signals are blocked meanwhile. A timer that had expired expires again at once, and its signal is pending as
 //! before.
 
+use super::REAL_TIME;
 use crate::EngineError;
 use crate::construction::Construction;
 use crate::error::kernel;
@@ -118,8 +119,13 @@ impl Construction {
     }
 
     fn set_interval_timer(&self, timer: &IntervalTimer) -> Result<(), EngineError> {
-        // An expired timer starts again when its signal is delivered: it expires again, and the signal is pending.
-        let time = timer.remaining_microseconds.max(AT_ONCE);
+        let time = match timer.remaining_microseconds {
+            // Such a timer of real time has expired, and starts again when its signal is delivered: it expires again, and
+            // the signal is pending. Timers of processor time start again at once, so this one does not run.
+            0 if timer.kind == REAL_TIME => AT_ONCE,
+            0 => 0,
+            remaining => remaining,
+        };
         let set = |time: u64| {
             let interval = timer.interval_microseconds;
             let words = [interval / MILLION, interval % MILLION, time / MILLION, time % MILLION];
@@ -127,6 +133,9 @@ impl Construction {
             self.call("setting an interval timer", abi::SYS_setitimer, arguments)
         };
         set(time)?;
+        if time == 0 {
+            return Ok(());
+        }
         // Timers of processor time get a tick more than they are set to, whatever a tick is here.
         let answer = self.argument(&[0; 32])?;
         self.call("reading an interval timer", abi::SYS_getitimer, [timer.kind.into(), answer, 0, 0, 0, 0])?;
