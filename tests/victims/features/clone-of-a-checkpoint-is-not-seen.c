@@ -5,6 +5,7 @@
  * run: --snapshot fork
  */
 #include "check.h"
+#include <glob.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -34,17 +35,55 @@ static void look(void)
     CHECK(told == 0);
 }
 
+/* Reports whether another process has the pipe behind `end` in its table of descriptors. */
+static int is_held_elsewhere(int end)
+{
+    char pattern[64], path[512], link[64], own[64];
+    glob_t found;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", end);
+    ssize_t length = readlink(path, own, sizeof own);
+    CHECK(length > 0);
+    snprintf(pattern, sizeof pattern, "/proc/%d/", getpid());
+    CHECK(glob("/proc/[0-9]*/fd/*", GLOB_NOSORT, NULL, &found) == 0);
+    int holders = 0;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        if (strncmp(found.gl_pathv[i], pattern, strlen(pattern)) != 0)
+            holders += readlink(found.gl_pathv[i], link, sizeof link) == length && memcmp(link, own, length) == 0;
+    globfree(&found);
+    return holders;
+}
+
+static long microseconds(void)
+{
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* Returns when this thread has been halted, perhaps by a checkpoint: then its clone begins to live. */
+static void await_halt(void)
+{
+    long begun = microseconds(), last = begun, now = begun;
+    for (; now - last < 1000 && now - begun < 20000; now = microseconds())
+        last = now;
+}
+
+/* The end of a pipe comes when its last writer closes it. Only who reads /proc/PID/fd at that instant can delay it. */
+static void await_end(int reader)
+{
+    struct pollfd end = {.fd = reader, .events = POLLIN};
+    CHECK(poll(&end, 1, 0) == 1 || (!is_held_elsewhere(reader) && poll(&end, 1, 10000) == 1));
+    CHECK(end.revents == POLLHUP);
+}
+
 static void *watch(void *unused)
 {
     while (!done) {
-        /* The end of a pipe comes when this process closes it, since nobody else holds it. */
         int ends[2];
-        struct pollfd end = {.events = POLLIN};
         CHECK(pipe(ends) == 0);
-        usleep(300);
+        await_halt();
         CHECK(close(ends[1]) == 0);
-        end.fd = ends[0];
-        CHECK(poll(&end, 1, 0) == 1 && end.revents == POLLHUP);
+        await_end(ends[0]);
         CHECK(close(ends[0]) == 0);
         look();
         for (size_t i = 0; i < BYTES; i += 4096)

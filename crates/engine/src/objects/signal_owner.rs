@@ -1,5 +1,6 @@
 //! Signal-driven I/O: who receives the signal when an open file is ready, or has urgent data (F_SETOWN, O_ASYNC).
 
+use super::walk::Motion;
 use super::{O_ASYNC, O_PATH, Opening, Unsupported, Walk};
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::SignalTarget;
@@ -30,6 +31,10 @@ impl Walk<'_> {
         let flags = shown.information.flags;
         // A place in the file system reports no events.
         if flags & O_PATH != 0 {
+            return Ok(SignalOwner::default());
+        }
+        // While the program runs, a descriptor of ours would delay what others see when it closes the last of its own.
+        if self.motion == Motion::Running && flags & O_ASYNC == 0 {
             return Ok(SignalOwner::default());
         }
         let own = shown.own(&self.holders)?;
