@@ -14,10 +14,10 @@ BENCH ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mpi docs test test-all soak bench build install clean
+.PHONY: help demo demo-mpi docs test test-all soak planted-faults bench build install clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 demo: ## kill a numerical program, continue it, compare the result bit for bit
 	@scripts/demo
@@ -55,6 +55,11 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	$(CARGO) run --release -p standfast-tests --bin soak -- --group-kills $(SOAK_GROUP_KILLS) --state soak/groups.json
 	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)
 	$(CARGO) run --release -p standfast-tests --bin differential -- --programs $(SOAK_PROGRAMS)
+
+planted-faults: ## whether random programs find faults that are planted into restarts
+	$(CARGO) build --release -p standfast-cli --features planted-faults --target-dir $(TARGET)/planted
+	STANDFAST_BIN=$(abspath $(TARGET))/planted/release/standfast \
+		$(CARGO) run --release -p standfast-tests --bin differential -- --planted all --programs 2000
 
 bench: ## the promises about speed, as ratios within one run
 	@scripts/install-needs demo

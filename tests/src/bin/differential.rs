@@ -3,16 +3,19 @@
 //!
 //! ```text
 //! differential [--programs N] [--seed S] [--script FILE] [--print S] [--failures DIR] [--shrink no] [--as-root yes]
+//!              [--planted FAULT|all]
 //!     --seed: the first seed; the others follow
 //!     --script: only the program of this file
 //!     --print: prints the program of this seed, and runs nothing
 //!     --failures: where to put the programs that differ [default: differential-failures]
+//!     --planted: runs programs until one observes this fault; the command must have been built with planted-faults
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 
 use anyhow::{Context as _, Result, bail, ensure};
 use standfast_tests::command::standfast_binary;
-use standfast_tests::differential::{Batch, Outcome, Script, Settings, generate, judge};
+use standfast_tests::differential::{Batch, FAULTS, Outcome, Script, Settings, find, generate, judge};
+use std::ops::Range;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -20,6 +23,9 @@ use std::{env, fs};
 
 /// The user without privileges, as in `scripts/as-plain-user`.
 const PLAIN_ID: u32 = 65534;
+
+/// How many lines are shown of how a fault was found.
+const SHOWN_LINES: usize = 3;
 
 struct Arguments {
     programs: u64,
@@ -29,6 +35,7 @@ struct Arguments {
     failures: PathBuf,
     shrinks: bool,
     as_root: bool,
+    planted: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -51,6 +58,7 @@ fn arguments() -> Result<Arguments> {
         failures: PathBuf::from("differential-failures"),
         shrinks: true,
         as_root: false,
+        planted: None,
     };
     let mut words = env::args().skip(1);
     while let Some(word) = words.next() {
@@ -62,6 +70,7 @@ fn arguments() -> Result<Arguments> {
             "--print" => found.print = Some(value.parse().context("--print takes a whole number")?),
             "--failures" => found.failures = PathBuf::from(value),
             "--shrink" => found.shrinks = value != "no",
+            "--planted" => found.planted = Some(value),
             "--as-root" => found.as_root = value == "yes",
             _ => bail!("unknown option {word}; the first comment of tests/src/bin/differential.rs lists all"),
         }
@@ -83,15 +92,35 @@ fn run(arguments: &Arguments) -> Result<bool> {
         println!("{}", described(&outcome));
         return Ok(!matches!(outcome, Outcome::Different(_)));
     }
+    let seeds = arguments.seed..arguments.seed + arguments.programs;
+    if let Some(planted) = &arguments.planted {
+        return find_planted(planted, &seeds);
+    }
     println!("programs from seed {} on", arguments.seed);
-    let settings = Settings {
-        seeds: arguments.seed..arguments.seed + arguments.programs,
-        failures: arguments.failures.clone(),
-        shrinks: arguments.shrinks,
-    };
+    let settings = Settings { seeds, failures: arguments.failures.clone(), shrinks: arguments.shrinks };
     let batch = Batch::run(&settings, |text| println!("{text}"))?;
     print!("{}", batch.summary());
     Ok(batch.different.is_empty())
+}
+
+/// Returns whether each of these faults is found.
+fn find_planted(planted: &str, seeds: &Range<u64>) -> Result<bool> {
+    let mut missed = 0;
+    for fault in FAULTS.iter().filter(|fault| planted == "all" || planted == **fault) {
+        let search = find(fault, seeds.clone())?;
+        match search.found {
+            Some(what) => {
+                let beginning: Vec<&str> = what.lines().take(SHOWN_LINES).collect();
+                println!("{fault}: found after {} programs\n{}\n", search.programs, beginning.join("\n"));
+            }
+            None => {
+                missed += 1;
+                println!("{fault}: not found by {} programs\n", search.programs);
+            }
+        }
+    }
+    println!("{missed} faults were not found");
+    Ok(missed == 0)
 }
 
 fn described(outcome: &Outcome) -> String {
@@ -119,6 +148,7 @@ fn as_plain_user(arguments: &Arguments) -> Result<bool> {
     command.arg(env::current_exe()?).args(["--seed", &arguments.seed.to_string()]);
     command.args(["--programs", &arguments.programs.to_string()]);
     command.args(["--shrink", if arguments.shrinks { "yes" } else { "no" }]).arg("--failures").arg(&failures);
+    command.args(arguments.planted.iter().flat_map(|planted| ["--planted", planted]));
     if let Some(script) = &arguments.script {
         let copy = stage.path().join("script");
         fs::copy(script, &copy).context("copying the script")?;

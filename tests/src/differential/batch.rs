@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Programs that run at the same time: each mostly waits.
-const AT_A_TIME: usize = 2;
+pub(super) const AT_A_TIME: usize = 2;
 
 /// Which programs to run.
 #[derive(Debug, Clone)]

@@ -11,6 +11,7 @@
 //! leftovers    removes what a killed program leaves
 //! shrink       makes a program that fails as small as possible
 //! batch        many programs, two at a time, and what came of them
+//! planted      faults in a command that was built with them, and how many programs it takes to find them
 //! ```
 //!
 //! What differs by design is left out where it would be observed, in `tests/victims/differential`, with the reason. So
@@ -22,6 +23,7 @@ mod batch;
 mod generator;
 mod interpreter;
 mod leftovers;
+mod planted;
 mod run;
 mod script;
 mod shrink;
@@ -30,5 +32,6 @@ mod themes_of_processes;
 
 pub use batch::{Batch, Settings};
 pub use generator::{Generated, generate};
+pub use planted::{FAULTS, Search, find};
 pub use run::{Outcome, judge};
 pub use script::Script;

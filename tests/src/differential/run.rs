@@ -52,11 +52,19 @@ struct Protected {
     refusals: BTreeSet<String>,
 }
 
+/// Names to the command the fault that it plants, if it was built with `planted-faults`.
+const FAULT_VARIABLE: &str = "STANDFAST_PLANTED_FAULT";
+
 /// Runs a program in all ways.
 ///
 /// # Errors
 /// When the harness fails.
 pub fn judge(script: &Script) -> Result<Outcome> {
+    judge_with(script, None)
+}
+
+/// Does the same with a planted fault.
+pub(super) fn judge_with(script: &Script, fault: Option<&str>) -> Result<Outcome> {
     let (native, again) = match run_natively(script).and_then(|native| Ok((native, run_natively(script)?))) {
         Ok(both) => both,
         Err(problem) => return Ok(Outcome::Unstable(format!("{problem:#}"))),
@@ -64,7 +72,7 @@ pub fn judge(script: &Script) -> Result<Outcome> {
     if let Some(difference) = first_difference(&native, &again) {
         return Ok(Outcome::Unstable(difference));
     }
-    let protected = match run_protected(script) {
+    let protected = match run_protected(script, fault) {
         Ok(protected) => protected,
         Err(problem) => return Ok(Outcome::Different(format!("{problem:#}"))),
     };
@@ -144,9 +152,9 @@ fn run_natively(script: &Script) -> Result<String> {
     stage.log()
 }
 
-fn run_protected(script: &Script) -> Result<Protected> {
+fn run_protected(script: &Script, fault: Option<&str>) -> Result<Protected> {
     let stage = Stage::new(script)?;
-    let watched = Watched::new(&stage, script)?;
+    let watched = Watched::new(&stage, script, fault)?;
     watched.run().map_err(|problem| anyhow!("{problem:#}\n{}", stage.arena.evidence()))
 }
 
@@ -155,6 +163,7 @@ struct Watched<'a> {
     stage: &'a Stage,
     standfast: Standfast<'a>,
     script: &'a Script,
+    fault: Option<&'a str>,
     moments: Moments,
 }
 
@@ -168,9 +177,9 @@ struct Progress {
 }
 
 impl<'a> Watched<'a> {
-    fn new(stage: &'a Stage, script: &'a Script) -> Result<Self> {
+    fn new(stage: &'a Stage, script: &'a Script, fault: Option<&'a str>) -> Result<Self> {
         let (standfast, moments) = (Standfast::new(&stage.arena)?, Moments::new(&stage.arena)?);
-        Ok(Self { stage, standfast, script, moments })
+        Ok(Self { stage, standfast, script, fault, moments })
     }
 
     fn run(&self) -> Result<Protected> {
@@ -218,6 +227,7 @@ impl<'a> Watched<'a> {
         if let Some(generation) = at {
             command.args(["--at", &generation.to_string()]);
         }
+        command.envs(self.fault.map(|fault| (FAULT_VARIABLE, fault)));
         Running::start(&self.stage.arena, &format!("restart-{number}"), Output::Nowhere, &mut command)
     }
 

@@ -1,5 +1,7 @@
 //! `restart`: continues a job from one of its checkpoints.
 
+#[cfg(feature = "planted-faults")]
+mod planted;
 mod reported;
 
 use self::reported::Reported;
@@ -322,6 +324,8 @@ fn revive(
         job.directory.saved_binary(checksum, Path::new(OsStr::from_bytes(&file.path.0)))
     };
     let source = Reported::new(&choice.image, choice.number.get(), &waiting.listener);
+    #[cfg(feature = "planted-faults")]
+    let source = planted::Planted::new(&source);
     let revived = engine::restart(
         &source,
         RestartOptions {
