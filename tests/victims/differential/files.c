@@ -87,12 +87,8 @@ static long do_duplicate(const long *a)
     return dup3(fd_of(a[0]), fd_of(a[1]), a[2] ? O_CLOEXEC : 0) < 0 ? -1 : 0;
 }
 
-/* Known: a restart makes a memfd that is mapped and closed as long as its mapping. So memfds stay open. */
 static long do_close(const long *a)
 {
-    errno = EBUSY;
-    if (strncmp(kind_of(fd_of(a[0])), "/memfd:", 7) == 0)
-        return -1;
     return close(fd_of(a[0]));
 }
 

@@ -25,6 +25,7 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
 fn canonical(state: &mut JobState) {
     forget_circumstances(state);
     forget_saved_files(state);
+    forget_unmeasured_lengths(state);
     state.files_mut().for_each(forget_plan);
     state.objects.iter_mut().for_each(canonical_object);
     state.open_files.iter_mut().for_each(canonical_open_file);
@@ -174,6 +175,21 @@ fn forget_saved_files(state: &mut JobState) {
     for open in &mut state.open_files {
         if let OpenFileKind::Object { object, .. } = &mut open.kind {
             *object = new_places[*object as usize];
+        }
+    }
+}
+
+/// Leaves out how long an object is that no descriptor leads to. Only a collection with privileges reports it without
+/// touching pages of the program.
+fn forget_unmeasured_lengths(state: &mut JobState) {
+    let opened = state.open_files.iter().filter_map(|open| match &open.kind {
+        OpenFileKind::Object { object, .. } => Some(*object),
+        _ => None,
+    });
+    let opened: HashSet<u32> = opened.collect();
+    for (_, object) in (0..).zip(&mut state.objects).filter(|(place, _)| !opened.contains(place)) {
+        if !matches!(object.kind, ObjectKind::MappedFile { .. } | ObjectKind::Segment { .. }) {
+            object.length = 0;
         }
     }
 }
