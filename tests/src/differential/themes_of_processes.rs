@@ -150,7 +150,6 @@ pub(super) const OF_CONNECTIONS: &[Theme] = &[
             "terminal +master +slave ; window $1 1..90 1..200",
             "terminal +master +slave ; raw $2 ; type $1 0..8 ; type $2 0..8",
         ],
-        // Known: checkpoints fail after TIOCEXCL on a slave that was closed, and that of a master is forgotten.
         uses: &[
             "type @master 0..8",
             "type @slave 0..8",
@@ -166,6 +165,7 @@ pub(super) const OF_CONNECTIONS: &[Theme] = &[
             "flow @slave 0|1",
             "duplicate @slave/master +slave 0",
             "close @slave/master",
+            "exclusive @slave/master 0|1",
             "fork +actor",
             "poll @master/slave",
         ],

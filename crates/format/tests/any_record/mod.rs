@@ -83,16 +83,7 @@ prop_compose! {
         let guards = guards.into_iter().map(|(start, pages)| GuardedPages { start, pages }).collect();
         let numa = numa.map(|(mode, nodes)| NumaPolicy { mode, nodes });
         MappingAttributes {
-            advice,
-            lock,
-            protection_key,
-            huge_page_bytes,
-            droppable,
-            sealed,
-            name,
-            guards,
-            accounting,
-            numa,
+            advice, lock, protection_key, huge_page_bytes, droppable, sealed, name, guards, accounting, numa,
         }
     }
 }
@@ -324,6 +315,7 @@ prop_compose! {
         stop: Option<bool>,
         control: Option<(i32, i32)>,
         mode: Option<u32>,
+        master_exclusive: Option<bool>,
     ) -> PseudoTerminal {
         PseudoTerminal {
             number,
@@ -349,6 +341,7 @@ prop_compose! {
             unfinished,
             output,
             mode,
+            master_exclusive,
         }
     }
 }

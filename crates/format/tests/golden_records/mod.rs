@@ -163,6 +163,7 @@ pub(crate) fn terminal() -> PseudoTerminal {
         unfinished: b"par"[..].into(),
         output: b"shown"[..].into(),
         mode: None,
+        master_exclusive: None,
     }
 }
 
