@@ -291,7 +291,7 @@ pub(super) const OF_PROCESSES: &[Theme] = &[
             "schedule actor 0|3|5 0",
             "run-on actor 1|2|3",
             "disk-priority actor 0|0x4000|0x4007|0x6000",
-            // Known: a restart gives processes the personality of others.
+            "personality 0|0x40000|0x20000|0x400000|0x4000000",
             "name 0..99",
             "oom-score 0..900",
             "dump-filter 0..511",

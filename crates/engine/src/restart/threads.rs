@@ -140,6 +140,9 @@ impl Construction {
         if slack != 0 {
             call("setting timer slack", abi::SYS_prctl, [PR_SET_TIMERSLACK, slack, 0, 0, 0, 0])?;
         }
+        if let Some(personality) = thread.personality {
+            call("setting a thread's execution domain", abi::SYS_personality, [personality.into(), 0, 0, 0, 0, 0])?;
+        }
         call("naming a thread", abi::SYS_prctl, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
         Ok(())
     }

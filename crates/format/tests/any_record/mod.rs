@@ -144,6 +144,7 @@ prop_compose! {
         affinity in any::<Option<Vec<u8>>>(),
         scheduling in scheduling(),
         wait in any::<Option<(i64, u64)>>(),
+        personality: Option<u32>,
     ) -> ThreadState {
         let [signal_mask, start, stack_length, clear_child_tid, head, list_length] = words;
         ThreadState {
@@ -160,6 +161,7 @@ prop_compose! {
             affinity: affinity.map(Bytes::from),
             scheduling,
             wait: wait.map(|(call, remaining_nanoseconds)| Wait { call, remaining_nanoseconds }),
+            personality,
             ..ThreadState::default()
         }
     }
