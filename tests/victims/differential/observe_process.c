@@ -18,10 +18,6 @@ static const char *const STATUS_LINES[] = {
 
 static bool is_observed(const char *line)
 {
-    // Known: after a restart a thread has NoNewPrivs if the main thread has it.
-    bool is_thread = state->actors[me].process != me;
-    if (is_thread && strncmp(line, "NoNewPrivs:", 11) == 0)
-        return false;
     size_t length = strcspn(line, ":");
     for (size_t each = 0; each < sizeof STATUS_LINES / sizeof *STATUS_LINES; each++)
         if (strlen(STATUS_LINES[each]) == length && strncmp(line, STATUS_LINES[each], length) == 0)
