@@ -199,10 +199,9 @@ pub(super) const OF_PROCESSES: &[Theme] = &[
         name: "posix-timer",
         weight: 6,
         traits: &[],
-        makes: &["timer 0..4 0|1|7|2|3 0|1 34..40 actor ; set-timer 0..4 1..9 0..9"],
-        // Known: a timer that signals a thread that has ended signals nobody after a restart. So none signals a thread.
+        makes: &["timer 0..4 0|1|7|2|3 0|1|4 34..40 actor ; set-timer 0..4 1..9 0..9"],
         uses: &[
-            "timer 0..4 0|1|7|11 0|1 34..40 actor",
+            "timer 0..4 0|1|7|11 0|1|4 34..40 actor",
             "set-timer 0..4 1..9 0..9",
             "set-timer 0..4 0 0..9",
             "set-timer 0..4 -1 0",
