@@ -106,15 +106,18 @@ static void say_scheduling(void)
         syscall(SYS_ioprio_get, 1, 0), prctl(PR_GET_TIMERSLACK));
 }
 
-/* Adds the children that a thread has made. */
+/* Adds the children that a thread has made. A new child may have the id of one that is gone, and is a later actor. */
 static void take_children(int number, bool *is_child)
 {
     char path[64], text[1024], *rest = text, *end;
     snprintf(path, sizeof path, "/proc/self/task/%d/children", state->actors[number].tid);
     read_text(path, text, sizeof text);
     for (long pid; (pid = strtol(rest, &end, 10)) != 0; rest = end)
-        for (int child = 0; child < ACTORS; child++)
-            is_child[child] |= state->actors[child].pid == (pid_t)pid && state->actors[child].process == child;
+        for (int child = ACTORS - 1; child >= 0; child--)
+            if (state->actors[child].pid == (pid_t)pid && state->actors[child].process == child) {
+                is_child[child] = true;
+                break;
+            }
 }
 
 /* Those of all threads together, since children belong to main threads after a restart (docs/restart.md). */
