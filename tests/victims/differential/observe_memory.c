@@ -62,10 +62,11 @@ static void say_contents(const struct area *area)
     say(" %016lx", (unsigned long)sum);
 }
 
+/* The policy of shared memory belongs to the memory. That of a part may reach further after a restart (docs/states.md). */
 static void say_policy(const struct area *area)
 {
     int policy = 0;
-    if (syscall(SYS_get_mempolicy, &policy, NULL, 0, area->start, 2) == 0 && policy != 0)
+    if (area->rights[3] == 'p' && syscall(SYS_get_mempolicy, &policy, NULL, 0, area->start, 2) == 0 && policy != 0)
         say(" policy %d", policy);
 }
 
