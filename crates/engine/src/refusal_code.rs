@@ -194,7 +194,7 @@ refusal_codes! {
         "The queue is shared with a program outside the job, was inherited, cannot be read, or has a notification registered (mq_notify). Start all programs that use it under one `standfast run`."
 
     328 Terminal "a terminal cannot be rebuilt"
-        "The terminal is used by a program outside the job, is the terminal of a session outside the job, has a line discipline of its own, or holds data that could not be read at this moment. Programs started from a terminal as usual are supported."
+        "The terminal is used by a program outside the job, is the terminal of a session outside the job, has a line discipline of its own, has a closed slave that may not be opened again (TIOCEXCL), or holds data that could not be read at this moment. Programs started from a terminal as usual are supported."
 
     401 ConnectionOutside "a connection to a program outside the job"
         "The other end of the connection belongs to another program, which would not accept a restarted one. Start both under one `standfast run`, or let the connection come back as one that the peer has reset: `--external-sockets reset`. Most clients of databases and web services then connect again."

@@ -28,6 +28,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::WaitOptions;
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -320,10 +321,23 @@ fn mount_proc() {
     let _ = made_private.and_then(|()| mount(c"proc", c"/proc", c"proc", MountFlags::empty(), None));
 }
 
-/// Mounts pseudo-terminals of the namespace's own. If that is not allowed, the job sees the outer ones.
+/// Mounts pseudo-terminals of the namespace's own, whose nodes get the same permissions as outside. If that is not
+/// allowed, the job sees the outer ones.
 fn mount_terminals() {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    let _ = mount(c"devpts", c"/dev/pts", c"devpts", flags, c"ptmxmode=0666,mode=0620");
+    let outside = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mode = mode_of_terminals(&outside).unwrap_or("620");
+    let options = CString::new(format!("ptmxmode=0666,mode={mode}")).expect("a line of text holds no zero");
+    let _ = mount(c"devpts", c"/dev/pts", c"devpts", flags, options.as_c_str());
+}
+
+/// Returns the permissions of new pseudo-terminals, in octal, from the text of `/proc/PID/mountinfo`.
+fn mode_of_terminals(mounts: &str) -> Option<&str> {
+    let mut all = mounts.lines().filter_map(|line| line.split_once(" - devpts "));
+    // The fifth field is where it is mounted.
+    let (_, last) = all.rfind(|(place, _)| place.split(' ').nth(4) == Some("/dev/pts"))?;
+    let (_, options) = last.rsplit_once(' ')?;
+    options.split(',').find_map(|option| option.strip_prefix("mode="))
 }
 
 /// Mounts the message queues of the namespace, if those of the outer one are mounted.
@@ -385,4 +399,20 @@ fn receive(channel: BorrowedFd<'_>) -> io::Result<Message> {
     let mut message = Message::default();
     let (bytes, _) = retry_on_intr(|| rustix::net::recv(channel, &mut message, RecvFlags::empty()))?;
     if bytes == message.len() { Ok(message) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_permissions_of_terminals_are_those_of_the_last_mount() {
+        let first = "29 26 0:26 / /dev/pts rw,relatime - devpts devpts rw,mode=600,ptmxmode=000\n";
+        let last = "30 26 0:27 / /dev/pts rw,nosuid shared:3 master:1 - devpts none rw,gid=5,mode=620,ptmxmode=666\n";
+        let others =
+            "31 26 0:28 / /dev/pts/1 rw - devpts devpts rw,mode=666\n32 26 0:29 / /dev rw - tmpfs - rw,mode=755\n";
+        assert_eq!(mode_of_terminals(&[first, last, others].concat()), Some("620"));
+        assert_eq!(mode_of_terminals(&[first, others].concat()), Some("600"));
+        assert_eq!(mode_of_terminals(others), None);
+    }
 }

@@ -113,8 +113,7 @@ pub(super) const OF_OBJECTS: &[Theme] = &[
             "read @memfd 1..9000",
             "seek @memfd 0..9000 0|1|2",
             "truncate @memfd 0..70000",
-            // Known: a restart is refused after F_SEAL_EXEC (32).
-            "seal @memfd 1|2|4|8|16",
+            "seal @memfd 1|2|4|8|16|32",
             "allocate @memfd 0|1|3|16 0..20000 1..30000",
             "fill %map 0..10 1..6 seed",
             "map-file +map 1..10 1|3 1|2 @memfd 0|1",

@@ -150,7 +150,6 @@ pub(super) const OF_CONNECTIONS: &[Theme] = &[
             "terminal +master +slave ; window $1 1..90 1..200",
             "terminal +master +slave ; raw $2 ; type $1 0..8 ; type $2 0..8",
         ],
-        // Known: checkpoints fail after TIOCEXCL on a slave that was closed, and that of a master is forgotten.
         uses: &[
             "type @master 0..8",
             "type @slave 0..8",
@@ -166,6 +165,7 @@ pub(super) const OF_CONNECTIONS: &[Theme] = &[
             "flow @slave 0|1",
             "duplicate @slave/master +slave 0",
             "close @slave/master",
+            "exclusive @slave/master 0|1",
             "fork +actor",
             "poll @master/slave",
         ],
@@ -199,10 +199,9 @@ pub(super) const OF_PROCESSES: &[Theme] = &[
         name: "posix-timer",
         weight: 6,
         traits: &[],
-        makes: &["timer 0..4 0|1|7|2|3 0|1 34..40 actor ; set-timer 0..4 1..9 0..9"],
-        // Known: a timer that signals a thread that has ended signals nobody after a restart. So none signals a thread.
+        makes: &["timer 0..4 0|1|7|2|3 0|1|4 34..40 actor ; set-timer 0..4 1..9 0..9"],
         uses: &[
-            "timer 0..4 0|1|7|11 0|1 34..40 actor",
+            "timer 0..4 0|1|7|11 0|1|4 34..40 actor",
             "set-timer 0..4 1..9 0..9",
             "set-timer 0..4 0 0..9",
             "set-timer 0..4 -1 0",
@@ -290,7 +289,7 @@ pub(super) const OF_PROCESSES: &[Theme] = &[
             "schedule actor 0|3|5 0",
             "run-on actor 1|2|3",
             "disk-priority actor 0|0x4000|0x4007|0x6000",
-            // Known: a restart gives processes the personality of others.
+            "personality 0|0x40000|0x20000|0x400000|0x4000000",
             "name 0..99",
             "oom-score 0..900",
             "dump-filter 0..511",

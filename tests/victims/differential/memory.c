@@ -20,13 +20,9 @@ static char *page(long slot, long number)
     return mapping(slot) + (number & 0x3ff) * PAGE;
 }
 
-/* Which mappings of the process are shared anonymous memory. */
-static bool is_shared[MAPPINGS];
-
 /* map MAPPING PAGES PROTECTION FLAGS */
 static long do_map(const long *a)
 {
-    is_shared[(unsigned long)a[0] % MAPPINGS] = (a[3] & MAP_SHARED) != 0;
     void *at = mmap(mapping(a[0]), pages(a[1]), (int)a[2], (int)a[3] | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     return at == MAP_FAILED ? -1 : 0;
 }
@@ -107,18 +103,10 @@ static long do_unmap(const long *a)
 static long do_move(const long *a)
 {
     int flags = (int)a[4];
-    bool *from = &is_shared[(unsigned long)a[0] % MAPPINGS];
-    // Known: a mapping that is longer than its shared memory can be read as a whole after a restart.
-    if (*from && a[3] > a[2]) {
-        errno = EBUSY;
-        return -1;
-    }
     // Only addresses of this program's own are given, since the kernel's choice differs from run to run.
     if ((flags & MREMAP_MAYMOVE) && !(flags & MREMAP_FIXED))
         flags |= MREMAP_FIXED;
     void *at = mremap(page(a[0], a[1]), pages(a[2]), pages(a[3]), flags, mapping(a[5]));
-    if (at != MAP_FAILED && flags & MREMAP_MAYMOVE)
-        is_shared[(unsigned long)a[5] % MAPPINGS] = *from;
     return at == MAP_FAILED ? -1 : 0;
 }
 

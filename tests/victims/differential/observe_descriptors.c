@@ -205,9 +205,8 @@ static void say_descriptor(int slot)
         return;
     CHECK(fstat(fd, &found) == 0);
     struct pollfd polled = {.fd = fd, .events = POLLIN | POLLOUT | POLLPRI | POLLRDHUP};
-    // Known: a restart mounts its own devpts with the mode 620, whatever the old one's is.
-    // It forgets what fchmod(2) has done to a socket.
-    bool has_own_mode = !S_ISCHR(found.st_mode) && !S_ISSOCK(found.st_mode) && strcmp(kind_of(fd), "pipe:") != 0;
+    // A restart forgets what fchmod(2) has done to a socket.
+    bool has_own_mode = !S_ISSOCK(found.st_mode) && strcmp(kind_of(fd), "pipe:") != 0;
     mode_t mode = has_own_mode ? found.st_mode : found.st_mode & S_IFMT;
     say("\n  descriptor %d: %s fd %x fl %x mode %o", slot, kind_of(fd), flags, flags_of(fd, found.st_mode), mode);
     // Whether an edge-triggered entry of an epoll instance reports an event twice is open (docs/files.md).

@@ -17,8 +17,8 @@ struct area {
 };
 
 /* Returns where the contents of an area end. What lies beyond the end of a file, in its last page, is not kept by the
- * kernel either, once the page has left memory. The length of a deleted file is unknown, so its last page is left
- * out. */
+ * kernel either, once the page has left memory, nor of a memfd by a restart (docs/states.md). The length of a deleted
+ * file is unknown, so its last page is left out. */
 static unsigned long end_of(const struct area *area)
 {
     struct stat found;
@@ -27,7 +27,7 @@ static unsigned long end_of(const struct area *area)
     struct iovec to = {&byte, 1}, from = {NULL, 1};
     if (area->path[0] != '\0' && stat(area->path, &found) == 0)
         return area->start + (unsigned long)found.st_size - area->offset;
-    if (strcmp(area->name, "/deleted") != 0)
+    if (strcmp(area->name, "/deleted") != 0 && strncmp(area->name, "/memfd:", 7) != 0)
         return area->end;
     for (from.iov_base = (void *)last; last < area->end && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
          from.iov_base = (void *)last)
@@ -62,10 +62,11 @@ static void say_contents(const struct area *area)
     say(" %016lx", (unsigned long)sum);
 }
 
+/* The policy of shared memory belongs to the memory. That of a part may reach further after a restart (docs/states.md). */
 static void say_policy(const struct area *area)
 {
     int policy = 0;
-    if (syscall(SYS_get_mempolicy, &policy, NULL, 0, area->start, 2) == 0 && policy != 0)
+    if (area->rights[3] == 'p' && syscall(SYS_get_mempolicy, &policy, NULL, 0, area->start, 2) == 0 && policy != 0)
         say(" policy %d", policy);
 }
 

@@ -18,10 +18,6 @@ static const char *const STATUS_LINES[] = {
 
 static bool is_observed(const char *line)
 {
-    // Known: after a restart a thread has NoNewPrivs if the main thread has it.
-    bool is_thread = state->actors[me].process != me;
-    if (is_thread && strncmp(line, "NoNewPrivs:", 11) == 0)
-        return false;
     size_t length = strcspn(line, ":");
     for (size_t each = 0; each < sizeof STATUS_LINES / sizeof *STATUS_LINES; each++)
         if (strlen(STATUS_LINES[each]) == length && strncmp(line, STATUS_LINES[each], length) == 0)
@@ -110,15 +106,18 @@ static void say_scheduling(void)
         syscall(SYS_ioprio_get, 1, 0), prctl(PR_GET_TIMERSLACK));
 }
 
-/* Adds the children that a thread has made. */
+/* Adds the children that a thread has made. A new child may have the id of one that is gone, and is a later actor. */
 static void take_children(int number, bool *is_child)
 {
     char path[64], text[1024], *rest = text, *end;
     snprintf(path, sizeof path, "/proc/self/task/%d/children", state->actors[number].tid);
     read_text(path, text, sizeof text);
     for (long pid; (pid = strtol(rest, &end, 10)) != 0; rest = end)
-        for (int child = 0; child < ACTORS; child++)
-            is_child[child] |= state->actors[child].pid == (pid_t)pid && state->actors[child].process == child;
+        for (int child = ACTORS - 1; child >= 0; child--)
+            if (state->actors[child].pid == (pid_t)pid && state->actors[child].process == child) {
+                is_child[child] = true;
+                break;
+            }
 }
 
 /* Those of all threads together, since children belong to main threads after a restart (docs/restart.md). */

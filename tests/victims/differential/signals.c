@@ -132,7 +132,7 @@ static void say_actions(void)
     for (int number = 1; number < SIGNALS; number++) {
         if (syscall(SYS_rt_sigaction, number, NULL, &action, 8) != 0)
             continue;
-        // Known: the flags and the mask of a default action are forgotten.
+        // The flags and the mask of a default action mean nothing, and are forgotten (docs/states.md).
         if (action.handler == SIG_DFL)
             continue;
         say("\n  signal %d %s flags %lx mask %lx", number, action.handler == SIG_IGN ? "ignored" : "handled",

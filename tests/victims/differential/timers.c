@@ -86,6 +86,15 @@ static long do_remove_timer(const long *a)
     return syscall(SYS_timer_delete, ids[number]);
 }
 
+/* Reports whether the one who is named in the list gets no signal: nobody, or a thread that has ended. A restart makes
+ * these the same (docs/states.md). */
+static bool is_nobody(const char *line, pid_t tid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d", tid);
+    return strstr(line, "none/") != NULL || (strstr(line, "/tid") != NULL && access(path, F_OK) != 0);
+}
+
 /* Says the kernel's list of timers, with actors instead of ids. */
 static void say_list(void)
 {
@@ -96,6 +105,10 @@ static void say_list(void)
         char *owner = target != NULL && target > line ? target - 1 : NULL;
         if (strncmp(line, "notify:", 7) == 0 && owner != NULL) {
             pid_t tid = atoi(target + 3);
+            if (is_nobody(line, tid)) {
+                say(" notify: nobody");
+                continue;
+            }
             *owner = '\0';
             int actor = 0;
             while (actor < ACTORS && state->actors[actor].tid != tid && state->actors[actor].pid != tid)

@@ -204,6 +204,10 @@ impl OfProcess {
             inner.switches.protection_keys,
             self.mappings.ordinary.iter().map(|mapping| mapping.attributes.protection_key),
         );
+        let mut threads = inner.threads;
+        for thread in &mut threads {
+            thread.personality = thread.personality.filter(|own| *own != process_attributes.personality);
+        }
         ProcessState {
             pid: process_snapshot.status.process_ids.last().map_or(0, |pid| pid.get()),
             executable: self.executable,
@@ -218,7 +222,7 @@ impl OfProcess {
             dispositions: inner.dispositions,
             pending: inner.found.pending,
             descriptors: Vec::new(),
-            threads: inner.threads,
+            threads,
             timers: inner.found.timers,
             permitted_features: inner.permitted_features,
             switches: ProcessSwitches { protection_keys: keys, ..inner.switches },

@@ -81,6 +81,7 @@ impl Collection {
         let mut tracks = frozen.shared.tracks();
         let doubtful = stop.doubtful(&mut found)?;
         let answers = stop.ask(&mut found, &mut tracks, &doubtful, &system_v.semaphores)?;
+        found.objects.measure(&frozen.processes);
         // For processes that are tracked from now on.
         guarded::scan(&subjects, &mut tracks, &mut frozen.shared.written())?;
         let pages = stop.scan(&mut found, &mut tracks, &answers, is_second)?;

@@ -15,6 +15,8 @@ const PR_TSC_SIGSEGV: u64 = abi::PR_TSC_SIGSEGV as u64;
 const PR_MCE_KILL_GET: u64 = abi::PR_MCE_KILL_GET as u64;
 const PR_MCE_KILL_DEFAULT: u32 = abi::PR_MCE_KILL_DEFAULT as u32;
 const PR_GET_IO_FLUSHER: u64 = 58;
+/// `personality(2)`: changes nothing.
+const GET_PERSONALITY: u64 = 0xffff_ffff;
 /// `arch_prctl(2)`: whether the program may use the CPUID instruction.
 const ARCH_GET_CPUID: u64 = 0x1011;
 
@@ -61,6 +63,7 @@ pub(super) struct Asked {
     numa: Words<NUMA_WORDS>,
     memory_failure: Number,
     io_flusher: Number,
+    personality: Number,
 }
 
 impl Asked {
@@ -72,11 +75,16 @@ impl Asked {
             cpuid: batch.call(abi::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0]),
             memory_failure: batch.call(abi::SYS_prctl, [PR_MCE_KILL_GET, 0, 0, 0, 0, 0]),
             io_flusher: batch.call(abi::SYS_prctl, [PR_GET_IO_FLUSHER, 0, 0, 0, 0, 0]),
+            personality: batch.call(abi::SYS_personality, [GET_PERSONALITY, 0, 0, 0, 0, 0]),
         }
     }
 
     pub(super) fn timer_slack(&self, answers: &Answers) -> u64 {
         answers.number(self.timer_slack).max(0) as u64
+    }
+
+    pub(super) fn personality(&self, answers: &Answers) -> Option<u32> {
+        u32::try_from(answers.number(self.personality)).ok()
     }
 
     /// Returns from which NUMA nodes the thread takes memory, if it has said so.

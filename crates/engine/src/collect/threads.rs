@@ -420,6 +420,7 @@ impl OfThread {
             restrictions: self.scheduling.restrictions(answers, status)?,
             wait: task.interrupted.wait(),
             numa: self.scheduling.numa_policy(answers),
+            personality: self.scheduling.personality(answers),
         })
     }
 }

@@ -129,8 +129,15 @@ impl Walk<'_> {
 impl Opening<'_> {
     /// Makes the message queues of the job, accessible to their owner alone, and parks them.
     pub(super) fn make_queues(&mut self) -> Result<(), EngineError> {
-        let made = self.plan.job.posix_queues.iter().map(|queue| self.make_queue(queue));
-        self.queues = made.collect::<Result<_, _>>()?;
+        let queues = &self.plan.job.posix_queues;
+        let mut made = vec![0; queues.len()];
+        // Another queue may have got the name of one that was unlinked.
+        for unlinked in [true, false] {
+            for (queue, number) in queues.iter().zip(&mut made).filter(|(queue, _)| queue.unlinked == unlinked) {
+                *number = self.make_queue(queue)?;
+            }
+        }
+        self.queues = made;
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use crate::object_key::ObjectKey;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, ObjectKind, OpenFile, OpenFileKind};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -63,7 +64,15 @@ impl Walk<'_> {
         }
         let offset = shown.information.position;
         if shown.target.starts_with(b"/memfd:") {
-            return Ok(OpenFileKind::Object { object: self.objects.of_file(&own)?, offset });
+            let object = self.objects.of_file(&own).map_err(|error| match error.kind() {
+                ErrorKind::PermissionDenied => Unsupported::with_hint(
+                    RefusalCode::NamelessFile,
+                    "its permissions forbid its owner to read it",
+                    "make it readable (fchmod)",
+                ),
+                _ => error.into(),
+            });
+            return Ok(OpenFileKind::Object { object: object?, offset });
         }
         if shown.file.blocks() * BLOCK_BYTES > DELETED_BYTES_MAX {
             return Err(Unsupported::with_hint(

@@ -229,7 +229,7 @@ impl Construction {
             let arguments = [mapping.start, mapping.end - mapping.start, access, 0, 0, 0];
             self.call("protecting memory", abi::SYS_mprotect, arguments)?;
         }
-        Ok(())
+        self.advise(mapping)
     }
 
     /// Returns the mapped files whose contents differ; of the doubtful ones only those that the job knows. Refuses,

@@ -131,7 +131,8 @@ impl Construction {
             call("registering restartable sequences", abi::SYS_rseq, arguments)?;
         }
         let stack = &thread.alternate_stack;
-        if stack.flags & SS_DISABLE == 0 {
+        // Without a stack, another flag may be set.
+        if stack.flags != SS_DISABLE {
             let words = [stack.start, (stack.flags & !SS_ONSTACK).into(), stack.length];
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             call("setting an alternate stack", abi::SYS_sigaltstack, [self.argument(&bytes)?, 0, 0, 0, 0, 0])?;
@@ -139,6 +140,9 @@ impl Construction {
         let slack = thread.timer_slack_nanoseconds;
         if slack != 0 {
             call("setting timer slack", abi::SYS_prctl, [PR_SET_TIMERSLACK, slack, 0, 0, 0, 0])?;
+        }
+        if let Some(personality) = thread.personality {
+            call("setting a thread's execution domain", abi::SYS_personality, [personality.into(), 0, 0, 0, 0, 0])?;
         }
         call("naming a thread", abi::SYS_prctl, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
         Ok(())

@@ -7,7 +7,7 @@ use standfast_format::records::{
     OpenFileKind, PendingSignal, ProcessState, SavedPart, Socket, SocketState,
 };
 use standfast_linux::{SignalInformation, abi};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// What the kernel adds to the path of a directory that has been removed.
 const REMOVED: &[u8] = b" (deleted)";
@@ -20,11 +20,15 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
     }
     canonical(saved);
     canonical(found);
+    for (saved, found) in saved.processes.iter_mut().zip(&mut found.processes) {
+        cut_alike(&mut saved.mappings, &mut found.mappings);
+    }
 }
 
 fn canonical(state: &mut JobState) {
     forget_circumstances(state);
     forget_saved_files(state);
+    forget_unmeasured_lengths(state);
     state.files_mut().for_each(forget_plan);
     state.objects.iter_mut().for_each(canonical_object);
     state.open_files.iter_mut().for_each(canonical_open_file);
@@ -178,6 +182,21 @@ fn forget_saved_files(state: &mut JobState) {
     }
 }
 
+/// Leaves out how long an object is that no descriptor leads to. Only a collection with privileges reports it without
+/// touching pages of the program.
+fn forget_unmeasured_lengths(state: &mut JobState) {
+    let opened = state.open_files.iter().filter_map(|open| match &open.kind {
+        OpenFileKind::Object { object, .. } => Some(*object),
+        _ => None,
+    });
+    let opened: HashSet<u32> = opened.collect();
+    for (_, object) in (0..).zip(&mut state.objects).filter(|(place, _)| !opened.contains(place)) {
+        if !matches!(object.kind, ObjectKind::MappedFile { .. } | ObjectKind::Segment { .. }) {
+            object.length = 0;
+        }
+    }
+}
+
 fn object_of(backing: &Backing) -> Option<u32> {
     match backing {
         Backing::SharedObject { object, .. } | Backing::PrivateObject { object, .. } => Some(*object),
@@ -199,14 +218,73 @@ fn joined(mappings: Vec<Mapping>) -> Vec<Mapping> {
 
 /// Reports whether `next` could be the end of `last`.
 fn continues(last: &Mapping, next: &Mapping) -> bool {
-    let bytes = last.end - last.start;
-    let mut backing = last.backing.clone();
+    let backing = backing_at(last, last.end);
+    last.end == next.start && Mapping { start: next.start, end: next.end, backing, ..last.clone() } == *next
+}
+
+/// Returns the backing of a mapping from this address on.
+fn backing_at(mapping: &Mapping, start: u64) -> Backing {
+    let mut backing = mapping.backing.clone();
     match &mut backing {
         Backing::Anonymous => {}
         Backing::PrivateFile { offset, .. }
         | Backing::SharedFileReadOnly { offset, .. }
         | Backing::SharedObject { offset, .. }
-        | Backing::PrivateObject { offset, .. } => *offset += bytes,
+        | Backing::PrivateObject { offset, .. } => *offset += start - mapping.start,
     }
-    last.end == next.start && Mapping { start: next.start, end: next.end, backing, ..last.clone() } == *next
+    backing
+}
+
+/// Cuts the mappings of both collections at the same places. Otherwise an attribute of a part of a mapping, which may
+/// differ, would make all later mappings differ.
+fn cut_alike(saved: &mut Vec<Mapping>, found: &mut Vec<Mapping>) {
+    if saved == found {
+        return;
+    }
+    let edges: BTreeSet<u64> = saved.iter().chain(&*found).flat_map(|mapping| [mapping.start, mapping.end]).collect();
+    for mappings in [saved, found] {
+        *mappings = mappings.iter().flat_map(|mapping| pieces(mapping, &edges)).collect();
+    }
+}
+
+/// Returns the pieces of a mapping between these addresses.
+fn pieces(mapping: &Mapping, edges: &BTreeSet<u64>) -> Vec<Mapping> {
+    let edges: Vec<u64> = edges.range(mapping.start..=mapping.end).copied().collect();
+    let piece = |edges: &[u64]| {
+        let (start, end) = (edges[0], edges[1]);
+        let mut piece = Mapping { start, end, backing: backing_at(mapping, start), ..mapping.clone() };
+        piece.attributes.guards.retain(|guarded| (start..end).contains(&guarded.start));
+        piece
+    };
+    edges.windows(2).map(piece).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::{Accounting, MappingAttributes, Protection};
+
+    fn mapping(start: u64, end: u64, accounting: Accounting) -> Mapping {
+        Mapping {
+            start,
+            end,
+            protection: Protection::default(),
+            backing: Backing::SharedObject { object: 1, offset: start + 0x1000 },
+            grows_down: false,
+            attributes: MappingAttributes { accounting, ..MappingAttributes::default() },
+            may_write: None,
+        }
+    }
+
+    #[test]
+    fn an_attribute_of_a_part_is_the_only_difference() {
+        use Accounting::{Counted, Unknown};
+        let behind = mapping(0x9000, 0xa000, Counted);
+        let mut saved = vec![mapping(0x1000, 0x3000, Unknown), mapping(0x3000, 0x8000, Counted), behind.clone()];
+        let mut found = vec![mapping(0x1000, 0x8000, Counted), behind.clone()];
+        cut_alike(&mut saved, &mut found);
+        assert_eq!(saved.len(), 3);
+        assert_eq!(found, [mapping(0x1000, 0x3000, Counted), mapping(0x3000, 0x8000, Counted), behind]);
+        assert_eq!(saved[1..], found[1..]);
+    }
 }

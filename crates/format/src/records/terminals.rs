@@ -49,6 +49,9 @@ pub struct PseudoTerminal {
     /// Permissions of the slave's node, which decide whether others may write to it (`mesg n`). Absent if unknown.
     #[n(13)]
     pub mode: Option<u32>,
+    /// Whether `TIOCEXCL` was called on its master, which only `TIOCGEXCL` shows. Absent if not.
+    #[n(14)]
+    pub master_exclusive: Option<bool>,
 }
 
 /// Settings of a terminal: `termios(3)`, with the kernel's bit numbers.

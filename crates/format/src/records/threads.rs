@@ -58,6 +58,9 @@ pub struct ThreadState {
     /// NUMA policy for its memory (`set_mempolicy(2)`), if it has set one.
     #[n(16)]
     pub numa: Option<NumaPolicy>,
+    /// Its execution domain (`personality(2)`), if it differs from that of the main thread.
+    #[n(17)]
+    pub personality: Option<u32>,
 }
 
 /// The scheduling attributes of `sched_setattr(2)`.

@@ -83,16 +83,7 @@ prop_compose! {
         let guards = guards.into_iter().map(|(start, pages)| GuardedPages { start, pages }).collect();
         let numa = numa.map(|(mode, nodes)| NumaPolicy { mode, nodes });
         MappingAttributes {
-            advice,
-            lock,
-            protection_key,
-            huge_page_bytes,
-            droppable,
-            sealed,
-            name,
-            guards,
-            accounting,
-            numa,
+            advice, lock, protection_key, huge_page_bytes, droppable, sealed, name, guards, accounting, numa,
         }
     }
 }
@@ -153,6 +144,7 @@ prop_compose! {
         affinity in any::<Option<Vec<u8>>>(),
         scheduling in scheduling(),
         wait in any::<Option<(i64, u64)>>(),
+        personality: Option<u32>,
     ) -> ThreadState {
         let [signal_mask, start, stack_length, clear_child_tid, head, list_length] = words;
         ThreadState {
@@ -169,6 +161,7 @@ prop_compose! {
             affinity: affinity.map(Bytes::from),
             scheduling,
             wait: wait.map(|(call, remaining_nanoseconds)| Wait { call, remaining_nanoseconds }),
+            personality,
             ..ThreadState::default()
         }
     }
@@ -324,6 +317,7 @@ prop_compose! {
         stop: Option<bool>,
         control: Option<(i32, i32)>,
         mode: Option<u32>,
+        master_exclusive: Option<bool>,
     ) -> PseudoTerminal {
         PseudoTerminal {
             number,
@@ -349,6 +343,7 @@ prop_compose! {
             unfinished,
             output,
             mode,
+            master_exclusive,
         }
     }
 }

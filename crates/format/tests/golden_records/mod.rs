@@ -54,6 +54,7 @@ pub(crate) fn mappings() -> Vec<Mapping> {
 pub(crate) fn thread() -> ThreadState {
     ThreadState {
         numa: Some(NumaPolicy { mode: 1, nodes: vec![1] }),
+        personality: None,
         tid: 4243,
         registers: (0..27).map(|at| 1 << (at * 2)).collect(),
         extended_registers: vec![0xab; 100].into(),
@@ -163,6 +164,7 @@ pub(crate) fn terminal() -> PseudoTerminal {
         unfinished: b"par"[..].into(),
         output: b"shown"[..].into(),
         mode: None,
+        master_exclusive: None,
     }
 }
 

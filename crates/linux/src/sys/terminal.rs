@@ -85,14 +85,14 @@ pub fn set_packets(master: BorrowedFd<'_>, packets: bool) -> io::Result<()> {
     tell(master, libc::TIOCPKT, packets.into())
 }
 
-/// `TIOCGEXCL`: reports whether the slave may not be opened again.
-pub fn is_exclusive(slave: BorrowedFd<'_>) -> io::Result<bool> {
-    ask(slave, TIOCGEXCL).map(|exclusive| exclusive != 0)
+/// `TIOCGEXCL`: reports whether this side may not be opened again.
+pub fn is_exclusive(side: BorrowedFd<'_>) -> io::Result<bool> {
+    ask(side, TIOCGEXCL).map(|exclusive| exclusive != 0)
 }
 
 /// `TIOCEXCL`.
-pub fn set_exclusive(slave: BorrowedFd<'_>) -> io::Result<()> {
-    Ok(rustix::termios::ioctl_tiocexcl(slave)?)
+pub fn set_exclusive(side: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::termios::ioctl_tiocexcl(side)?)
 }
 
 /// `TIOCGETD`: returns the line discipline; 0 is the ordinary one.

@@ -140,6 +140,7 @@ impl MemoryObjects {
         if let Some(known) = self.position(key) {
             if let Access::Windows(windows) = &mut self.found[known as usize].access {
                 windows.add(process, map);
+                // Until it is measured.
                 let length = &mut self.found[known as usize].record.length;
                 *length = (*length).max(map.offset + map.range().bytes());
             }
@@ -207,6 +208,18 @@ impl MemoryObjects {
         self.windows().for_each(|windows| windows.keep_resident(process, resident));
     }
 
+    /// Determines how long objects are that no descriptor leads to, once every process has been asked for its doubtful
+    /// pages.
+    pub(crate) fn measure(&mut self, processes: &[FrozenProcess]) {
+        let is_there = |process: usize, page: Address| processes[process].memory.read(page, &mut [0]).is_ok();
+        for Found { record, access, .. } in &mut self.found {
+            // The kernel reports how long a segment is.
+            if let (Access::Windows(windows), false) = (access, matches!(record.kind, ObjectKind::Segment { .. })) {
+                record.length = windows.end(is_there).get();
+            }
+        }
+    }
+
     /// Records a file that a process has mapped shared and only reads.
     pub(crate) fn note_mapped_read_only(&mut self, file: &FileReference) {
         self.mapped_read_only.insert(ObjectKey::of_reference(file));
@@ -246,7 +259,9 @@ impl MemoryObjects {
                     ObjectContents { key, ranges, stamp, access: Access::Path(path) }
                 }
                 Access::Windows(windows) => {
-                    ObjectContents { key, ranges: windows.contents(), stamp: None, access: Access::Windows(windows) }
+                    let end = Address::new(record.length.next_multiple_of(PAGE_BYTES as u64));
+                    let ranges = windows.contents(end);
+                    ObjectContents { key, ranges, stamp: None, access: Access::Windows(windows) }
                 }
                 Access::Segment(segment) => ObjectContents {
                     key,

@@ -33,6 +33,7 @@ const MFD_ALLOW_SEALING: u64 = abi::MFD_ALLOW_SEALING as u64;
 const MFD_EXEC: u64 = abi::MFD_EXEC as u64;
 const O_TMPFILE: u64 = (abi::O_TMPFILE | abi::O_RDWR) as u64;
 const OWNER_ONLY: u64 = 0o600;
+const EXECUTABLE: u32 = 0o111;
 /// Seals that take effect on later mappings, or on later seals.
 const LATE_SEALS: u32 = file::SEAL_FUTURE_WRITE | file::SEAL_SEAL;
 
@@ -201,12 +202,14 @@ impl Construction {
     }
 }
 
-/// Returns the flag by which kernels since Linux 6.3 want to know whether a file in memory may ever be executed.
+/// Returns the flag by which kernels since Linux 6.3 want to know whether a file in memory may ever be executed. A file
+/// that was sealed while it could be executed gets the seal later, when it has its permissions.
 fn executable_flag(kind: &ObjectKind) -> u64 {
     let is_known = std::fs::exists("/proc/sys/vm/memfd_noexec").unwrap_or(false);
+    let is_never = |seals: u32, mode: u32| seals & file::SEAL_EXEC != 0 && mode & EXECUTABLE == 0;
     match (is_known, kind) {
         (false, _) => 0,
-        (true, ObjectKind::MemoryFile { seals, .. }) if seals & file::SEAL_EXEC != 0 => abi::MFD_NOEXEC_SEAL.into(),
+        (true, ObjectKind::MemoryFile { seals, mode, .. }) if is_never(*seals, *mode) => abi::MFD_NOEXEC_SEAL.into(),
         (true, _) => MFD_EXEC,
     }
 }

@@ -2,9 +2,9 @@
 //! probed. An adjustment has limits, and an operation that would exceed them fails with ERANGE before anything is done.
 //!
 //! A probe is one semop(2) of several operations, of which the kernel performs all or none. They bring the value to one
-//! end of its range and cross the range by way of the adjustment. Then they take one more than there is, which must
-//! fail. The error shows whether the adjustment would have been too large. Nothing has changed either way, and nobody
-//! sees a value in between.
+//! end of its range and cross the range by way of the adjustment. Then they do what must fail. The error shows whether
+//! the adjustment would have been too large. Nothing has changed either way, and nobody sees a value in between. A probe
+//! also fails if another program has changed the value meanwhile: the job may have a copy of a set that is not its own.
 
 use super::is_gone;
 use crate::error::kernel;
@@ -76,7 +76,9 @@ impl Probe<'_> {
         blockers: &mut Vec<Blocker>,
     ) -> Result<FoundUndo, EngineError> {
         let mut found = Vec::new();
-        for (place, set) in self.sets.iter().enumerate() {
+        // Nothing has been done to a set that was never used, so nothing can be undone.
+        let sets = self.sets.iter().enumerate().filter(|(_, set)| set.used != Some(false));
+        for (place, set) in sets {
             for (number, semaphore) in set.semaphores.iter().enumerate() {
                 let exceeds = |operations: Vec<[i16; 3]>| self.exceeds(remote_caller, set.name.id, &operations);
                 let value = i32::from(semaphore.value);
@@ -172,7 +174,8 @@ fn below(number: usize, value: i32, limit: i32) -> Vec<[i16; 3]> {
         operations.extend([operation(number, step, SEM_UNDO), operation(number, -step, 0)]);
         left -= step;
     }
-    operations.push(operation(number, -1, 0));
+    // Whatever the value is, it is not zero after this.
+    operations.extend([operation(number, 1, 0), operation(number, 0, 0)]);
     operations
 }
 
@@ -184,6 +187,9 @@ mod tests {
     fn kernel_says_beyond(operations: &[[i16; 3]], value: i32, adjustment: i32) -> bool {
         let (mut value, mut adjustment) = (value, adjustment);
         for [_, change, flags] in operations {
+            if *change == 0 && value != 0 {
+                return false;
+            }
             let after = value + i32::from(*change);
             if after < 0 {
                 return false;
@@ -209,6 +215,20 @@ mod tests {
                 let above = |limit| Ok::<_, ()>(kernel_says_beyond(&above(3, value, limit), value, expected));
                 let below = |limit| Ok::<_, ()>(kernel_says_beyond(&below(3, value, limit), value, expected));
                 assert_eq!(adjustment(above, below), Ok(expected), "value {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_probe_succeeds_if_another_program_changes_the_value_before() {
+        let values = [0, 1, 2, 16000, VALUE_MAX - 1, VALUE_MAX];
+        for (read, now) in values.into_iter().flat_map(|read| values.map(|now| (read, now))) {
+            for limit in [0, 1, 16000, VALUE_MAX - 1] {
+                for adjustment in [-VALUE_MAX, -1, 0, 1, VALUE_MAX] {
+                    // It panics if one succeeds.
+                    kernel_says_beyond(&above(3, read, limit), now, adjustment);
+                    kernel_says_beyond(&below(3, read, limit), now, adjustment);
+                }
             }
         }
     }

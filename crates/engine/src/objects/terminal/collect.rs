@@ -171,12 +171,8 @@ impl Walk<'_> {
             if !blockers.is_empty() || self.motion == Motion::Running {
                 break;
             }
-            match self.in_flight(at) {
-                Ok(InFlight { input, unfinished, output, stop }) => {
-                    let record = &mut self.terminals[at].record;
-                    (record.input, record.unfinished, record.output) = (input, unfinished, output);
-                    record.output_stop = stop;
-                }
+            match self.take_in_flight(at) {
+                Ok(record) => self.terminals[at].record = record,
                 Err(unsupported) => blockers.push(self.blocker(self.terminals[at].place, unsupported)?),
             }
         }
@@ -217,6 +213,7 @@ impl Walk<'_> {
             packets: terminal::tells_packets(master.as_fd())?,
             exclusive,
             deserted,
+            master_exclusive: terminal::is_exclusive(master.as_fd())?.then_some(true),
             controls: self.control(&master)?,
             mode: slaves.first().map(|slave| slave.file.mode() & PERMISSIONS),
             ..PseudoTerminal::default()
@@ -258,14 +255,20 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the data in flight. The job is frozen.
-    fn in_flight(&self, at: usize) -> Result<InFlight, Unsupported> {
+    /// Returns the record with the data in flight. The job is frozen.
+    fn take_in_flight(&self, at: usize) -> Result<PseudoTerminal, Unsupported> {
         let found = &self.terminals[at];
-        let master = self.shown[found.place].own(&self.holders)?;
         let slave = match self.slaves(found).find(|slave| slave.information.flags & O_ACCMODE == O_RDWR) {
             Some(slave) => slave.own(&self.holders)?,
-            None => terminal::open_slave(master.as_fd())?,
+            None => open_again(&self.shown[found.place].own(&self.holders)?)?,
         };
+        let exclusive = terminal::is_exclusive(slave.as_fd())?;
+        let InFlight { input, unfinished, output, stop } = self.in_flight(found, slave)?;
+        Ok(PseudoTerminal { exclusive, input, unfinished, output, output_stop: stop, ..found.record.clone() })
+    }
+
+    fn in_flight(&self, found: &FoundTerminal, slave: OwnedFd) -> Result<InFlight, Unsupported> {
+        let master = self.shown[found.place].own(&self.holders)?;
         let holder = self.held_terminal.filter(|_| found.held);
         let still = holder.map(Still::hold).transpose();
         let _still = still.map_err(|error| {
@@ -335,6 +338,19 @@ impl Walk<'_> {
         };
         other_holder(&job, uses).map(|who| (who, used.get()))
     }
+}
+
+/// Opens the slave of a terminal that no descriptor reads and writes. The kernel lets only root of the machine open one
+/// that is exclusive, and that only the slave shows.
+fn open_again(master: &OwnedFd) -> Result<OwnedFd, Unsupported> {
+    terminal::open_slave(master.as_fd()).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => Unsupported::with_hint(
+            RefusalCode::Terminal,
+            "its slave is closed and may not be opened again (TIOCEXCL), so what is in flight there cannot be seen",
+            "keep the slave open, undo it before the slave is closed (TIOCNXCL), or run standfast as root",
+        ),
+        _ => error.into(),
+    })
 }
 
 fn record(settings: &Termios) -> TerminalSettings {

@@ -123,6 +123,9 @@ impl Opening<'_> {
             if recorded.exclusive {
                 terminal::set_exclusive(self.own(sides.slave)?.as_fd()).map_err(making)?;
             }
+            if recorded.master_exclusive == Some(true) {
+                terminal::set_exclusive(self.own(sides.master)?.as_fd()).map_err(making)?;
+            }
             if recorded.locked {
                 terminal::set_locked(self.own(sides.master)?.as_fd(), true).map_err(making)?;
             }
