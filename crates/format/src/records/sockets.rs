@@ -36,6 +36,13 @@ pub struct Socket {
     /// Data that was received but not yet read, in the order of reading.
     #[n(8)]
     pub received: Vec<SocketMessage>,
+    /// Error number of an error that the program has not been told yet: ECONNRESET.
+    #[n(9)]
+    pub error: Option<i32>,
+    /// Time to live, or hops, of the packet that opened its TCP connection, if it was accepted; 0 if it opened the
+    /// connection itself.
+    #[n(10)]
+    pub opened_with: Option<u32>,
 }
 
 /// The connection of a socket.
@@ -121,6 +128,9 @@ pub struct SocketMessage {
     /// Its sender (SCM_CREDENTIALS), if the receiver asks for it.
     #[n(3)]
     pub credentials: Option<Credentials>,
+    /// The address that it came from, if that of its sender names no interface.
+    #[n(4)]
+    pub from: Option<Bytes>,
 }
 
 /// The sender of a message.

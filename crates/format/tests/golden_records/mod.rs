@@ -182,6 +182,7 @@ pub(crate) fn sockets() -> Vec<Socket> {
         sender: Some(1),
         open_files: vec![0],
         credentials: Some(Credentials { process: 0 }),
+        from: None,
     };
     let socket = |state| Socket {
         family: 1,
@@ -193,6 +194,8 @@ pub(crate) fn sockets() -> Vec<Socket> {
         options: vec![SocketOption { level: 1, name: 7, value: vec![0, 1, 0, 0].into() }],
         shut_down: 2,
         received: vec![message.clone()],
+        error: None,
+        opened_with: None,
     };
     states.into_iter().map(socket).collect()
 }
