@@ -18,8 +18,10 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
     for (saved, found) in saved.processes.iter_mut().zip(&mut found.processes) {
         forget_unknown_accounting(saved, found);
     }
-    for (saved, found) in saved.sockets.iter().zip(&mut found.sockets) {
+    for (saved, found) in saved.sockets.iter_mut().zip(&mut found.sockets) {
         forget_unknown_origins(saved, found);
+        // The plan itself reports a file that cannot be made again.
+        saved.file_mode = saved.file_mode.filter(|_| found.file_mode.is_some());
     }
     canonical(saved);
     canonical(found);
