@@ -82,7 +82,8 @@ pub(super) const OF_CONNECTIONS: &[Theme] = &[
             "receive @tcp 1..5000 0|0|2 25",
             "shut-down @tcp 0|1|1|2",
             "set-option @tcp 1 7|8|9|12|13|15|18|20|21|47|61 0|1|5|4096|100000 3",
-            "set-option @tcp 6 1|3|4|5|6|7|8|10|12|18|23|24|25|36 0|1|3|60|900",
+            // Not TCP_CORK (3): what it holds back arrives after 200 ms, or at a checkpoint.
+            "set-option @tcp 6 1|4|5|6|7|8|10|12|18|23|24|25|36 0|1|3|60|900",
             "set-option @tcp 0 1|2|8|10|12|13|15|23 0|1|2|16|64",
             "set-option @tcp 41 16|26|66|67|49 0|1|16|64",
             "connection +tcp +tcp 2|10",
