@@ -26,10 +26,17 @@ const UDP_ENCAP: i32 = 100;
 const LAST: [(i32, i32); 3] =
     [(abi::SOL_SOCKET, abi::SO_INCOMING_CPU), (abi::IPPROTO_UDP, UDP_ENCAP), (abi::IPPROTO_TCP, abi::TCP_DEFER_ACCEPT)];
 
-/// Sets the recorded options, except for those in [`LAST`].
+/// Sets the recorded options, except for those in [`LAST`] and for a receive buffer that is smaller than a new one: it may
+/// not have room for what came when it was larger.
 pub(super) fn set(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
-    let mut early = record.options.iter().filter(|option| !LAST.contains(&(option.level, option.name)));
-    early.try_for_each(|option| set_one(own, option))
+    let is_late = |option: &SocketOption| LAST.contains(&(option.level, option.name)) || makes_smaller(own, option);
+    record.options.iter().filter(|option| !is_late(option)).try_for_each(|option| set_one(own, option))
+}
+
+fn makes_smaller(own: BorrowedFd<'_>, option: &SocketOption) -> bool {
+    let bytes = <[u8; 4]>::try_from(option.value.0.as_slice()).map(i32::from_le_bytes);
+    let is_smaller = |bytes| socket::number(own, option.level, option.name).is_ok_and(|now| bytes < now);
+    (option.level, option.name) == (abi::SOL_SOCKET, abi::SO_RCVBUF) && bytes.is_ok_and(is_smaller)
 }
 
 /// Sets all of them once more, now that nothing more is to be sent to the socket. Returns what is not as it was.
