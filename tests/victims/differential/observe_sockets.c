@@ -15,6 +15,7 @@ struct option {
 static const struct option LEFT_OUT[] = {
     {SOL_SOCKET, SO_PEERCRED},       // the job's first process makes all sockets (docs/restart.md)
     {SOL_SOCKET, 77},                // SO_PEERPIDFD: the same
+    {SOL_SOCKET, SO_PEERGROUPS},     // the same; and a pair of datagram sockets that has been parted has none
     {SOL_SOCKET, SO_INCOMING_CPU},   // where the last packet happened to arrive
     {SOL_SOCKET, SO_INCOMING_NAPI_ID},
     {SOL_SOCKET, SO_COOKIE},         // counted by the kernel

@@ -113,6 +113,11 @@ fn canonical_open_file(open: &mut OpenFile) {
 /// Leaves out what an image of an earlier version does not say.
 fn forget_unknown_origins(saved: &Socket, found: &mut Socket) {
     found.opened_with = found.opened_with.filter(|_| saved.opened_with.is_some());
+    if let (SocketState::Towards { peer: None, .. }, SocketState::Towards { peer, .. }) =
+        (&saved.state, &mut found.state)
+    {
+        *peer = None;
+    }
     for (saved, found) in saved.received.iter().zip(&mut found.received) {
         found.from = found.from.take().filter(|_| saved.from.is_some());
     }

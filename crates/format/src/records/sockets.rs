@@ -89,6 +89,10 @@ pub enum SocketState {
         /// That address.
         #[n(0)]
         address: Bytes,
+        /// The Unix socket that had it then, by position in [`super::JobState::sockets`]; absent if that is not the
+        /// job's.
+        #[n(1)]
+        peer: Option<u32>,
     },
     /// Connected to a peer outside the job. It is restored as a connection that the other side has reset.
     #[n(6)]

@@ -303,7 +303,7 @@ prop_compose! {
             2 => SocketState::Paired { peer: number },
             3 => SocketState::PeerClosed { peer },
             4 => SocketState::Waiting { listener: number, place: number },
-            5 => SocketState::Towards { address: peer },
+            5 => SocketState::Towards { address: peer, peer: sender },
             6 => SocketState::Reset,
             _ => SocketState::Ended,
         };

@@ -173,7 +173,7 @@ pub(crate) fn sockets() -> Vec<Socket> {
         SocketState::Paired { peer: 3 },
         SocketState::PeerClosed { peer: b"\x01\0/tmp/gone"[..].into() },
         SocketState::Waiting { listener: 1, place: 2 },
-        SocketState::Towards { address: b"\x01\0/dev/log"[..].into() },
+        SocketState::Towards { address: b"\x01\0/dev/log"[..].into(), peer: None },
         SocketState::Reset,
         SocketState::Ended,
     ];

@@ -39,6 +39,7 @@ impl Check<'_, '_> {
                     peer as usize != place && other == Some(&SocketState::Paired { peer: place as u32 })
                 }
                 SocketState::Waiting { listener, .. } => is_there(listener),
+                SocketState::Towards { peer, .. } => peer.is_none_or(is_there),
                 _ => true,
             };
             let message = |message: &SocketMessage| {

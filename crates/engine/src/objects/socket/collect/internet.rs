@@ -240,7 +240,7 @@ impl Walk<'_> {
         // getpeername(2) does not return a peer without a port.
         let without_port = || known.and_then(|known| known.peer).map(|peer| peer.to_address(found.record.family));
         if let Some(address) = found.peer.clone().or_else(without_port) {
-            found.record.state = SocketState::Towards { address: address.into() };
+            found.record.state = SocketState::Towards { address: address.into(), peer: None };
         }
         Ok(())
     }

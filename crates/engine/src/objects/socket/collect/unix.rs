@@ -25,7 +25,7 @@ impl Walk<'_> {
         let is_alone = kernel_socket.is_listening || found.is_datagram() || kernel_socket.peer.is_none();
         let file_mode = self.file_of_address(found, kernel_socket, is_alone)?;
         let (state, shut_down) = if kernel_socket.is_listening {
-            (SocketState::Listening { backlog: kernel_socket.backlog }, 0)
+            (SocketState::Listening { backlog: kernel_socket.backlog }, kernel_socket.shut_down)
         } else if found.is_datagram() {
             (self.datagrams_towards(at, kernel_socket)?, kernel_socket.shut_down)
         } else {
@@ -108,7 +108,10 @@ impl Walk<'_> {
         Ok(match (kernel_socket.peer, address) {
             (None, _) => SocketState::Unconnected,
             (Some(0), peer) => SocketState::PeerClosed { peer: peer.unwrap_or_default().into() },
-            (Some(_), Some(address)) => SocketState::Towards { address: address.into() },
+            (Some(inode), Some(address)) => {
+                let peer = self.with_inode(inode).map(|peer| peer as u32);
+                SocketState::Towards { address: address.into(), peer }
+            }
             (Some(inode), None) => match self.with_inode(inode) {
                 Some(peer) => SocketState::Paired { peer: peer as u32 },
                 None if self.may_be_on_its_way(at, inode) => SocketState::Unconnected,

@@ -16,11 +16,12 @@ impl Opening<'_> {
     /// Returns the address to which a socket is to be connected when the message at this place is sent to it, or when
     /// all have been sent. Returns `None` if it needs no other peer than it has.
     pub(super) fn peer_at(&self, record: &Socket, at: usize) -> Option<Vec<u8>> {
-        let SocketState::Towards { address } = &record.state else { return None };
-        let is_foreign = |message: &SocketMessage| !self.is_from(message, address);
+        let SocketState::Towards { address, .. } = &record.state else { return None };
+        let is_foreign = |message: &SocketMessage| !self.is_from_peer(record, address, message);
         if record.family == abi::AF_UNIX {
             let first = record.received.iter().rposition(is_foreign).map_or(0, |last| last + 1);
-            return (at == first).then(|| self.reach(address, record.family));
+            let of_the_job = peer_of(&self.plan.job.sockets, record).map(|peer| self.reach(peer, record.family));
+            return (at == first).then(|| of_the_job.unwrap_or_else(|| address.0.clone()));
         }
         let source = |at: usize| match record.received.get(at) {
             Some(message) if is_foreign(message) => self.source(message, record.family),
@@ -30,25 +31,24 @@ impl Opening<'_> {
         Some(source(at)).filter(|now| *now != before)
     }
 
-    /// Reports whether a message came from this address.
-    fn is_from(&self, message: &SocketMessage, address: &Bytes) -> bool {
-        let Some(sender) = message.sender else { return false };
-        let sender = &self.plan.job.sockets[sender as usize];
-        if sender.family == abi::AF_UNIX {
-            return sender.name == *address;
+    /// Reports whether a message to a socket came from its peer, which has this address.
+    fn is_from_peer(&self, record: &Socket, address: &Bytes, message: &SocketMessage) -> bool {
+        let sockets = &self.plan.job.sockets;
+        if record.family == abi::AF_UNIX {
+            return message.sender.is_some() && message.sender.map(|it| it as usize) == peer_of(sockets, record);
         }
-        Endpoint::of(&self.source(message, sender.family)) == Endpoint::of(&address.0)
+        Endpoint::of(&self.source(message, record.family)) == Endpoint::of(&address.0)
     }
 
     /// Returns the address at which a socket of `family` sends a message to another one again.
-    pub(super) fn destination(&self, receiver: &Socket, message: &SocketMessage, family: i32) -> Vec<u8> {
+    pub(super) fn destination(&self, receiver: usize, message: &SocketMessage, family: i32) -> Vec<u8> {
         let from = message.from.as_ref().and_then(|from| Endpoint::of(&from.0));
-        match (from, Endpoint::of(&receiver.name.0)) {
+        match (from, Endpoint::of(&self.plan.job.sockets[receiver].name.0)) {
             // Whatever is sent to any address of this machine reaches it. This one has the same protocol.
             (Some(from), Some(own)) if own.address.is_unspecified() => {
                 Endpoint { port: own.port, ..from }.to_address(family)
             }
-            _ => self.reach(&receiver.name, family),
+            _ => self.reach(receiver, family),
         }
     }
 
@@ -59,15 +59,22 @@ impl Opening<'_> {
     }
 }
 
-/// Returns the places of all sockets, so that those which are connected to a Unix datagram socket come before it: once
-/// that one has another peer, no other socket may be connected to it.
-pub(super) fn in_order_of_peers(records: &[Socket]) -> Vec<usize> {
-    let peer = |place: usize| match &records[place].state {
-        SocketState::Towards { address } if records[place].family == abi::AF_UNIX => {
+/// Returns the socket to which a Unix datagram socket is connected, by its place. An image of an earlier version names only
+/// its address.
+fn peer_of(records: &[Socket], record: &Socket) -> Option<usize> {
+    match &record.state {
+        SocketState::Towards { peer: Some(peer), .. } => Some(*peer as usize),
+        SocketState::Towards { address, .. } if record.family == abi::AF_UNIX => {
             records.iter().position(|other| other.family == abi::AF_UNIX && other.name == *address)
         }
         _ => None,
-    };
+    }
+}
+
+/// Returns the places of all sockets, so that those which are connected to a Unix datagram socket come before it: once
+/// that one has another peer, no other socket may be connected to it.
+pub(super) fn in_order_of_peers(records: &[Socket]) -> Vec<usize> {
+    let peer = |place: usize| peer_of(records, &records[place]);
     let steps = |place: usize| {
         let (mut steps, mut before, mut at) = (0, place, place);
         while let Some(next) = peer(at).filter(|next| *next != before && steps < records.len()) {
@@ -91,7 +98,7 @@ mod tests {
             family: abi::AF_UNIX,
             kind: abi::SOCK_DGRAM,
             name: name(own),
-            state: SocketState::Towards { address: name(peer) },
+            state: SocketState::Towards { address: name(peer), peer: None },
             ..Socket::default()
         };
         in_order_of_peers(&sockets.iter().map(|pair| socket(*pair)).collect::<Vec<_>>())

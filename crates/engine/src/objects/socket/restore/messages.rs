@@ -46,12 +46,12 @@ impl Opening<'_> {
                 }
                 (_, Some(sender)) => {
                     let sends_there = self.plan.job.sockets[sender as usize].family;
-                    (&sockets[sender as usize], self.destination(record, message, sends_there))
+                    (&sockets[sender as usize], self.destination(place, message, sends_there))
                 }
                 // The sender was a socket without a name that has been closed.
                 (_, None) => {
                     unnamed = self.create(record)?;
-                    (&unnamed, self.reach(&record.name, record.family))
+                    (&unnamed, self.reach(place, record.family))
                 }
             };
             if is_unix {

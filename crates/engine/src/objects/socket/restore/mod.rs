@@ -77,7 +77,7 @@ impl Opening<'_> {
             }
         }
         for (made, record) in made.iter().flatten().zip(records.iter()) {
-            if let SocketState::Towards { address } = &record.state
+            if let SocketState::Towards { address, .. } = &record.state
                 && is_internet(record.family)
             {
                 self.connect(made, &address.0)?;
@@ -86,7 +86,7 @@ impl Opening<'_> {
         for place in in_order_of_arrival(records) {
             let waiting = made[place].as_ref().expect("those that stand alone have been made");
             if let SocketState::Waiting { listener, .. } = records[place].state {
-                let address = self.reach(&records[listener as usize].name, records[place].family);
+                let address = self.reach(listener as usize, records[place].family);
                 self.connect_named(waiting, &records[place], &address)?;
             }
         }

@@ -25,8 +25,8 @@ const FAMILY_ONLY: usize = size_of::<abi::sa_family_t>();
 #[derive(Debug, Default)]
 pub(in crate::objects) struct Names {
     hidden: Option<HiddenNames>,
-    /// Addresses that reach sockets whose own names lead nowhere, by these names.
-    reached: BTreeMap<Bytes, Vec<u8>>,
+    /// Addresses that reach sockets whose own names lead nowhere, or to others, by their places.
+    reached: BTreeMap<usize, Vec<u8>>,
     /// Files that exist until all sockets have been made, used if names cannot be hidden.
     passing: BTreeSet<Vec<u8>>,
     /// What the job continues without.
@@ -80,24 +80,29 @@ impl Opening<'_> {
         Bytes::default()
     }
 
-    /// Returns the address at which a socket of this name is reached from here.
-    pub(super) fn reach(&self, name: &Bytes, family: i32) -> Vec<u8> {
+    /// Returns the address at which the socket at this place is reached from here.
+    pub(super) fn reach(&self, place: usize, family: i32) -> Vec<u8> {
         let names = self.names.borrow();
-        names.reached.get(name).cloned().unwrap_or_else(|| reachable(&name.0, family))
+        let name = &self.plan.job.sockets[place].name.0;
+        names.reached.get(&place).cloned().unwrap_or_else(|| reachable(name, family))
     }
 
     /// Records at which address others reach a socket that stands alone.
     pub(super) fn note_reached(&self, record: &Socket, reached: Option<Vec<u8>>) {
-        if let Some(reached) = reached.filter(|_| record.family == abi::AF_UNIX && has_name(record)) {
-            self.names.borrow_mut().reached.insert(record.name.clone(), reached);
+        let reached = reached.filter(|_| record.family == abi::AF_UNIX && has_name(record));
+        if let Some((place, reached)) = self.place_of(record).zip(reached) {
+            self.names.borrow_mut().reached.insert(place, reached);
         }
     }
 
     /// Reports whether a socket needs no file. The name of a connection is only a label. So is that of its other end,
     /// which has no record of its own.
     fn is_hidden(&self, record: &Socket) -> bool {
-        let place = self.plan.job.sockets.iter().position(|other| std::ptr::eq(other, record));
-        place.is_none_or(|place| self.plan.socket_names.get(place) == Some(&SocketName::Hidden))
+        self.place_of(record).is_none_or(|place| self.plan.socket_names.get(place) == Some(&SocketName::Hidden))
+    }
+
+    fn place_of(&self, record: &Socket) -> Option<usize> {
+        self.plan.job.sockets.iter().position(|other| std::ptr::eq(other, record))
     }
 
     fn bind_hidden(&self, made: &Made, record: &Socket) -> io::Result<Vec<u8>> {
