@@ -68,7 +68,7 @@ pub use parasite_area::{ParasiteArea, ParasiteAreaError};
 pub use pin::PinnedToCpu;
 pub use pinned::unseen_writer;
 pub use siginfo::SignalInformation;
-pub use sock_diag::udp_shut_down;
+pub use sock_diag::UdpSocket;
 pub use soft_dirty::SoftDirty;
 pub use spawn::{
     HeldChild, HeldProgram, InheritedSignals, LaunchTerminal, is_made_here, launch, made_here, made_here_is_gone,

@@ -1,8 +1,10 @@
 //! The kernel's directory of sockets (sock_diag(7)): requests, and the parts of the answers common to all families.
 
+use crate::proc::Endpoint;
 use crate::sys::socket;
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -12,9 +14,14 @@ const REQUEST_DUMP: u16 = 0x301;
 const HEADER_BYTES: usize = 16;
 /// The kernel's messages are no longer than this.
 const BUFFER_BYTES: usize = 1 << 16;
-/// `struct inet_diag_msg`: its length, and the offset of the inode.
+/// `struct inet_diag_msg`: its length, and the offsets of the state, the port and address of the peer, and the inode.
 const INET_MESSAGE_BYTES: usize = 72;
+const INET_STATE: usize = 1;
+const INET_PEER_PORT: usize = 6;
+const INET_PEER: usize = 24;
 const INET_INODE: usize = 68;
+/// The state of a UDP socket that is connected (TCP_ESTABLISHED).
+const CONNECTED: u8 = 1;
 const INET_DIAG_SHUTDOWN: u16 = 8;
 
 /// Asks for sockets, and calls `each` with the body of each message of the answer.
@@ -70,25 +77,49 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
     })
 }
 
-/// Returns, by inode, which directions of each UDP socket of this network namespace are shut down: 1 receiving, 2
-/// sending.
-///
-/// # Errors
-/// When the kernel reports an error.
-pub fn udp_shut_down() -> io::Result<HashMap<u64, u8>> {
-    let mut found = HashMap::new();
-    for family in [libc::AF_INET, libc::AF_INET6] {
-        // struct inet_diag_req_v2: family, protocol, extensions, padding, states, identity of one socket.
-        let mut request = vec![family as u8, libc::IPPROTO_UDP as u8, 0, 0];
-        request.extend(u32::MAX.to_le_bytes());
-        request.resize(56, 0);
-        dump(&request, |body| {
-            let attributes = attributes(body.get(INET_MESSAGE_BYTES..).unwrap_or_default());
-            let told = attributes.filter(|(kind, _)| *kind == INET_DIAG_SHUTDOWN).find_map(|(_, value)| value.first());
-            found.extend(word(body, INET_INODE).map(u64::from).zip(told.copied()));
-        })?;
+/// What the kernel reports about a UDP socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpSocket {
+    /// Which directions are shut down: 1 receiving, 2 sending.
+    pub shut_down: Option<u8>,
+    /// Its peer, if it is connected.
+    pub peer: Option<Endpoint>,
+}
+
+impl UdpSocket {
+    /// Returns the UDP sockets of this network namespace, by inode.
+    ///
+    /// # Errors
+    /// When the kernel reports an error.
+    pub fn all() -> io::Result<HashMap<u64, Self>> {
+        let mut found = HashMap::new();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            // struct inet_diag_req_v2: family, protocol, extensions, padding, states, identity of one socket.
+            let mut request = vec![family as u8, libc::IPPROTO_UDP as u8, 0, 0];
+            request.extend(u32::MAX.to_le_bytes());
+            request.resize(56, 0);
+            dump(&request, |body| {
+                found.extend(word(body, INET_INODE).map(|inode| (inode.into(), Self::parse(body, family))));
+            })?;
+        }
+        Ok(found)
     }
-    Ok(found)
+
+    fn parse(body: &[u8], family: i32) -> Self {
+        let mut attributes = attributes(body.get(INET_MESSAGE_BYTES..).unwrap_or_default());
+        let shut_down = attributes.find(|(kind, _)| *kind == INET_DIAG_SHUTDOWN).and_then(|(_, value)| value.first());
+        let peer = || {
+            let port = u16::from_be_bytes(body.get(INET_PEER_PORT..INET_PEER_PORT + 2)?.try_into().ok()?);
+            let address = body.get(INET_PEER..INET_PEER + 16)?;
+            let address = match family {
+                libc::AF_INET => IpAddr::from(<[u8; 4]>::try_from(&address[..4]).ok()?),
+                _ => Ipv6Addr::from(<[u8; 16]>::try_from(address).ok()?).to_canonical(),
+            };
+            Some(Endpoint { address, port })
+        };
+        let is_connected = body.get(INET_STATE) == Some(&CONNECTED);
+        Self { shut_down: shut_down.copied(), peer: if is_connected { peer() } else { None } }
+    }
 }
 
 pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -102,7 +133,6 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
     use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::fs::MetadataExt;
 
@@ -120,11 +150,28 @@ mod tests {
     fn shut_down_directions_of_udp_sockets_are_read() {
         let inode =
             |socket: &OwnedFd| std::fs::metadata(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap().ino();
-        let bound = || OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let bound = || OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
         let (open, shut) = (bound(), bound());
         // It is not connected, so the kernel returns an error, but shuts it down nevertheless.
         assert!(socket::shut_down(shut.as_fd(), libc::SHUT_WR).is_err());
-        let told = udp_shut_down().unwrap();
-        assert_eq!((told.get(&inode(&open)), told.get(&inode(&shut))), (Some(&0), Some(&2)));
+        let told = UdpSocket::all().unwrap();
+        let shut_down = |socket| told.get(&inode(socket)).and_then(|it| it.shut_down);
+        assert_eq!((shut_down(&open), shut_down(&shut)), (Some(0), Some(2)));
+    }
+
+    #[test]
+    fn a_peer_without_a_port_is_read() {
+        let inode =
+            |socket: &OwnedFd| std::fs::metadata(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap().ino();
+        for (family, own, address) in [
+            (libc::AF_INET, "127.0.0.1:0", IpAddr::from([127, 0, 0, 9])),
+            (libc::AF_INET6, "[::1]:0", IpAddr::from(Ipv6Addr::LOCALHOST)),
+        ] {
+            let Ok(made) = std::net::UdpSocket::bind(own).map(OwnedFd::from) else { continue };
+            assert_eq!(UdpSocket::all().unwrap()[&inode(&made)].peer, None);
+            let peer = Endpoint { address, port: 0 };
+            socket::connect(made.as_fd(), &peer.to_address(family)).unwrap();
+            assert_eq!(UdpSocket::all().unwrap()[&inode(&made)].peer, Some(peer));
+        }
     }
 }

@@ -2,7 +2,6 @@
 #include "interpreter.h"
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -16,6 +15,7 @@ struct option {
 static const struct option LEFT_OUT[] = {
     {SOL_SOCKET, SO_PEERCRED},       // the job's first process makes all sockets (docs/restart.md)
     {SOL_SOCKET, 77},                // SO_PEERPIDFD: the same
+    {SOL_SOCKET, SO_PEERGROUPS},     // the same; and a pair of datagram sockets that has been parted has none
     {SOL_SOCKET, SO_INCOMING_CPU},   // where the last packet happened to arrive
     {SOL_SOCKET, SO_INCOMING_NAPI_ID},
     {SOL_SOCKET, SO_COOKIE},         // counted by the kernel
@@ -30,17 +30,9 @@ static const struct option LEFT_OUT[] = {
     {IPPROTO_TCP, TCP_QUEUE_SEQ},    // sequence numbers are random
     {IPPROTO_IP, 8},                 // IP_OPTIONS would be empty; 14 IP_MTU belongs to a route
     {IPPROTO_IP, 14},
-    // Known: after a restart, both ends of a TCP connection have what otherwise only an accepted one has: the time to
-    // live and the interface that the first packet came with. They are for multicasts, which TCP does not have.
-    {IPPROTO_IP, IP_MULTICAST_TTL},
-    {IPPROTO_IPV6, IPV6_MULTICAST_IF},
-    {IPPROTO_IPV6, IPV6_MULTICAST_HOPS},
-    // Known: a restart leaves IPV6_V6ONLY set on TCP sockets that are bound to an address.
-    {IPPROTO_IPV6, IPV6_V6ONLY},
     {IPPROTO_TCP, TCP_MAXSEG},       // of the packets that have arrived
     {IPPROTO_TCP, TCP_WINDOW_CLAMP}, // grows with what arrives
     {IPPROTO_IP, 9},                 // IP_PKTOPTIONS, of the packet that came last
-    {IPPROTO_IPV6, 1},               // IPV6_ADDRFORM. Known: a UDP socket that is connected to port 0 is so no more
     {IPPROTO_IPV6, 6},               // IPV6_2292PKTOPTIONS: the same
     {IPPROTO_IP, 52},                // IP_PROTOCOL, which is the port of a TCP socket
     {IPPROTO_IPV6, 24},              // IPV6_MTU, of a route
@@ -67,6 +59,19 @@ static bool is_tuned(int fd, int level, int name)
     return protocol == IPPROTO_TCP && !(locked & (name == SO_SNDBUF ? 1 : 2));
 }
 
+/* Known: after a restart, an accepted TCP connection that has ended has the multicast options of the other end. */
+static bool is_of_ended(int fd, int level, int name)
+{
+    int protocol = 0;
+    socklen_t length = sizeof protocol;
+    struct sockaddr_storage peer;
+    bool shows = level == IPPROTO_IP ? name == IP_MULTICAST_TTL
+                                     : level == IPPROTO_IPV6 && (name == IPV6_MULTICAST_HOPS || name == IPV6_MULTICAST_IF);
+    getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length);
+    length = sizeof peer;
+    return shows && protocol == IPPROTO_TCP && getpeername(fd, (void *)&peer, &length) != 0;
+}
+
 static void say_options(int fd, int level)
 {
     bool is_first = true;
@@ -76,7 +81,7 @@ static void say_options(int fd, int level)
         int number = 0;
         // The restart leaves SO_REUSEADDR set on TCP sockets (docs/restart.md).
         bool is_reuse = level == SOL_SOCKET && name == SO_REUSEADDR;
-        if (is_left_out(level, name) || is_reuse || is_tuned(fd, level, name)
+        if (is_left_out(level, name) || is_reuse || is_tuned(fd, level, name) || is_of_ended(fd, level, name)
             || getsockopt(fd, level, name, value, &length) != 0)
             continue;
         memcpy(&number, value, sizeof number);
@@ -117,12 +122,7 @@ void observe_socket(int fd)
         say_address("own", &at, length);
     length = sizeof at;
     memset(&at, 0, sizeof at);
-    // Known: a restart forgets the name of a Unix peer that was closed.
-    struct pollfd polled = {.fd = fd, .events = POLLRDHUP};
-    bool is_alone = family == AF_UNIX && poll(&polled, 1, 0) > 0;
-    if (is_alone)
-        say(" peer gone");
-    else if (getpeername(fd, (void *)&at, &length) == 0)
+    if (getpeername(fd, (void *)&at, &length) == 0)
         say_address("peer", &at, length);
     else
         say(" peer %s", strerrorname_np(errno));

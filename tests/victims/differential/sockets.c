@@ -101,16 +101,8 @@ static long do_send_descriptors(const long *a)
     return sendmsg(fd_of(a[0]), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Known: a TCP socket that was never connected and is shut down is not so any more after a restart. So none is. */
 static long do_shut_down(const long *a)
 {
-    struct sockaddr_storage peer;
-    int protocol = 0, listens = 0;
-    socklen_t length = sizeof peer, word = sizeof(int);
-    getsockopt(fd_of(a[0]), SOL_SOCKET, SO_PROTOCOL, &protocol, &word);
-    getsockopt(fd_of(a[0]), SOL_SOCKET, SO_ACCEPTCONN, &listens, &word);
-    if (protocol == IPPROTO_TCP && !listens && getpeername(fd_of(a[0]), (void *)&peer, &length) != 0)
-        return -1;
     return shutdown(fd_of(a[0]), (int)a[1]);
 }
 

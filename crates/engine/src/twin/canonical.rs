@@ -3,7 +3,7 @@
 
 use crate::objects::{O_LARGEFILE, O_NOFOLLOW, SHARED_MEMORY_NAME};
 use standfast_format::records::{
-    Accounting, Backing, Clocks, FileReference, JobState, Machine, Mapping, MemoryObject, ObjectKind, OpenFile,
+    Accounting, Backing, Bytes, Clocks, FileReference, JobState, Machine, Mapping, MemoryObject, ObjectKind, OpenFile,
     OpenFileKind, PendingSignal, ProcessState, SavedPart, Socket, SocketState,
 };
 use standfast_linux::{SignalInformation, abi};
@@ -17,6 +17,11 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
     translate_ids(saved, found);
     for (saved, found) in saved.processes.iter_mut().zip(&mut found.processes) {
         forget_unknown_accounting(saved, found);
+    }
+    for (saved, found) in saved.sockets.iter_mut().zip(&mut found.sockets) {
+        forget_unknown_origins(saved, found);
+        // The plan itself reports a file that cannot be made again.
+        saved.file_mode = saved.file_mode.filter(|_| found.file_mode.is_some());
     }
     canonical(saved);
     canonical(found);
@@ -109,6 +114,19 @@ fn canonical_open_file(open: &mut OpenFile) {
     }
 }
 
+/// Leaves out what an image of an earlier version does not say.
+fn forget_unknown_origins(saved: &Socket, found: &mut Socket) {
+    found.opened_with = found.opened_with.filter(|_| saved.opened_with.is_some());
+    if let (SocketState::Towards { peer: None, .. }, SocketState::Towards { peer, .. }) =
+        (&saved.state, &mut found.state)
+    {
+        *peer = None;
+    }
+    for (saved, found) in saved.received.iter().zip(&mut found.received) {
+        found.from = found.from.take().filter(|_| saved.from.is_some());
+    }
+}
+
 fn canonical_socket(socket: &mut Socket) {
     // The restore itself reports buffers that may not be as large again. The processor is that of the last packet.
     const LEFT_OUT: [i32; 3] = [abi::SO_SNDBUF, abi::SO_RCVBUF, abi::SO_INCOMING_CPU];
@@ -118,8 +136,17 @@ fn canonical_socket(socket: &mut Socket) {
     if !stands_alone {
         // The name of a connection is a label, which needs no file.
         socket.file_mode = None;
-        // Binding a socket to an address sets it, and it means nothing to a connection.
+    }
+    if !stands_alone || matches!(socket.state, SocketState::Towards { .. }) {
+        // Binding a socket to an address sets it, which is avoided if that is possible. It means nothing to a
+        // connection.
         socket.options.retain(|option| (option.level, option.name) != (abi::IPPROTO_IPV6, abi::IPV6_V6ONLY));
+    }
+    if let SocketState::PeerClosed { peer } = &mut socket.state
+        && socket.family == abi::AF_UNIX
+    {
+        // The restore itself reports names that belong to others by now.
+        *peer = Bytes::default();
     }
 }
 

@@ -36,6 +36,13 @@ pub struct Socket {
     /// Data that was received but not yet read, in the order of reading.
     #[n(8)]
     pub received: Vec<SocketMessage>,
+    /// Error number of an error that the program has not been told yet: ECONNRESET.
+    #[n(9)]
+    pub error: Option<i32>,
+    /// Time to live, or hops, of the packet that opened its TCP connection, if it was accepted; 0 if it opened the
+    /// connection itself.
+    #[n(10)]
+    pub opened_with: Option<u32>,
 }
 
 /// The connection of a socket.
@@ -82,6 +89,10 @@ pub enum SocketState {
         /// That address.
         #[n(0)]
         address: Bytes,
+        /// The Unix socket that had it then, by position in [`super::JobState::sockets`]; absent if that is not the
+        /// job's.
+        #[n(1)]
+        peer: Option<u32>,
     },
     /// Connected to a peer outside the job. It is restored as a connection that the other side has reset.
     #[n(6)]
@@ -121,6 +132,9 @@ pub struct SocketMessage {
     /// Its sender (SCM_CREDENTIALS), if the receiver asks for it.
     #[n(3)]
     pub credentials: Option<Credentials>,
+    /// The address that it came from, if that of its sender names no interface.
+    #[n(4)]
+    pub from: Option<Bytes>,
 }
 
 /// The sender of a message.

@@ -287,8 +287,7 @@ prop_compose! {
     pub(crate) fn socket()(
         [name, peer, value, contents] in [bytes(), bytes(), bytes(), bytes()],
         (family, kind, protocol, shut_down) in any::<(i32, i32, i32, u32)>(),
-        number: u32,
-        sender: Option<u32>,
+        (number, sender) in any::<(u32, Option<u32>)>(),
         state in 0..8,
     ) -> Socket {
         let state = match state {
@@ -297,14 +296,15 @@ prop_compose! {
             2 => SocketState::Paired { peer: number },
             3 => SocketState::PeerClosed { peer },
             4 => SocketState::Waiting { listener: number, place: number },
-            5 => SocketState::Towards { address: peer },
+            5 => SocketState::Towards { address: peer, peer: sender },
             6 => SocketState::Reset,
             _ => SocketState::Ended,
         };
         let credentials = sender.map(|process| Credentials { process });
-        let received = vec![SocketMessage { contents, sender, open_files: vec![number], credentials }];
+        let (error, opened_with, from) = (sender.map(|_| family), sender, sender.map(|_| value.clone()));
+        let received = vec![SocketMessage { contents, sender, open_files: vec![number], credentials, from }];
         let options = vec![SocketOption { level: family, name: kind, value }];
-        Socket { family, kind, protocol, name, file_mode: sender, state, options, shut_down, received }
+        Socket { family, kind, protocol, name, file_mode: sender, state, options, shut_down, received, error, opened_with }
     }
 }
 

@@ -175,7 +175,7 @@ pub(crate) fn sockets() -> Vec<Socket> {
         SocketState::Paired { peer: 3 },
         SocketState::PeerClosed { peer: b"\x01\0/tmp/gone"[..].into() },
         SocketState::Waiting { listener: 1, place: 2 },
-        SocketState::Towards { address: b"\x01\0/dev/log"[..].into() },
+        SocketState::Towards { address: b"\x01\0/dev/log"[..].into(), peer: None },
         SocketState::Reset,
         SocketState::Ended,
     ];
@@ -184,6 +184,7 @@ pub(crate) fn sockets() -> Vec<Socket> {
         sender: Some(1),
         open_files: vec![0],
         credentials: Some(Credentials { process: 0 }),
+        from: None,
     };
     let socket = |state| Socket {
         family: 1,
@@ -195,6 +196,8 @@ pub(crate) fn sockets() -> Vec<Socket> {
         options: vec![SocketOption { level: 1, name: 7, value: vec![0, 1, 0, 0].into() }],
         shut_down: 2,
         received: vec![message.clone()],
+        error: None,
+        opened_with: None,
     };
     states.into_iter().map(socket).collect()
 }

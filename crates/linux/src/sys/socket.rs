@@ -210,7 +210,34 @@ pub fn peek(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked
 /// sendmsg(2) without waiting: returns how many bytes were taken. An empty `to` means the peer.
 pub fn send(socket: BorrowedFd<'_>, contents: &[u8], to: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<usize> {
     assert!(with.len() <= DESCRIPTORS_MAX, "a message carries no more descriptors than the kernel lets it");
-    let numbers: Vec<i32> = with.iter().map(AsRawFd::as_raw_fd).collect();
+    let numbers: Vec<u8> = with.iter().flat_map(|descriptor| descriptor.as_raw_fd().to_ne_bytes()).collect();
+    send_with(socket, contents, to, libc::SOL_SOCKET, libc::SCM_RIGHTS, &numbers)
+}
+
+/// Does the same with a datagram of the internet, from the address in `source`. That is a `struct sockaddr` of the
+/// socket's own family.
+pub fn send_from(socket: BorrowedFd<'_>, contents: &[u8], to: &[u8], source: &[u8]) -> io::Result<usize> {
+    let short = || io::Error::from(io::ErrorKind::InvalidInput);
+    let part = |from: usize, to: usize| source.get(from..to).ok_or_else(short);
+    if part(0, 2)? == (libc::AF_INET as u16).to_ne_bytes() {
+        // struct in_pktinfo: interface, source, destination.
+        let information = [&[0; 4], part(4, 8)?, &[0; 4]].concat();
+        return send_with(socket, contents, to, libc::IPPROTO_IP, libc::IP_PKTINFO, &information);
+    }
+    // struct in6_pktinfo: source, interface.
+    let information = [part(8, 24)?, part(24, 28)?].concat();
+    send_with(socket, contents, to, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &information)
+}
+
+/// Sends a message with a control message of this level and kind, unless `data` is empty.
+fn send_with(
+    socket: BorrowedFd<'_>,
+    contents: &[u8],
+    to: &[u8],
+    level: i32,
+    kind: i32,
+    data: &[u8],
+) -> io::Result<usize> {
     let mut control = [0u64; CONTROL_BYTES / 8];
     let mut piece = libc::iovec { iov_base: contents.as_ptr().cast_mut().cast(), iov_len: contents.len() };
     // SAFETY: a msghdr is plain data for which all zeros is a value.
@@ -221,17 +248,18 @@ pub fn send(socket: BorrowedFd<'_>, contents: &[u8], to: &[u8], with: &[Borrowed
     }
     message.msg_iov = &raw mut piece;
     message.msg_iovlen = 1;
-    if !numbers.is_empty() {
-        let length = size_of_val(numbers.as_slice()) as u32;
+    if !data.is_empty() {
+        assert!(data.len() <= CONTROL_BYTES / 2, "there is room for a header and the data");
+        let length = data.len() as u32;
         message.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: the buffer has room for a header and the maximum number of descriptors.
+        // SAFETY: the buffer has room for a header and the data.
         unsafe {
             message.msg_controllen = libc::CMSG_SPACE(length) as usize;
             let header = libc::CMSG_FIRSTHDR(&raw const message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_level = level;
+            (*header).cmsg_type = kind;
             (*header).cmsg_len = libc::CMSG_LEN(length) as usize;
-            libc::CMSG_DATA(header).cast::<i32>().copy_from_nonoverlapping(numbers.as_ptr(), numbers.len());
+            libc::CMSG_DATA(header).copy_from_nonoverlapping(data.as_ptr(), data.len());
         }
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;

@@ -39,6 +39,7 @@ impl Check<'_, '_> {
                     peer as usize != place && other == Some(&SocketState::Paired { peer: place as u32 })
                 }
                 SocketState::Waiting { listener, .. } => is_there(listener),
+                SocketState::Towards { peer, .. } => peer.is_none_or(is_there),
                 _ => true,
             };
             let message = |message: &SocketMessage| {
@@ -47,7 +48,9 @@ impl Check<'_, '_> {
                     && message.open_files.len() <= DESCRIPTORS_MAX
                     && (message.credentials.is_none() || message.contents.0.len() as u64 <= SCRATCH_BYTES / 2)
             };
-            connected && socket.name.0.len() <= ADDRESS_BYTES && socket.received.iter().all(message)
+            let is_reset = matches!(socket.state, SocketState::PeerClosed { .. }) && socket.family == abi::AF_UNIX;
+            let reports = socket.error.is_none_or(|error| error == abi::ECONNRESET && is_reset);
+            connected && reports && socket.name.0.len() <= ADDRESS_BYTES && socket.received.iter().all(message)
         };
         if !sockets.iter().enumerate().all(sound) {
             self.blockers.add_impossible("it verifies, but describes sockets that cannot be");

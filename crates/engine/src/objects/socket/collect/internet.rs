@@ -8,7 +8,7 @@ use standfast_format::records::{SocketMessage, SocketState};
 use standfast_linux::abi;
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
-use standfast_linux::{UnixSocket, udp_shut_down};
+use standfast_linux::{UdpSocket, UnixSocket};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -40,9 +40,8 @@ const ACKNOWLEDGE_ONCE: i32 = 2;
 pub(super) struct Network {
     pub(super) unix: Vec<UnixSocket>,
     tcp: Vec<TcpConnection>,
-    /// The directions of UDP sockets that have been shut down, by inode. Sockets that the kernel does not report are
-    /// missing.
-    udp_shut_down: HashMap<u64, u8>,
+    /// UDP sockets, by inode. Those that the kernel does not report are missing.
+    udp: HashMap<u64, UdpSocket>,
 }
 
 impl Network {
@@ -52,9 +51,8 @@ impl Network {
         let unix = if sockets.iter().any(Found::is_unix) { UnixSocket::all().unwrap_or_default() } else { Vec::new() };
         let tcp = if sockets.iter().any(Found::is_tcp) { TcpConnection::all()? } else { Vec::new() };
         // A kernel without CONFIG_INET_UDP_DIAG reports none.
-        let udp_shut_down =
-            if sockets.iter().any(Found::is_udp) { udp_shut_down().unwrap_or_default() } else { HashMap::new() };
-        Ok(Self { unix, tcp, udp_shut_down })
+        let udp = if sockets.iter().any(Found::is_udp) { UdpSocket::all().unwrap_or_default() } else { HashMap::new() };
+        Ok(Self { unix, tcp, udp })
     }
 
     /// Returns the other end of a connection, whichever process has it.
@@ -111,7 +109,8 @@ impl Walk<'_> {
         let information = TcpInformation::of(found.own())?;
         let (state, shut_down) = match information.state {
             LISTENING => (SocketState::Listening { backlog: information.backlog }, 0),
-            CLOSED if information.segments == 0 => (SocketState::Unconnected, 0),
+            // That the sending direction is shut down does not show as long as there is no connection.
+            CLOSED if information.segments == 0 => (SocketState::Unconnected, shut_down_receiving(found.own())?),
             CLOSED if information.has_been_connected() => (SocketState::Ended, 0),
             CLOSED => {
                 return Err(Unsupported::for_now(
@@ -126,8 +125,10 @@ impl Walk<'_> {
             }
             _ => return Err(Unsupported::for_now(RefusalCode::ConnectionUnsettled, "its connection is being made")),
         };
+        let is_connected = matches!(state, SocketState::Paired { .. } | SocketState::PeerClosed { .. });
+        let opened_with = if is_connected { Some(opened_with(found.own(), found.record.family)?) } else { None };
         let record = &mut self.sockets[at].record;
-        (record.state, record.shut_down) = (state, shut_down);
+        (record.state, record.shut_down, record.opened_with) = (state, shut_down, opened_with);
         Ok(())
     }
 
@@ -193,7 +194,9 @@ impl Walk<'_> {
                     "a connection with unread data waits to be accepted",
                 ));
             }
-            self.sockets[other].record.state = SocketState::Waiting { listener: at as u32, place };
+            let shut_down = shut_down_receiving(found.own())?;
+            let record = &mut self.sockets[other].record;
+            (record.state, record.shut_down) = (SocketState::Waiting { listener: at as u32, place }, shut_down);
             place += 1;
         }
         if waits != place as usize {
@@ -229,12 +232,15 @@ impl Walk<'_> {
     pub(super) fn connect_udp(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
         let inode = self.shown[self.sockets[at].place].identity().inode;
         let found = &mut self.sockets[at];
-        found.record.shut_down = match network.udp_shut_down.get(&inode) {
-            Some(recorded) => (*recorded).into(),
+        let known = network.udp.get(&inode);
+        found.record.shut_down = match known.and_then(|known| known.shut_down) {
+            Some(recorded) => recorded.into(),
             None => shut_down_as_polled(found.own())?,
         };
-        if let Some(address) = found.peer.clone() {
-            found.record.state = SocketState::Towards { address: address.into() };
+        // getpeername(2) does not return a peer without a port.
+        let without_port = || known.and_then(|known| known.peer).map(|peer| peer.to_address(found.record.family));
+        if let Some(address) = found.peer.clone().or_else(without_port) {
+            found.record.state = SocketState::Towards { address: address.into(), peer: None };
         }
         Ok(())
     }
@@ -255,8 +261,15 @@ impl Walk<'_> {
                     "an unread datagram has a sender outside the program, or a closed one",
                 ));
             };
-            let contents = received.contents.into();
-            let message = SocketMessage { contents, sender: Some(sender as u32), ..SocketMessage::default() };
+            // Otherwise a sender that is bound to any address would have another one after a restart.
+            let names_none =
+                Endpoint::of(&self.sockets[sender].record.name.0).is_some_and(|it| it.address.is_unspecified());
+            let message = SocketMessage {
+                contents: received.contents.into(),
+                sender: Some(sender as u32),
+                from: names_none.then(|| received.peeked.from.into()),
+                ..SocketMessage::default()
+            };
             self.sockets[at].record.received.push(message);
         }
         Ok(())
@@ -269,9 +282,31 @@ pub(super) fn is_alone(own: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(information.state == LISTENING || information.state == CLOSED && information.segments == 0)
 }
 
+/// Returns the time to live of the packet that opened a connection, or 0 if it was sent from here. The kernel makes it the
+/// one of multicasts, which no program can set. With a time to live of 1, both ends look alike.
+fn opened_with(own: BorrowedFd<'_>, family: i32) -> io::Result<u32> {
+    let number = |level, name| socket::number(own, level, name);
+    let (hops, is_accepted) = match family {
+        abi::AF_INET => {
+            let hops = number(abi::IPPROTO_IP, abi::IP_MULTICAST_TTL)?;
+            (hops, hops != 1)
+        }
+        _ => {
+            let hops = number(abi::IPPROTO_IPV6, abi::IPV6_MULTICAST_HOPS)?;
+            (hops, number(abi::IPPROTO_IPV6, abi::IPV6_MULTICAST_IF)? != 0)
+        }
+    };
+    Ok(if is_accepted { hops as u32 } else { 0 })
+}
+
 /// Reports whether anything has been sent since the connection was made.
 fn has_sent(own: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(TcpInformation::of(own)?.data_segments > 0 || socket::unsent_bytes(own)? > 0)
+}
+
+/// Returns whether a TCP socket has shut down its receiving direction, if the other end has not shut down anything.
+fn shut_down_receiving(own: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(if descriptors::ready_events(own, abi::POLLRDHUP)? & abi::POLLRDHUP == 0 { 0 } else { super::RECEIVING })
 }
 
 /// Returns the directions of a datagram socket that are shut down, if poll(2) shows them. The sending direction alone

@@ -106,13 +106,7 @@ impl Walk<'_> {
                 "it belongs to a network namespace of the program's own",
             ));
         }
-        // The kernel reports it once, to the program.
-        if descriptors::ready_events(own.as_fd(), abi::POLLPRI)? & (abi::POLLERR | abi::POLLPRI) != 0 {
-            return Err(Unsupported::for_now(
-                RefusalCode::UnreadMessage,
-                "it has an error or urgent data that the program has not read yet",
-            ));
-        }
+        let error = error_of(own.as_fd(), family, kind)?;
         let peer = socket::peer_name(own.as_fd()).ok().flatten();
         let is_alone = match protocol {
             abi::IPPROTO_TCP => internet::is_alone(own.as_fd())?,
@@ -126,7 +120,7 @@ impl Walk<'_> {
         let name = socket::name(own.as_fd())?;
         // A socket without an address returns only its family.
         let name = if name.len() <= size_of::<abi::sa_family_t>() { Vec::new() } else { name };
-        let record = Socket { family, kind, protocol, name: name.into(), options, ..Socket::default() };
+        let record = Socket { family, kind, protocol, name: name.into(), options, error, ..Socket::default() };
         self.sockets.push(Found { place, own, peer, record });
         Ok(OpenFileKind::Socket { socket: self.sockets.len() as u32 - 1 })
     }
@@ -240,6 +234,28 @@ impl Walk<'_> {
             self.receive_tcp(at)
         }
     }
+}
+
+/// Returns the error that a socket will report next. The kernel reports it once, to the program. Unix connections have one
+/// only: their peer was closed with data unread. A packet socket reports it before the messages that it holds, so that
+/// these cannot be read.
+fn error_of(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<Option<i32>, Unsupported> {
+    let waits = descriptors::ready_events(own, abi::POLLPRI)? & (abi::POLLERR | abi::POLLPRI);
+    let is_carried = match (family, kind) {
+        (abi::AF_UNIX, abi::SOCK_STREAM) => waits == abi::POLLERR,
+        (abi::AF_UNIX, abi::SOCK_SEQPACKET) => waits == abi::POLLERR && descriptors::unread_bytes(own)? == 0,
+        _ => false,
+    };
+    match waits {
+        0 => Ok(None),
+        _ if is_carried => Ok(Some(abi::ECONNRESET)),
+        _ => Err(unread_error()),
+    }
+}
+
+fn unread_error() -> Unsupported {
+    let why = "it has an error or urgent data that the program has not read yet";
+    Unsupported::for_now(RefusalCode::UnreadMessage, why)
 }
 
 fn shares_address(option: &SocketOption) -> bool {

@@ -92,6 +92,21 @@ pub(super) fn messages(own: BorrowedFd<'_>, inode: u64, ends: bool) -> Result<Ve
     Ok(found)
 }
 
+/// Returns the messages of a packet socket.
+fn packets(own: BorrowedFd<'_>, inode: u64) -> Result<Vec<Received>, Unsupported> {
+    let found = messages(own, inode, is_at_its_end(own)?)?;
+    let bytes = match descriptors::unread_bytes(own) {
+        // A listening socket.
+        Err(error) if error.raw_os_error() == Some(abi::EINVAL) => 0,
+        bytes => bytes?,
+    };
+    // If the peer is closed, a message of no bytes looks like the end.
+    if found.iter().map(|message| message.contents.len()).sum::<usize>() == bytes {
+        return Ok(found);
+    }
+    Err(Unsupported::for_now(RefusalCode::UnreadMessage, "it has an unread message of no bytes"))
+}
+
 /// Returns the message at the present offset.
 fn one(own: BorrowedFd<'_>) -> io::Result<Option<Received>> {
     let mut room = MESSAGE_BYTES;
@@ -196,8 +211,10 @@ impl Walk<'_> {
         let own = shown.own(&self.holders)?;
         let received = match process::socket_kind(own.as_fd())? {
             (abi::AF_UNIX, abi::SOCK_STREAM) => stretches(own.as_fd())?,
+            // A peek would take the error away. A socket that has messages as well is refused.
+            (abi::AF_UNIX, _) if descriptors::ready_events(own.as_fd(), 0)? & abi::POLLERR != 0 => Vec::new(),
             (abi::AF_UNIX, abi::SOCK_DGRAM) => messages(own.as_fd(), shown.identity().inode, false)?,
-            (abi::AF_UNIX, _) => messages(own.as_fd(), shown.identity().inode, is_at_its_end(own.as_fd())?)?,
+            (abi::AF_UNIX, _) => packets(own.as_fd(), shown.identity().inode)?,
             _ => Vec::new(),
         };
         let supervisor_baseline = self.processes();

@@ -2,7 +2,7 @@
 
 use super::internet::Network;
 use super::queue::{UnixMessage, is_sent_like_this};
-use super::{ELSEWHERE, Found, Motion, Unsupported, Walk};
+use super::{ELSEWHERE, Found, Motion, Unsupported, Walk, unread_error};
 use crate::RefusalCode;
 use crate::files::{FileId, other_holder};
 use standfast_format::records::{Credentials, SocketMessage, SocketState};
@@ -25,12 +25,15 @@ impl Walk<'_> {
         let is_alone = kernel_socket.is_listening || found.is_datagram() || kernel_socket.peer.is_none();
         let file_mode = self.file_of_address(found, kernel_socket, is_alone)?;
         let (state, shut_down) = if kernel_socket.is_listening {
-            (SocketState::Listening { backlog: kernel_socket.backlog }, 0)
+            (SocketState::Listening { backlog: kernel_socket.backlog }, kernel_socket.shut_down)
         } else if found.is_datagram() {
             (self.datagrams_towards(at, kernel_socket)?, kernel_socket.shut_down)
         } else {
             self.partner(at, kernel_socket, network)?
         };
+        if found.record.error.is_some() && !matches!(state, SocketState::PeerClosed { .. }) {
+            return Err(unread_error());
+        }
         let record = &mut self.sockets[at].record;
         (record.file_mode, record.state, record.shut_down) = (file_mode, state, shut_down.into());
         Ok(())
@@ -66,7 +69,7 @@ impl Walk<'_> {
             let state = self.leading_outside("its other end is outside the program".to_owned())?;
             Ok((state, kernel_socket.shut_down))
         };
-        let peer_name = || self.sockets[at].peer.clone().unwrap_or_default();
+        let peer_name = || self.sockets[at].peer.clone().filter(|name| has_address(name)).unwrap_or_default();
         match kernel_socket.peer {
             None => Ok((SocketState::Unconnected, kernel_socket.shut_down)),
             Some(0) => {
@@ -105,7 +108,10 @@ impl Walk<'_> {
         Ok(match (kernel_socket.peer, address) {
             (None, _) => SocketState::Unconnected,
             (Some(0), peer) => SocketState::PeerClosed { peer: peer.unwrap_or_default().into() },
-            (Some(_), Some(address)) => SocketState::Towards { address: address.into() },
+            (Some(inode), Some(address)) => {
+                let peer = self.with_inode(inode).map(|peer| peer as u32);
+                SocketState::Towards { address: address.into(), peer }
+            }
             (Some(inode), None) => match self.with_inode(inode) {
                 Some(peer) => SocketState::Paired { peer: peer as u32 },
                 None if self.may_be_on_its_way(at, inode) => SocketState::Unconnected,
@@ -192,7 +198,7 @@ impl Walk<'_> {
                 ));
             }
         }
-        let state = &self.sockets[at].record.state;
+        let state = &self.sockets[at].record.state.clone();
         let of_the_peer = matches!(state, SocketState::Paired { .. } | SocketState::PeerClosed { .. });
         for message in messages {
             let credentials = message.credentials.map(|sender| self.sender(sender)).transpose()?.flatten();
@@ -202,11 +208,18 @@ impl Walk<'_> {
                     "a long unread message carries the credentials of its sender",
                 ));
             }
+            let is_of_another = match state {
+                SocketState::PeerClosed { peer } if self.sockets[at].is_datagram() => {
+                    has_address(&message.from) && message.from != peer.0
+                        || message.from.is_empty() && !peer.0.is_empty()
+                }
+                _ => false,
+            };
             let named = !of_the_peer && self.sockets[at].is_datagram() && has_address(&message.from);
             let is_sender =
                 |other: &Found| other.is_unix() && other.is_datagram() && other.record.name.0 == message.from;
             let sender = self.sockets.iter().position(is_sender).filter(|_| named);
-            if named && sender.is_none() {
+            if is_of_another || named && sender.is_none() {
                 return Err(Unsupported::for_now(
                     RefusalCode::UnreadMessage,
                     "an unread datagram has a sender outside the program, or a closed one",
@@ -215,7 +228,13 @@ impl Walk<'_> {
             let open_files = message.places.iter().map(|place| self.sent_along(*place));
             let open_files = open_files.collect::<Result<_, _>>()?;
             let (contents, sender) = (message.contents.into(), sender.map(|sender| sender as u32));
-            self.sockets[at].record.received.push(SocketMessage { contents, sender, open_files, credentials });
+            self.sockets[at].record.received.push(SocketMessage {
+                contents,
+                sender,
+                open_files,
+                credentials,
+                from: None,
+            });
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use standfast_linux::proc::Endpoint;
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 const NON_BLOCKING: u64 = abi::SOCK_NONBLOCK as u64;
@@ -51,7 +52,13 @@ impl Opening<'_> {
             return self.make_unnamed_pair(one);
         }
         // The accepted end has the name of the listening socket.
-        if self.seems_accepted(one, other) {
+        let opened_with = |record: &Socket| record.opened_with.is_some_and(|hops| hops > 0);
+        let is_accepted = match (opened_with(one), opened_with(other)) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => self.seems_accepted(one, other),
+        };
+        if is_accepted {
             self.connect_through_listener(one, other)
         } else {
             self.connect_through_listener(other, one).map(|(other, one)| (one, other))
@@ -74,21 +81,27 @@ impl Opening<'_> {
 
     /// Makes a socket whose other end is to be closed once the data from there has been sent again.
     pub(super) fn make_peer_closed(&self, record: &Socket, peer: &Bytes) -> Result<Made, EngineError> {
-        let (mut made, other) = if is_tcp(record) {
-            let other = Socket { name: peer.clone(), options: Vec::new(), ..record.clone() };
+        let name = if is_tcp(record) { peer.clone() } else { self.name_of_closed(record, peer) };
+        let opened_with = record.opened_with.map(|hops| u32::from(hops == 0));
+        let other = Socket { name, opened_with, options: Vec::new(), file_mode: None, ..record.clone() };
+        let (mut made, end) = if is_tcp(record) {
             self.make_pair(record, &other)?
-        } else if has_name(record) && record.kind != abi::SOCK_DGRAM {
-            let other = Socket { name: Bytes::default(), options: Vec::new(), file_mode: None, ..record.clone() };
-            self.connect_through_listener(record, &other)?
-        } else {
-            let (made, other) = self.make_unnamed_pair(record)?;
+        } else if record.kind == abi::SOCK_DGRAM || !has_name(record) && !has_name(&other) {
+            let (made, end) = self.make_unnamed_pair(record)?;
             if has_name(record) {
                 let reached = self.bind(&made, record)?;
                 self.note_reached(record, reached);
             }
-            (made, other)
+            if has_name(&other) {
+                self.bind(&end, &other)?;
+            }
+            (made, end)
+        } else if has_name(record) {
+            self.connect_through_listener(record, &other)?
+        } else {
+            self.connect_through_listener(&other, record).map(|(end, made)| (made, end))?
         };
-        made.widow_of = Some(Box::new(other));
+        made.widow_of = Some(Box::new(end));
         Ok(made)
     }
 
@@ -140,7 +153,7 @@ impl Opening<'_> {
         let bind =
             |name: &[u8]| self.with_address("giving a socket its address", abi::SYS_bind, &made, name, Patience::None);
         let connect = || {
-            let name = &record.name.0;
+            let name = &any_address(record, address).unwrap_or_else(|| record.name.0.clone());
             match naming {
                 Naming::Bound => {
                     options::share_address(made.own())?;
@@ -184,6 +197,7 @@ impl Opening<'_> {
         self.call("listening", abi::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
         let connected = self.create(connecting)?;
         options::set(connected.own(), connecting)?;
+        options::open_with(connected.own(), connecting.family, accepted.opened_with)?;
         let address = if is_tcp(accepted) { reachable(&accepted.name.0, connecting.family) } else { reached };
         self.connect_named(&connected, connecting, &address)?;
         wait_for(&listener, abi::POLLIN)?;
@@ -205,6 +219,7 @@ impl Opening<'_> {
         let action = format!("giving a socket its address {}", describe(&record.name));
         let name = &record.name.0;
         options::share_address(made.own())?;
+        let name = &any_address(record, address).unwrap_or_else(|| name.clone());
         match self.with_address(&action, abi::SYS_bind, made, name, Patience::None) {
             Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(abi::EADDRINUSE) => {
                 let is_chosen = options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]]));
@@ -215,10 +230,10 @@ impl Opening<'_> {
         }
         self.connect(made, address)?;
         let now = socket::name(made.own()).map_err(|source| kernel(&action, source))?;
-        if now[2..4] == name[2..4] {
+        if Endpoint::of(&now) == Endpoint::of(&record.name.0) {
             return Ok(());
         }
-        Err(kernel(&action, io::Error::other("another port was given to it")))
+        Err(kernel(&action, io::Error::other("another one was given to it")))
     }
 
     /// Connects a socket that does not block.
@@ -280,6 +295,25 @@ impl Opening<'_> {
 
 fn is_tcp_socket(made: &Made) -> bool {
     socket::number(made.own(), abi::SOL_SOCKET, abi::SO_PROTOCOL).is_ok_and(|it| it == abi::IPPROTO_TCP)
+}
+
+/// Returns the address of any interface, with the port of a socket, if the kernel chose its address when it was connected
+/// to `peer`, and will do so again. To bind an IPv6 socket to an address restricts it to IPv6 (`IPV6_V6ONLY`), whatever
+/// the program has set.
+pub(super) fn any_address(record: &Socket, peer: &[u8]) -> Option<Vec<u8>> {
+    let stands_alone = matches!(record.state, SocketState::Unconnected | SocketState::Listening { .. });
+    let may_be = |own: &Endpoint| record.family == abi::AF_INET6 && own.address.is_ipv6() && !stands_alone;
+    let own = Endpoint::of(&record.name.0).filter(may_be)?;
+    let is_restricted = record.options.iter().any(|it| (it.level, it.name) == (abi::IPPROTO_IPV6, abi::IPV6_V6ONLY));
+    let is_chosen = !own.address.is_unspecified() && own.address == Endpoint::of(peer)?.address;
+    // It would take the port of IPv4 as well, which may be another socket's.
+    let is_free = || {
+        let probe = socket::create(abi::AF_INET, record.kind, record.protocol)?;
+        socket::set_number(probe.as_fd(), abi::SOL_SOCKET, abi::SO_REUSEADDR, is_tcp(record).into())?;
+        socket::bind(probe.as_fd(), &Endpoint { address: Ipv4Addr::UNSPECIFIED.into(), ..own }.to_address(abi::AF_INET))
+    };
+    let any = Endpoint { address: Ipv6Addr::UNSPECIFIED.into(), ..own };
+    (is_chosen && !is_restricted && is_free().is_ok()).then(|| any.to_address(record.family))
 }
 
 /// Returns the same internet address, with a port of the kernel's choice.

@@ -31,12 +31,13 @@ impl Opening<'_> {
         sockets: &[Made],
         files: &[Option<u64>],
     ) -> Result<(), EngineError> {
-        if record.received.is_empty() {
-            return Ok(());
-        }
         let receiver = &sockets[place];
         let is_unix = record.family == abi::AF_UNIX;
-        for message in &record.received {
+        for at in 0..=record.received.len() {
+            if let Some(peer) = self.peer_at(record, at) {
+                self.connect(receiver, &peer)?;
+            }
+            let Some(message) = record.received.get(at) else { break };
             let unnamed;
             let (sender, to) = match (&record.state, message.sender) {
                 (SocketState::Paired { peer }, _) => (&sockets[*peer as usize], Vec::new()),
@@ -45,12 +46,12 @@ impl Opening<'_> {
                 }
                 (_, Some(sender)) => {
                     let sends_there = self.plan.job.sockets[sender as usize].family;
-                    (&sockets[sender as usize], self.reach(&record.name, sends_there))
+                    (&sockets[sender as usize], self.destination(place, message, sends_there))
                 }
                 // The sender was a socket without a name that has been closed.
                 (_, None) => {
                     unnamed = self.create(record)?;
-                    (&unnamed, self.reach(&record.name, record.family))
+                    (&unnamed, self.reach(place, record.family))
                 }
             };
             if is_unix {
@@ -65,7 +66,7 @@ impl Opening<'_> {
                 self.send(sender, receiver, record, &to, message, files)?;
             }
         }
-        arrived(receiver, record)
+        if record.received.is_empty() { Ok(()) } else { arrived(receiver, record) }
     }
 
     /// Sends a message from here.
@@ -88,7 +89,11 @@ impl Opening<'_> {
             socket::set_number(sender.own(), abi::IPPROTO_TCP, abi::TCP_NODELAY, 1).map_err(sending)?;
         }
         while !rest.is_empty() {
-            match socket::send(sender.own(), rest, to, &with) {
+            let sent = match &message.from {
+                Some(_) => self.send_from_its_address(sender, to, message),
+                None => socket::send(sender.own(), rest, to, &with),
+            };
+            match sent {
                 Ok(bytes) => {
                     rest = &rest[bytes..];
                     with.clear();
@@ -106,6 +111,13 @@ impl Opening<'_> {
             make_room(sender, receiver, record).map_err(sending)?;
         }
         Ok(())
+    }
+
+    /// Sends a datagram from the address from which it came. Its sender is bound to any.
+    fn send_from_its_address(&self, sender: &Made, to: &[u8], message: &SocketMessage) -> io::Result<usize> {
+        let place = message.sender.ok_or(io::ErrorKind::InvalidData)?;
+        let source = self.source(message, self.plan.job.sockets[place as usize].family);
+        socket::send_from(sender.own(), &message.contents.0, to, &source)
     }
 
     /// Makes the new process send a message whose receiver wants to know the sender.

@@ -5,6 +5,7 @@
 //! for a moment, to be connected to.
 
 mod connect;
+mod datagrams;
 mod lingering;
 mod messages;
 mod names;
@@ -76,14 +77,16 @@ impl Opening<'_> {
             }
         }
         for (made, record) in made.iter().flatten().zip(records.iter()) {
-            if let SocketState::Towards { address } = &record.state {
-                self.connect(made, &self.reach(address, record.family))?;
+            if let SocketState::Towards { address, .. } = &record.state
+                && is_internet(record.family)
+            {
+                self.connect(made, &address.0)?;
             }
         }
         for place in in_order_of_arrival(records) {
             let waiting = made[place].as_ref().expect("those that stand alone have been made");
             if let SocketState::Waiting { listener, .. } = records[place].state {
-                let address = self.reach(&records[listener as usize].name, records[place].family);
+                let address = self.reach(listener as usize, records[place].family);
                 self.connect_named(waiting, &records[place], &address)?;
             }
         }
@@ -126,8 +129,8 @@ impl Opening<'_> {
     pub(in crate::objects) fn finish_sockets(&mut self, files: &[Option<u64>]) -> Result<(), EngineError> {
         let sockets = std::mem::take(&mut self.sockets);
         let records = &self.plan.job.sockets;
-        for (place, record) in records.iter().enumerate() {
-            self.fill(place, record, &sockets, files)?;
+        for place in datagrams::in_order_of_peers(records) {
+            self.fill(place, &records[place], &sockets, files)?;
         }
         self.forget_names()?;
         for (made, record) in sockets.iter().zip(records) {
@@ -136,6 +139,11 @@ impl Opening<'_> {
                 socket::shut_down(made.own(), how as i32).or_else(already_so).map_err(shutting)?;
             }
             if let Some(other) = &made.widow_of {
+                if record.error.is_some() {
+                    // Data that a peer has not read when it is closed resets the connection.
+                    let resetting = |source| kernel("resetting a connection", source);
+                    socket::send(made.own(), b"!", &[], &[]).map_err(resetting)?;
+                }
                 self.close(other.number)?;
             }
         }
@@ -212,8 +220,8 @@ fn reachable(name: &[u8], family: i32) -> Vec<u8> {
     let Some(mut endpoint) = standfast_linux::proc::Endpoint::of(name) else { return name.to_vec() };
     let named = i32::from(u16::from_le_bytes([name[0], name[1]]));
     if endpoint.address.is_unspecified() {
-        endpoint.address = match family {
-            abi::AF_INET => std::net::Ipv4Addr::LOCALHOST.into(),
+        endpoint.address = match (named, family) {
+            (abi::AF_INET, _) | (_, abi::AF_INET) => std::net::Ipv4Addr::LOCALHOST.into(),
             _ => std::net::Ipv6Addr::LOCALHOST.into(),
         };
     } else if named == family {

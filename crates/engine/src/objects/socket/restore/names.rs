@@ -1,7 +1,7 @@
 //! Names of Unix sockets in the file system. A socket that others find by its file gets that file again. Every other
 //! one gets its name without a file, so that the restart makes nothing at that path and nothing there can obstruct it.
 
-use super::connect::Patience;
+use super::connect::{Patience, any_address};
 use super::{Made, describe, has_name, reachable};
 use crate::EngineError;
 use crate::objects::Opening;
@@ -10,9 +10,11 @@ use crate::socket_paths::{directory_of, path_in};
 use standfast_format::records::{Bytes, Socket, SocketState};
 use standfast_linux::HiddenNames;
 use standfast_linux::abi;
+use standfast_linux::sys::socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -23,8 +25,8 @@ const FAMILY_ONLY: usize = size_of::<abi::sa_family_t>();
 #[derive(Debug, Default)]
 pub(in crate::objects) struct Names {
     hidden: Option<HiddenNames>,
-    /// Addresses that reach sockets whose own names lead nowhere, by these names.
-    reached: BTreeMap<Bytes, Vec<u8>>,
+    /// Addresses that reach sockets whose own names lead nowhere, or to others, by their places.
+    reached: BTreeMap<usize, Vec<u8>>,
     /// Files that exist until all sockets have been made, used if names cannot be hidden.
     passing: BTreeSet<Vec<u8>>,
     /// What the job continues without.
@@ -54,24 +56,53 @@ impl Opening<'_> {
         Ok(None)
     }
 
-    /// Returns the address at which a socket of this name is reached from here.
-    pub(super) fn reach(&self, name: &Bytes, family: i32) -> Vec<u8> {
+    /// Returns the name of a closed peer, or an empty one if it cannot be had: a name that is no path belongs to one socket
+    /// at a time, which may be another one by now.
+    pub(super) fn name_of_closed(&self, record: &Socket, peer: &Bytes) -> Bytes {
+        if peer.0.len() <= FAMILY_ONLY {
+            return Bytes::default();
+        }
+        if path_in(&peer.0).is_some() {
+            return peer.clone();
+        }
+        let is_free = || {
+            let probe = socket::create(record.family, record.kind, record.protocol)?;
+            socket::bind(probe.as_fd(), &peer.0)
+        };
+        let is_wanted = self.plan.job.sockets.iter().any(|other| other.name == *peer);
+        // The other end of a stream without a name is accepted, so that it does not keep the name from others.
+        let is_kept = record.kind == abi::SOCK_DGRAM || has_name(record);
+        if is_free().is_ok() && !(is_kept && is_wanted) {
+            return peer.clone();
+        }
+        let note = format!("the name {} of a closed peer belongs to another socket now", describe(peer));
+        self.names.borrow_mut().notes.push(note);
+        Bytes::default()
+    }
+
+    /// Returns the address at which the socket at this place is reached from here.
+    pub(super) fn reach(&self, place: usize, family: i32) -> Vec<u8> {
         let names = self.names.borrow();
-        names.reached.get(name).cloned().unwrap_or_else(|| reachable(&name.0, family))
+        let name = &self.plan.job.sockets[place].name.0;
+        names.reached.get(&place).cloned().unwrap_or_else(|| reachable(name, family))
     }
 
     /// Records at which address others reach a socket that stands alone.
     pub(super) fn note_reached(&self, record: &Socket, reached: Option<Vec<u8>>) {
-        if let Some(reached) = reached.filter(|_| record.family == abi::AF_UNIX && has_name(record)) {
-            self.names.borrow_mut().reached.insert(record.name.clone(), reached);
+        let reached = reached.filter(|_| record.family == abi::AF_UNIX && has_name(record));
+        if let Some((place, reached)) = self.place_of(record).zip(reached) {
+            self.names.borrow_mut().reached.insert(place, reached);
         }
     }
 
     /// Reports whether a socket needs no file. The name of a connection is only a label. So is that of its other end,
     /// which has no record of its own.
     fn is_hidden(&self, record: &Socket) -> bool {
-        let place = self.plan.job.sockets.iter().position(|other| std::ptr::eq(other, record));
-        place.is_none_or(|place| self.plan.socket_names.get(place) == Some(&SocketName::Hidden))
+        self.place_of(record).is_none_or(|place| self.plan.socket_names.get(place) == Some(&SocketName::Hidden))
+    }
+
+    fn place_of(&self, record: &Socket) -> Option<usize> {
+        self.plan.job.sockets.iter().position(|other| std::ptr::eq(other, record))
     }
 
     fn bind_hidden(&self, made: &Made, record: &Socket) -> io::Result<Vec<u8>> {
@@ -118,7 +149,8 @@ impl Opening<'_> {
             self.remove(path)?;
             self.names.borrow_mut().passing.remove(path);
         }
-        self.with_address(&action, abi::SYS_bind, made, &record.name.0, Patience::Long)?;
+        let name = any_address(record, &record.name.0).unwrap_or_else(|| record.name.0.clone());
+        self.with_address(&action, abi::SYS_bind, made, &name, Patience::Long)?;
         match (path, record.file_mode) {
             (Some(path), Some(mode)) => {
                 let path = self.process.path_argument(path)?;

@@ -21,13 +21,22 @@ const PASSING: [(i32, i32); 4] = [
 ];
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 const UDP_ENCAP: i32 = 100;
-/// Options that decide which socket gets a message, or what becomes of it. Data in flight is sent again without them.
-const LAST: [(i32, i32); 2] = [(abi::SOL_SOCKET, abi::SO_INCOMING_CPU), (abi::IPPROTO_UDP, UDP_ENCAP)];
+/// Options that decide which socket gets a message, what becomes of it, or when a connection is there. Data in flight is
+/// sent again, and connections are made, without them.
+const LAST: [(i32, i32); 3] =
+    [(abi::SOL_SOCKET, abi::SO_INCOMING_CPU), (abi::IPPROTO_UDP, UDP_ENCAP), (abi::IPPROTO_TCP, abi::TCP_DEFER_ACCEPT)];
 
-/// Sets the recorded options, except for those in [`LAST`].
+/// Sets the recorded options, except for those in [`LAST`] and for a receive buffer that is smaller than a new one: it may
+/// not have room for what came when it was larger.
 pub(super) fn set(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
-    let mut early = record.options.iter().filter(|option| !LAST.contains(&(option.level, option.name)));
-    early.try_for_each(|option| set_one(own, option))
+    let is_late = |option: &SocketOption| LAST.contains(&(option.level, option.name)) || makes_smaller(own, option);
+    record.options.iter().filter(|option| !is_late(option)).try_for_each(|option| set_one(own, option))
+}
+
+fn makes_smaller(own: BorrowedFd<'_>, option: &SocketOption) -> bool {
+    let bytes = <[u8; 4]>::try_from(option.value.0.as_slice()).map(i32::from_le_bytes);
+    let is_smaller = |bytes| socket::number(own, option.level, option.name).is_ok_and(|now| bytes < now);
+    (option.level, option.name) == (abi::SOL_SOCKET, abi::SO_RCVBUF) && bytes.is_ok_and(is_smaller)
 }
 
 /// Sets all of them once more, now that nothing more is to be sent to the socket. Returns what is not as it was.
@@ -40,6 +49,12 @@ pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<Vec<Strin
         let is_changed = || socket::number(own, level, name).is_ok_and(|now| now != 0);
         if is_internet(record.family) && record.kind == abi::SOCK_STREAM && is_changed() {
             socket::set_number(own, level, name, 0).map_err(setting)?;
+        }
+    }
+    for (level, name) in hop_options(record.family).iter().filter(|(level, name)| !has(*level, *name)) {
+        if record.kind == abi::SOCK_STREAM {
+            // As with a new socket.
+            socket::set_number(own, *level, *name, -1).map_err(setting)?;
         }
     }
     if record.family == abi::AF_UNIX && !has(abi::SOL_SOCKET, abi::SO_SNDBUF) {
@@ -74,6 +89,26 @@ pub(super) fn keeps_sharing(record: &Socket) -> bool {
             | SocketState::Waiting { .. }
     );
     super::is_tcp(record) && is_in_use
+}
+
+/// Makes a socket open its connection with the time to live that was recorded for the accepted end.
+pub(super) fn open_with(own: BorrowedFd<'_>, family: i32, hops: Option<u32>) -> Result<(), EngineError> {
+    let setting = |source| kernel("setting an option of a socket", source);
+    let Some(hops) = hops.and_then(|hops| i32::try_from(hops).ok()).filter(|hops| *hops > 0) else { return Ok(()) };
+    hop_options(family)
+        .iter()
+        .try_for_each(|(level, name)| socket::set_number(own, *level, *name, hops))
+        .map_err(setting)
+}
+
+/// The time to live of packets, and the hops, in so far as sockets of a family have them.
+fn hop_options(family: i32) -> &'static [(i32, i32)] {
+    const BOTH: [(i32, i32); 2] = [(abi::IPPROTO_IP, abi::IP_TTL), (abi::IPPROTO_IPV6, abi::IPV6_UNICAST_HOPS)];
+    match family {
+        abi::AF_INET => &BOTH[..1],
+        abi::AF_INET6 => &BOTH,
+        _ => &[],
+    }
 }
 
 /// Lets several sockets have one address, as a listening socket and those that it has accepted do.
