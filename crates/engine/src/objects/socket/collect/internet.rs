@@ -261,6 +261,12 @@ impl Walk<'_> {
                     "an unread datagram has a sender outside the program, or a closed one",
                 ));
             };
+            if received.peeked.is_joined {
+                return Err(Unsupported::for_now(
+                    RefusalCode::UnreadMessage,
+                    "the kernel has joined several unread datagrams (UDP_GRO)",
+                ));
+            }
             // Otherwise a sender that is bound to any address would have another one after a restart.
             let names_none =
                 Endpoint::of(&self.sockets[sender].record.name.0).is_some_and(|it| it.address.is_unspecified());

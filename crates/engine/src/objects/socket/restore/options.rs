@@ -21,10 +21,17 @@ const PASSING: [(i32, i32); 4] = [
 ];
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 const UDP_ENCAP: i32 = 100;
+const UDP_SEGMENT: i32 = 103;
 /// Options that decide which socket gets a message, what becomes of it, or when a connection is there. Data in flight is
 /// sent again, and connections are made, without them.
-const LAST: [(i32, i32); 3] =
-    [(abi::SOL_SOCKET, abi::SO_INCOMING_CPU), (abi::IPPROTO_UDP, UDP_ENCAP), (abi::IPPROTO_TCP, abi::TCP_DEFER_ACCEPT)];
+const LAST: [(i32, i32); 6] = [
+    (abi::SOL_SOCKET, abi::SO_INCOMING_CPU),
+    (abi::IPPROTO_UDP, UDP_ENCAP),
+    (abi::IPPROTO_UDP, UDP_SEGMENT),
+    (abi::IPPROTO_TCP, abi::TCP_DEFER_ACCEPT),
+    (abi::IPPROTO_IP, abi::IP_MINTTL),
+    (abi::IPPROTO_IPV6, abi::IPV6_MINHOPCOUNT),
+];
 
 /// Sets the recorded options, except for those in [`LAST`] and for a receive buffer that is smaller than a new one: it may
 /// not have room for what came when it was larger.
