@@ -36,7 +36,10 @@ const LAST: [(i32, i32); 6] = [
 /// Sets the recorded options, except for those in [`LAST`] and for a receive buffer that is smaller than a new one: it may
 /// not have room for what came when it was larger.
 pub(super) fn set(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
-    let is_late = |option: &SocketOption| LAST.contains(&(option.level, option.name)) || makes_smaller(own, option);
+    // What a listening socket has, those that it accepts have too.
+    let listens = matches!(record.state, SocketState::Listening { .. });
+    let is_late =
+        |option: &SocketOption| LAST.contains(&(option.level, option.name)) || !listens && makes_smaller(own, option);
     record.options.iter().filter(|option| !is_late(option)).try_for_each(|option| set_one(own, option))
 }
 
