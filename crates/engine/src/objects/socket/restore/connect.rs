@@ -318,10 +318,11 @@ fn is_free_in_ipv4(record: &Socket, port: u16) -> bool {
         socket::set_number(probe.as_fd(), abi::SOL_SOCKET, abi::SO_REUSEADDR, is_tcp(record).into())?;
         socket::bind(probe.as_fd(), &any.to_address(abi::AF_INET))
     };
-    let users = || TcpConnection::all().unwrap_or_default().into_iter().filter(|it| it.local.port == port);
-    // One that lingers there, and will be ended, keeps the probe away as well.
+    // Connections of the previous life that linger there keep the probe away as well, and will end.
     let lingers = || {
-        users().any(|it| it.state == TIME_WAIT) && users().all(|it| it.state == TIME_WAIT || it.local.address.is_ipv6())
+        let all = TcpConnection::all().unwrap_or_default();
+        let mut users = all.iter().filter(|it| it.local.port == port).peekable();
+        users.peek().is_some() && users.all(|it| it.state == TIME_WAIT || it.local.address.is_ipv6())
     };
     bind().is_ok() || is_tcp(record) && lingers()
 }
