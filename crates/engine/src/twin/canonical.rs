@@ -116,7 +116,6 @@ fn canonical_open_file(open: &mut OpenFile) {
 
 /// Leaves out what an image of an earlier version does not say.
 fn forget_unknown_origins(saved: &Socket, found: &mut Socket) {
-    found.opened_with = found.opened_with.filter(|_| saved.opened_with.is_some());
     if let (SocketState::Towards { peer: None, .. }, SocketState::Towards { peer, .. }) =
         (&saved.state, &mut found.state)
     {
@@ -141,6 +140,13 @@ fn canonical_socket(socket: &mut Socket) {
         // Binding a socket to an address sets it, which is avoided if that is possible. It means nothing to a
         // connection.
         socket.options.retain(|option| (option.level, option.name) != (abi::IPPROTO_IPV6, abi::IPV6_V6ONLY));
+    }
+    // Options of the program can hide which end was accepted.
+    socket.opened_with = None;
+    if socket.family == abi::AF_UNIX && socket.state == SocketState::Reset {
+        // A connection that was reset looks like one whose peer has left data unread.
+        socket.state = SocketState::PeerClosed { peer: Bytes::default() };
+        socket.error = Some(abi::ECONNRESET);
     }
     if let SocketState::PeerClosed { peer } = &mut socket.state
         && socket.family == abi::AF_UNIX

@@ -156,6 +156,8 @@ pub struct Peeked {
     pub descriptors: Vec<OwnedFd>,
     /// Process id and user of its sender, if the receiver has requested them.
     pub credentials: Option<(Pid, u32)>,
+    /// Whether the kernel has joined several UDP datagrams into it (`UDP_GRO`).
+    pub is_joined: bool,
 }
 
 /// recvmsg(2) with `MSG_PEEK` and without waiting: leaves the message in the queue. Returns `None` if there is none.
@@ -179,7 +181,7 @@ pub fn peek(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         received => received? as usize,
     };
-    let (mut descriptors, mut credentials) = (Vec::new(), None);
+    let (mut descriptors, mut credentials, mut is_joined) = (Vec::new(), None, false);
     // SAFETY: the kernel has filled in control messages and their length; each is read within its own length.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -195,6 +197,7 @@ pub fn peek(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked
                     let sender = data.cast::<libc::ucred>().read_unaligned();
                     credentials = Some((Pid::new(sender.pid), sender.uid));
                 }
+                (libc::SOL_UDP, libc::UDP_GRO) => is_joined = true,
                 _ => {}
             }
             header = libc::CMSG_NXTHDR(&raw const message, header);
@@ -204,7 +207,8 @@ pub fn peek(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked
         return Err(io::Error::other("a message carries more than there is room for"));
     }
     from.truncate(message.msg_namelen as usize);
-    Ok(Some(Peeked { bytes, is_cut: message.msg_flags & libc::MSG_TRUNC != 0, from, descriptors, credentials }))
+    let is_cut = message.msg_flags & libc::MSG_TRUNC != 0;
+    Ok(Some(Peeked { bytes, is_cut, from, descriptors, credentials, is_joined }))
 }
 
 /// sendmsg(2) without waiting: returns how many bytes were taken. An empty `to` means the peer.

@@ -261,6 +261,12 @@ impl Walk<'_> {
                     "an unread datagram has a sender outside the program, or a closed one",
                 ));
             };
+            if received.peeked.is_joined {
+                return Err(Unsupported::for_now(
+                    RefusalCode::UnreadMessage,
+                    "the kernel has joined several unread datagrams (UDP_GRO)",
+                ));
+            }
             // Otherwise a sender that is bound to any address would have another one after a restart.
             let names_none =
                 Endpoint::of(&self.sockets[sender].record.name.0).is_some_and(|it| it.address.is_unspecified());
@@ -283,7 +289,8 @@ pub(super) fn is_alone(own: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 /// Returns the time to live of the packet that opened a connection, or 0 if it was sent from here. The kernel makes it the
-/// one of multicasts, which no program can set. With a time to live of 1, both ends look alike.
+/// one of multicasts, which no program can set, and notes the interface. With a time to live of 1, both ends look alike.
+/// Options that tell about each packet of IPv6 let later packets change one or the other at either end.
 fn opened_with(own: BorrowedFd<'_>, family: i32) -> io::Result<u32> {
     let number = |level, name| socket::number(own, level, name);
     let (hops, is_accepted) = match family {
@@ -293,7 +300,7 @@ fn opened_with(own: BorrowedFd<'_>, family: i32) -> io::Result<u32> {
         }
         _ => {
             let hops = number(abi::IPPROTO_IPV6, abi::IPV6_MULTICAST_HOPS)?;
-            (hops, number(abi::IPPROTO_IPV6, abi::IPV6_MULTICAST_IF)? != 0)
+            (hops, hops != 1 && number(abi::IPPROTO_IPV6, abi::IPV6_MULTICAST_IF)? != 0)
         }
     };
     Ok(if is_accepted { hops as u32 } else { 0 })

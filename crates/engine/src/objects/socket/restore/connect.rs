@@ -1,6 +1,6 @@
 //! Pairs of connected sockets, and the names of sockets.
 
-use super::lingering::end_lingering;
+use super::lingering::{TIME_WAIT, end_lingering};
 use super::{Made, describe, has_name, is_tcp, options, reachable};
 use crate::EngineError;
 use crate::error::kernel;
@@ -8,7 +8,7 @@ use crate::objects::Opening;
 use crate::objects::opening::AddressWait;
 use standfast_format::records::{Bytes, Socket, SocketState};
 use standfast_linux::abi;
-use standfast_linux::proc::Endpoint;
+use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -306,14 +306,25 @@ pub(super) fn any_address(record: &Socket, peer: &[u8]) -> Option<Vec<u8>> {
     let own = Endpoint::of(&record.name.0).filter(may_be)?;
     let is_restricted = record.options.iter().any(|it| (it.level, it.name) == (abi::IPPROTO_IPV6, abi::IPV6_V6ONLY));
     let is_chosen = !own.address.is_unspecified() && own.address == Endpoint::of(peer)?.address;
-    // It would take the port of IPv4 as well, which may be another socket's.
-    let is_free = || {
+    let any = Endpoint { address: Ipv6Addr::UNSPECIFIED.into(), ..own };
+    (is_chosen && !is_restricted && is_free_in_ipv4(record, own.port)).then(|| any.to_address(record.family))
+}
+
+/// Reports whether no socket of IPv4 has the port of this one, which an IPv6 socket for any address would take as well.
+fn is_free_in_ipv4(record: &Socket, port: u16) -> bool {
+    let any = Endpoint { address: Ipv4Addr::UNSPECIFIED.into(), port };
+    let bind = || {
         let probe = socket::create(abi::AF_INET, record.kind, record.protocol)?;
         socket::set_number(probe.as_fd(), abi::SOL_SOCKET, abi::SO_REUSEADDR, is_tcp(record).into())?;
-        socket::bind(probe.as_fd(), &Endpoint { address: Ipv4Addr::UNSPECIFIED.into(), ..own }.to_address(abi::AF_INET))
+        socket::bind(probe.as_fd(), &any.to_address(abi::AF_INET))
     };
-    let any = Endpoint { address: Ipv6Addr::UNSPECIFIED.into(), ..own };
-    (is_chosen && !is_restricted && is_free().is_ok()).then(|| any.to_address(record.family))
+    // Connections of the previous life that linger there keep the probe away as well, and will end.
+    let lingers = || {
+        let all = TcpConnection::all().unwrap_or_default();
+        let mut users = all.iter().filter(|it| it.local.port == port).peekable();
+        users.peek().is_some() && users.all(|it| it.state == TIME_WAIT || it.local.address.is_ipv6())
+    };
+    bind().is_ok() || is_tcp(record) && lingers()
 }
 
 /// Returns the same internet address, with a port of the kernel's choice.

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 /// The kernel's numbers of states (include/net/tcp_states.h).
-const TIME_WAIT: u8 = 6;
+pub(super) const TIME_WAIT: u8 = 6;
 const LISTEN: u8 = 10;
 
 /// Ends the connections that keep a TCP socket from this address.

@@ -32,7 +32,6 @@ impl Opening<'_> {
         files: &[Option<u64>],
     ) -> Result<(), EngineError> {
         let receiver = &sockets[place];
-        let is_unix = record.family == abi::AF_UNIX;
         for at in 0..=record.received.len() {
             if let Some(peer) = self.peer_at(record, at) {
                 self.connect(receiver, &peer)?;
@@ -54,14 +53,10 @@ impl Opening<'_> {
                     (&unnamed, self.reach(place, record.family))
                 }
             };
-            if is_unix {
-                let wants_to_know = i32::from(message.credentials.is_some());
-                let setting = |source| kernel("setting an option of a socket", source);
-                socket::set_number(receiver.own(), abi::SOL_SOCKET, abi::SO_PASSCRED, wants_to_know)
-                    .map_err(setting)?;
-            }
             if message.credentials.is_some() {
+                want_credentials(receiver, true)?;
                 self.send_as_itself(sender, &to, message, files)?;
+                want_credentials(receiver, false)?;
             } else {
                 self.send(sender, receiver, record, &to, message, files)?;
             }
@@ -169,6 +164,11 @@ impl Opening<'_> {
         }
         Ok(())
     }
+}
+
+fn want_credentials(receiver: &Made, wants: bool) -> Result<(), EngineError> {
+    let setting = |source| kernel("setting an option of a socket", source);
+    socket::set_number(receiver.own(), abi::SOL_SOCKET, abi::SO_PASSCRED, wants.into()).map_err(setting)
 }
 
 fn parked(files: &[Option<u64>], file: u32) -> Result<u64, EngineError> {

@@ -21,15 +21,34 @@ const PASSING: [(i32, i32); 4] = [
 ];
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 const UDP_ENCAP: i32 = 100;
+const UDP_NO_CHECK6_TX: i32 = 101;
+const UDP_SEGMENT: i32 = 103;
+const SO_PASSPIDFD: i32 = 76;
 /// Options that decide which socket gets a message, what becomes of it, or when a connection is there. Data in flight is
 /// sent again, and connections are made, without them.
-const LAST: [(i32, i32); 3] =
-    [(abi::SOL_SOCKET, abi::SO_INCOMING_CPU), (abi::IPPROTO_UDP, UDP_ENCAP), (abi::IPPROTO_TCP, abi::TCP_DEFER_ACCEPT)];
+const LAST: [(i32, i32); 7] = [
+    (abi::SOL_SOCKET, abi::SO_INCOMING_CPU),
+    (abi::IPPROTO_UDP, UDP_ENCAP),
+    (abi::IPPROTO_UDP, UDP_SEGMENT),
+    (abi::IPPROTO_UDP, UDP_NO_CHECK6_TX),
+    (abi::IPPROTO_TCP, abi::TCP_DEFER_ACCEPT),
+    (abi::IPPROTO_IP, abi::IP_MINTTL),
+    (abi::IPPROTO_IPV6, abi::IPV6_MINHOPCOUNT),
+];
+
+/// Options with which a Unix socket gets a name when it sends, and its messages get credentials. Only a socket that listens
+/// has them at once, for those that it accepts.
+const WITH_CREDENTIALS: [(i32, i32); 2] = [(abi::SOL_SOCKET, abi::SO_PASSCRED), (abi::SOL_SOCKET, SO_PASSPIDFD)];
 
 /// Sets the recorded options, except for those in [`LAST`] and for a receive buffer that is smaller than a new one: it may
 /// not have room for what came when it was larger.
 pub(super) fn set(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
-    let is_late = |option: &SocketOption| LAST.contains(&(option.level, option.name)) || makes_smaller(own, option);
+    // What a listening socket has, those that it accepts have too.
+    let listens = matches!(record.state, SocketState::Listening { .. });
+    let is_late = |option: &SocketOption| {
+        let it = (option.level, option.name);
+        LAST.contains(&it) || !listens && (WITH_CREDENTIALS.contains(&it) || makes_smaller(own, option))
+    };
     record.options.iter().filter(|option| !is_late(option)).try_for_each(|option| set_one(own, option))
 }
 
