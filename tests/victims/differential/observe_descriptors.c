@@ -176,18 +176,12 @@ static void say_kind(int fd, const struct stat *found)
         observe_terminal(fd);
 }
 
-/* Known: a restart forgets O_ASYNC of a descriptor without an owner, O_APPEND and O_NONBLOCK where they mean nothing,
- * and O_TMPFILE. It opens queues with O_LARGEFILE. */
+/* Known: a restart forgets O_TMPFILE. It opens queues with O_LARGEFILE. */
 static int flags_of(int fd, mode_t mode)
 {
-    struct f_owner_ex owner = {0};
     int flags = fcntl(fd, F_GETFL);
-    if (fcntl(fd, F_GETOWN_EX, &owner) != 0 || owner.pid == 0)
-        flags &= ~O_ASYNC;
-    if (strcmp(kind_of(fd), "anon_inode:[eventpoll]") == 0)
-        flags &= ~O_NONBLOCK;
     bool is_queue = strcmp(kind_of(fd), "a queue") == 0;
-    return S_ISREG(mode) && !is_queue ? flags & ~O_TMPFILE : flags & ~(O_APPEND | 0100000);
+    return S_ISREG(mode) && !is_queue ? flags & ~O_TMPFILE : flags & ~0100000;
 }
 
 /* Known: a pipe that nobody reads any more is empty after a restart. */

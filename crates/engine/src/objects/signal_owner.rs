@@ -3,7 +3,7 @@
 use super::walk::Motion;
 use super::{O_ASYNC, O_PATH, Opening, Unsupported, Walk};
 use crate::{EngineError, RefusalCode};
-use standfast_format::records::SignalTarget;
+use standfast_format::records::{OpenFileKind, SignalTarget};
 use standfast_linux::abi;
 use standfast_linux::sys::descriptors;
 use std::os::fd::AsFd;
@@ -13,6 +13,7 @@ use std::os::unix::fs::FileTypeExt;
 const THREAD: i32 = 0;
 const PROCESS: i32 = 1;
 const GROUP: i32 = 2;
+const O_APPEND: u32 = abi::O_APPEND as u32;
 const F_SETSIG: u64 = 10;
 const F_SETOWN_EX: u64 = 15;
 
@@ -71,8 +72,15 @@ impl Walk<'_> {
     }
 }
 
+/// Reports whether the call that makes such a file takes no O_APPEND. It means nothing there, and can be set later.
+fn is_never_made_to_append(kind: &OpenFileKind) -> bool {
+    use OpenFileKind::{EventCounter, Master, Process, Signals, Thread, Timer};
+    matches!(kind, EventCounter { .. } | Master { .. } | Process { .. } | Signals { .. } | Thread { .. } | Timer { .. })
+}
+
 impl Opening<'_> {
-    /// Sets again who gets signals from open files, and re-enables those that were enabled.
+    /// Sets again who gets signals from open files, re-enables those that were enabled, and sets other flags that a file
+    /// is not made with.
     pub(super) fn tell(&self) -> Result<(), EngineError> {
         for (place, file) in self.plan.job.open_files.iter().enumerate() {
             let Some(number) = self.number_of(place) else { continue };
@@ -82,7 +90,7 @@ impl Opening<'_> {
                 self.choose_signal(number, signal)?;
             }
             // Opening a file does not enable its signals, whatever the flags are.
-            if file.flags & O_ASYNC != 0 {
+            if file.flags & O_ASYNC != 0 || file.flags & O_APPEND != 0 && is_never_made_to_append(&file.kind) {
                 self.set_flags(number, file.flags)?;
             }
         }

@@ -32,7 +32,6 @@ use std::path::Path;
 const LOCK_SHARED: u64 = abi::LOCK_SH as u64;
 const LOCK_EXCLUSIVE: u64 = abi::LOCK_EX as u64;
 const LOCK_WITHOUT_WAITING: u64 = abi::LOCK_NB as u64;
-const SHM_EXEC: u64 = abi::SHM_EXEC as u64;
 const SHM_RDONLY: u64 = abi::SHM_RDONLY as u64;
 const EITHER_WAY: &str =
     "to put back what it held: standfast restart --files rollback; to leave it as it is: --files keep";
@@ -221,10 +220,10 @@ impl Construction {
 
     /// Attaches a segment.
     pub(super) fn attach(&mut self, mapping: &Mapping, id: u64) -> Result<(), EngineError> {
-        let executes = if mapping.protection.execute { SHM_EXEC } else { 0 };
-        let flags = executes | if mapping.may_write == Some(false) { SHM_RDONLY } else { 0 };
+        let flags = if mapping.may_write == Some(false) { SHM_RDONLY } else { 0 };
         self.call("attaching System V shared memory", abi::SYS_shmat, [id, mapping.start, flags, 0, 0, 0])?;
-        if !mapping.protection.write {
+        // Not by SHM_EXEC, for which the segment's permissions must allow execution. READ_IMPLIES_EXEC goes without that.
+        if !mapping.protection.write || mapping.protection.execute {
             let access = super::address_space::access(mapping.protection);
             let arguments = [mapping.start, mapping.end - mapping.start, access, 0, 0, 0];
             self.call("protecting memory", abi::SYS_mprotect, arguments)?;

@@ -13,7 +13,7 @@
 //! mapped page does not exist yet, it is read. If that fails, as for few programs, the end is searched for, which fills a
 //! hole of the object with at most 36 pages of zeros.
 
-use standfast_core::{Address, PageRange, merge_ranges};
+use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
 use standfast_linux::proc::{Map, swap_is_used};
 use standfast_linux::{PageScan, Pid, Populated, ProcessMemory};
 use std::io;
@@ -31,6 +31,8 @@ struct Window {
     /// Place of the process in the job.
     process: usize,
     shared: bool,
+    /// Whether the program may read there. Otherwise only kernels that let a tracer do so can be asked about it.
+    is_readable: bool,
     /// Its range in that process.
     at: PageRange,
     /// The range of the object that it shows.
@@ -100,6 +102,7 @@ impl Windows {
         self.windows.push(Window {
             process,
             shared,
+            is_readable: map.protection.read,
             at,
             shows,
             populated: Vec::new(),
@@ -162,6 +165,12 @@ impl Windows {
                 outside = next
             }
             next = inside.midpoint(outside);
+        }
+        // If no page can be read, not even one that is there, nothing is known.
+        let last_known = known.get().checked_sub(PAGE_BYTES as u64).map(|start| PageRange::new(Address::new(start), 1));
+        let is_readable = self.windows.iter().any(|window| window.is_readable);
+        if inside == 0 && !is_readable && !last_known.is_some_and(reads) {
+            return visible.last().map_or(known, |range| range.end());
         }
         inside.checked_sub(1).and_then(|last| page_at(&visible, last)).map_or(known, |page| page.end())
     }
@@ -234,7 +243,7 @@ mod tests {
     fn window(shared: bool, at: PageRange, shows: u64, populated: &[PageRange], own: &[PageRange]) -> Window {
         let shows = pages(shows, at.pages());
         let (populated, own) = (populated.to_vec(), own.to_vec());
-        Window { process: 0, shared, at, shows, populated, own, is_assumed: false }
+        Window { process: 0, shared, is_readable: true, at, shows, populated, own, is_assumed: false }
     }
 
     #[test]
@@ -294,6 +303,18 @@ mod tests {
         assert_eq!(end_of(&[guarded], 20).0, 6);
         let assumed = Window { is_assumed: true, ..window(true, pages(100, 8), 0, &[pages(100, 8)], &[]) };
         assert_eq!(end_of(&[assumed], 5).0, 5);
+    }
+
+    #[test]
+    fn the_end_is_that_of_the_mappings_if_nothing_can_be_read() {
+        let hidden =
+            |populated: &[PageRange]| Window { is_readable: false, ..window(true, pages(100, 8), 0, populated, &[]) };
+        for populated in [&[][..], &[pages(101, 2)]] {
+            let windows = Windows { windows: vec![hidden(populated)] };
+            assert_eq!(windows.end(|_, _| false), pages(8, 1).start());
+        }
+        assert_eq!(end_of(&[hidden(&[pages(101, 2)])], 3).0, 3);
+        assert_eq!(end_of(&[hidden(&[])], 5).0, 5);
     }
 
     #[test]
