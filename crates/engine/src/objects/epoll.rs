@@ -9,6 +9,7 @@ use standfast_format::records::{EpollInterest, OpenFile, OpenFileKind};
 use standfast_linux::abi;
 use standfast_linux::proc::EpollTarget;
 use standfast_linux::sys::descriptors::{self, EpollEntry};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -144,8 +145,10 @@ impl Opening<'_> {
 
     /// Adds files that could be opened only once there were processes to epoll instances of this process's own.
     pub(super) fn watch_processes(&self, files: &[Option<u64>]) -> Result<(), EngineError> {
-        for descriptor in &self.plan.process.descriptors {
-            let place = descriptor.open_file as usize;
+        // Several descriptors may lead to one instance.
+        let places: BTreeSet<u32> = self.plan.process.descriptors.iter().map(|it| it.open_file).collect();
+        for place in places {
+            let place = place as usize;
             let Some(OpenFileKind::Epoll { interests }) = self.plan.job.open_files.get(place).map(|it| &it.kind) else {
                 continue;
             };
