@@ -2,6 +2,7 @@
  * kernel tells of them, and with whom they are shared. */
 #include "interpreter.h"
 #include <linux/kcmp.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -94,7 +95,9 @@ static void say_information(int fd)
     for (char *line; (line = strsep(&rest, "\n")) != NULL && count < 256;) {
         for (char *tab = line; (tab = strchr(tab, '\t')) != NULL;)
             *tab = ' ';
-        if (line[0] != '\0' && !is_left_out(line))
+        // Known: how far a queue's status was read with read(2) is forgotten.
+        bool is_place_in_queue = strncmp(line, "pos:", 4) == 0 && strcmp(kind_of(fd), "a queue") == 0;
+        if (line[0] != '\0' && !is_left_out(line) && !is_place_in_queue)
             lines[count++] = line;
     }
     // The kernel lists entries of epoll in an order of its own.
@@ -114,17 +117,18 @@ static void say_information(int fd)
         say(" process %s", who(atoi(pid + 4)));
 }
 
+/* Says which bytes others have locked, and how. Which of several locks on one byte the kernel names is open. */
 static void say_locks_of_others(int fd, int command, const char *name)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    for (int found = 0; found < 8; found++) {
-        if (fcntl(fd, command, &lock) != 0 || lock.l_type == F_UNLCK)
+    enum { BYTES = 256 };
+    int before = F_UNLCK;
+    for (int byte = 0; byte <= BYTES; byte++) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = byte < BYTES};
+        if (fcntl(fd, command, &lock) != 0)
             return;
-        say(" %s %d from %ld for %ld by %s", name, lock.l_type, (long)lock.l_start, (long)lock.l_len,
-            lock.l_pid == -1 ? "a description" : who(lock.l_pid));
-        if (lock.l_len == 0)
-            return;
-        lock = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = lock.l_start + lock.l_len};
+        if (lock.l_type != before)
+            say(" %s %d from %d", name, lock.l_type, byte);
+        before = lock.l_type;
     }
 }
 
@@ -152,15 +156,16 @@ static void say_kind(int fd, const struct stat *found)
     struct itimerspec time;
     int value = 0;
     if (S_ISREG(found->st_mode)) {
-        say(" size %ld links %lu", (long)found->st_size, (unsigned long)found->st_nlink);
+        // To truncate a queue changes the size that it shows, and nothing else. Known: a restart forgets that.
+        long size = strcmp(kind_of(fd), "a queue") == 0 ? 0 : (long)found->st_size;
+        say(" size %ld links %lu", size, (unsigned long)found->st_nlink);
         say(" seals %x", fcntl(fd, F_GET_SEALS));
         say_locks_of_others(fd, F_GETLK, "lock");
         say_locks_of_others(fd, F_OFD_GETLK, "description-lock");
     }
     if (S_ISDIR(found->st_mode))
         return;
-    // Known: how far a queue's status was read with read(2) is forgotten.
-    // Known: so is what waits in a pipe that nobody reads any more.
+    // Known: what waits in a pipe that nobody reads any more is forgotten.
     struct pollfd polled = {.fd = fd, .events = POLLOUT};
     bool is_unread = S_ISFIFO(found->st_mode) && poll(&polled, 1, 0) > 0 && polled.revents & POLLERR;
     if (!is_unread && strcmp(kind_of(fd), "a queue") != 0 && ioctl(fd, FIONREAD, &value) == 0)
@@ -203,6 +208,10 @@ static void say_descriptor(int slot)
     bool has_own_mode = !S_ISSOCK(found.st_mode) && strcmp(kind_of(fd), "pipe:") != 0;
     mode_t mode = has_own_mode ? found.st_mode : found.st_mode & S_IFMT;
     say("\n  descriptor %d: %s fd %x fl %x mode %o", slot, kind_of(fd), flags, flags_of(fd, found.st_mode), mode);
+    // How much fits a Unix socket depends on the pieces in which what has been sent waits there.
+    int unread = 0;
+    if (S_ISSOCK(found.st_mode) && !is_tcp(fd) && ioctl(fd, SIOCOUTQ, &unread) == 0 && unread > 0)
+        polled.events &= ~POLLOUT;
     // Whether an edge-triggered entry of an epoll instance reports an event twice is open (docs/files.md).
     if (strcmp(kind_of(fd), "anon_inode:[eventpoll]") != 0 && poll(&polled, 1, 0) >= 0)
         say(" events %x", S_ISFIFO(found.st_mode) ? events_of_pipe(polled.revents) : polled.revents);
