@@ -4,7 +4,7 @@ use crate::pages::PageScan;
 use crate::spawn::{HeldProgram, InheritedSignals};
 use crate::sys::descriptors::HeldDescriptor;
 use crate::sys::process;
-use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind, Pid};
+use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind, Pid, SoftDirty};
 
 /// How the namespaces of a restarted job show to the job and its user.
 const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid programs, and sees only its own processes; a pid file that it wrote is not valid outside its namespace";
@@ -67,7 +67,13 @@ impl Features {
             Feature {
                 name: "page table scan (PAGEMAP_SCAN, Linux 6.7)",
                 present: scan,
-                meaning: "without it page tables are read word by word, slowly for large reservations",
+                meaning: if SoftDirty::is_kept() {
+                    "without it page tables are read word by word, slowly for large reservations; soft-dirty bits show what \
+                     was written"
+                } else {
+                    "without it, and without soft-dirty bits (CONFIG_MEM_SOFT_DIRTY), each checkpoint reads and compares all \
+                     memory"
+                },
                 remark: "",
             },
             Feature {
