@@ -41,8 +41,9 @@ impl Features {
         Self(vec![
             Feature {
                 name: "ptrace of own children",
-                present: scope < 3,
-                meaning: "without it no program can be checkpointed (set kernel.yama.ptrace_scope to 2 or less)",
+                present: scope < 2 || scope == 2 && process::effective_user() == 0,
+                meaning: "without it no program can be checkpointed (set kernel.yama.ptrace_scope to 1 or less; root may \
+                          have 2)",
                 remark: "",
             },
             Feature {
