@@ -11,10 +11,11 @@ SOAK_TIMES ?= 8
 SOAK_PROGRAMS ?= 10000
 SIMULATE_MINUTES ?= 10
 BENCH ?=
+KERNELS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mpi docs test test-all soak planted-faults bench build install clean
+.PHONY: help demo demo-mpi docs test test-all test-kernels soak planted-faults bench build install clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -33,6 +34,9 @@ test: ## what tells most faults (6 minutes when all is compiled)
 
 test-all: ## everything that must hold (about 20 minutes)
 	@scripts/test all
+
+test-kernels: ## the victims on Debian's kernels 5.10, 6.1 and 6.12, emulated (at most 30 minutes each; KERNELS="6.1")
+	@scripts/test-kernels $(KERNELS)
 
 soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	@scripts/install-needs test

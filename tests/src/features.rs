@@ -146,7 +146,7 @@ impl Feature {
         self
     }
 
-    /// Compiles the victim if necessary.
+    /// Compiles the victim if necessary, unless this user cannot run it.
     ///
     /// # Errors
     /// When the victim does not compile.
@@ -159,6 +159,14 @@ impl Feature {
                 _ => {}
             }
         }
+        self.compile()
+    }
+
+    /// Compiles the victim if necessary, whoever may run it.
+    ///
+    /// # Errors
+    /// When the victim does not compile.
+    pub fn compile(&self) -> Result<Prepared> {
         let compiler = self.header.compiler.as_deref().unwrap_or("cc");
         if Command::new(compiler).arg("--version").output().is_err() {
             return Ok(Prepared::Lacking(Lacking::program(compiler)));

@@ -66,7 +66,7 @@ pub enum Tracking {
     /// Like [`Tracking::Pagemap`] if the kernel supports it, otherwise like [`Tracking::Hash`].
     Auto,
     /// The memory of processes is tracked; shared memory is read and compared. What cannot be tracked counts as changed.
-    /// If the kernel cannot track but keeps soft-dirty bits, these are used.
+    /// Before Linux 6.7 soft-dirty bits are used, if the kernel keeps them.
     Pagemap,
     /// Everything is read and compared with checksums of its earlier contents.
     Hash,

@@ -7,6 +7,7 @@
 //! the page is not tracked or not in that generation.
 
 mod adaptive;
+mod bits;
 mod dirty_estimate;
 mod spaces;
 mod windows;
@@ -18,11 +19,12 @@ use crate::pages::Pages;
 use crate::reading::readers;
 use crate::{EngineError, ProcessIdentity};
 use adaptive::{Adaptive, Division};
+use bits::Merging;
 use standfast_core::{PageRange, PageSet};
 use standfast_format::BackingPage;
 use standfast_linux::abi;
 use standfast_linux::proc::Stat;
-use standfast_linux::{SoftDirty, WriteProtection, WrittenScan};
+use standfast_linux::{WriteProtection, WrittenScan};
 use std::io;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -40,8 +42,7 @@ const COMPARING_SHARE: u32 = 30;
 #[derive(Debug)]
 pub(crate) struct Track {
     process: ProcessIdentity,
-    /// `None` if soft-dirty bits are used instead.
-    protection: Option<WriteProtection>,
+    protection: WriteProtection,
     /// Pages that the last committed generation holds.
     saved: PageSet,
     /// The number of the process in that generation.
@@ -65,6 +66,7 @@ pub(crate) struct Track {
     looked: Option<Instant>,
     /// Whether the process has executed another program, so that nothing is tracked any more.
     lost: bool,
+    merging: Merging,
 }
 
 /// A mapping to scan.
@@ -130,12 +132,12 @@ impl Track {
         let scanning = |source| kernel("scanning the program's pages", source);
         self.news = how.faults.saturating_sub(self.faults);
         self.faults += self.news;
-        if self.protection.is_none() {
+        if !self.protection.is_asynchronous() {
             return self.scan_bits(how, places, otherwise).map_err(scanning);
         }
         let scan = WrittenScan::open(self.process.id()).map_err(scanning)?;
         let comparing_is_dear = !how.is_second && self.comparing_is_dear();
-        let is_crowded = places.len() * MAPPINGS_SHARE > mappings_max();
+        let is_crowded = is_crowded(places);
         let mut found = Found::default();
         let mut pages = Pages::default();
         let mut untrackable = Vec::new();
@@ -169,31 +171,6 @@ impl Track {
         Ok(pages)
     }
 
-    /// Does the same with soft-dirty bits, and clears all of them.
-    fn scan_bits(
-        &mut self,
-        how: Scan,
-        places: &[Place],
-        populated: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
-    ) -> io::Result<Pages> {
-        let bits = SoftDirty::open(self.process.id())?;
-        let (mut found, mut pages, mut untrackable) = (Found::default(), Pages::default(), Vec::new());
-        for place in places {
-            let mut held = Vec::new();
-            populated(place, &mut held)?;
-            match place.is_trackable() {
-                true => found.all.extend(held),
-                false => untrackable.extend(held.into_iter().map(|range| (range, place.backing_page))),
-            }
-        }
-        bits.written(&found.all, &mut found.written)?;
-        self.sort(how, found, &mut pages);
-        pages.changed.extend(untrackable);
-        pages.changed.sort_unstable_by_key(|(range, _)| range.start());
-        bits.clear()?;
-        Ok(pages)
-    }
-
     /// Reports whether comparing the pages of the last scan would delay the program for too large a share of the time
     /// since then. Tracked writes delay the program too, the more so the shorter that time is. But each costs a
     /// microsecond, and pages that are not written cost nothing.
@@ -208,9 +185,7 @@ impl Track {
     /// which these pages count as written or are compared.
     pub(crate) fn loosen_idle(&mut self) -> Vec<PageRange> {
         let (loose, fixed): (Vec<_>, _) =
-            self.adaptive.idle().into_iter().partition(|unit| {
-                self.protection.as_ref().is_some_and(|protection| protection.unprotect(*unit).is_ok())
-            });
+            self.adaptive.idle().into_iter().partition(|unit| self.protection.unprotect(*unit).is_ok());
         fixed.into_iter().for_each(|unit: PageRange| self.adaptive.stays_split(unit));
         loose
     }
@@ -266,8 +241,10 @@ impl Track {
 
     /// Starts to track writes to a mapping; reports whether that succeeded.
     fn start_tracking(&mut self, place: &Place, is_crowded: bool) -> bool {
-        let Some(protection) = self.protection.as_ref().filter(|_| !is_crowded && !self.lost) else { return false };
-        let tracked = protection.track(place.mapping);
+        if is_crowded || self.lost {
+            return false;
+        }
+        let tracked = self.protection.track(place.mapping);
         let gone = |error: &io::Error| matches!(error.raw_os_error(), Some(abi::ENOMEM | abi::ESRCH));
         self.lost = tracked.as_ref().is_err_and(gone);
         tracked.is_ok()
@@ -281,8 +258,7 @@ impl Track {
             return Ok(false);
         }
         let marked = PageSet::of(populated.iter().copied()).difference(&PageSet::of(unmarked));
-        let Some(protection) = &self.protection else { return Ok(false) };
-        marked.ranges().iter().try_for_each(|range| protection.protect(*range)).map(|()| true)
+        marked.ranges().iter().try_for_each(|range| self.protection.protect(*range)).map(|()| true)
     }
 
     /// Excludes pages for which the checkpoint in progress does not hold the current contents. The next checkpoint that
@@ -343,6 +319,11 @@ fn may_be_huge(place: &Place) -> bool {
             mode.is_ok_and(|mode| mode.contains("[always]"))
         })
     })
+}
+
+/// Reports whether a process has too many mappings to track them.
+fn is_crowded(places: &[Place]) -> bool {
+    places.len() * MAPPINGS_SHARE > mappings_max()
 }
 
 /// Returns how many mappings a process may have.

@@ -14,10 +14,15 @@
  *   guarded    a file, shared, opened for writing and closed, that is only read
  *   read       all of it is read
  *   other      the file is written to in another way
- *   slip       it is made writable, written to, and made read-only again */
+ *   slip       it is made writable, written to, and made read-only again
+ *   filled     two areas as large as huge pages, on small ones, filled
+ *   moved      the second takes the place of the first
+ *   zeros      the first is discarded and read
+ *   merged     its first page is written, and the kernel (KSM) puts an equal page of its own there, for it alone */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -30,6 +35,32 @@
 enum { HUGE_PAGE = 2 << 20, BYTES = 4 << 12 };
 
 static unsigned char *place;
+
+static long merged_pages(void)
+{
+    char text[32] = "";
+    FILE *file = fopen("/sys/kernel/mm/ksm/pages_sharing", "r");
+    if (file != NULL && (fgets(text, sizeof text, file) == NULL || fclose(file) != 0))
+        return 0;
+    return strtol(text, NULL, 10);
+}
+
+/* Has KSM merge the first two pages, and leaves the merged page to the first. */
+static int merge(void)
+{
+    const struct timespec blink = {0, 10000000};
+    long before = merged_pages();
+    memset(place, 'm', 2 << 12);
+    if (madvise(place, 2 << 12, MADV_MERGEABLE) != 0)
+        return 0;
+    for (int tries = 0; merged_pages() <= before; tries++) {
+        if (tries > 500)
+            return 0;
+        nanosleep(&blink, NULL);
+    }
+    place[1 << 12] = 'x';
+    return 1;
+}
 
 static int map(int flags, size_t bytes)
 {
@@ -67,6 +98,18 @@ static int obey(const char *line)
             return 0;
         place[5 << 12] = 's';
         return mprotect(place, HUGE_PAGE, PROT_READ) == 0;
+    } else if (strcmp(line, "filled") == 0) {
+        if (!map(MAP_PRIVATE, 2 * HUGE_PAGE))
+            return 0;
+        madvise(place, 2 * HUGE_PAGE, MADV_NOHUGEPAGE);
+        memset(place, 'f', HUGE_PAGE);
+        memset(place + HUGE_PAGE, 'm', HUGE_PAGE);
+    } else if (strcmp(line, "moved") == 0) {
+        return mremap(place + HUGE_PAGE, HUGE_PAGE, HUGE_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place;
+    } else if (strcmp(line, "zeros") == 0) {
+        return madvise(place, BYTES, MADV_DONTNEED) == 0 && *(volatile unsigned char *)place == 0;
+    } else if (strcmp(line, "merged") == 0) {
+        return merge();
     } else if (strcmp(line, "none") == 0) {
         return munmap(place, 2 * HUGE_PAGE) == 0;
     } else {

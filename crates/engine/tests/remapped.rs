@@ -13,7 +13,7 @@ use standfast_engine::{
 };
 use standfast_format::records::{Advice, Backing, JobState, MappingAttributes};
 use standfast_format::{BatchRange, BoxError, ImageSink, PageBatch};
-use standfast_linux::abi;
+use standfast_linux::{PageScan, Pid, abi};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -194,6 +194,27 @@ fn discarded_huge_pages_of_the_pool_are_zero() {
 }
 
 #[test]
+fn pages_in_place_of_saved_ones_are_saved() {
+    for (order, filling) in [("moved", b'm'), ("zeros", 0), ("merged", b'm')] {
+        let mut program = Program::new();
+        let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
+        assert!(program.obeys("filled"));
+        for _ in 0..3 {
+            assert!(checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ()).1);
+            assert_eq!(program.filling(&memory, 0), b'f');
+        }
+        if !program.obeys(order) {
+            skip("pages in place of saved ones are saved", &Lacking::system("KSM does not run"));
+            continue;
+        }
+        for _ in 0..2 {
+            assert!(checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ()).1);
+            assert_eq!(program.filling(&memory, 0), filling, "{order}");
+        }
+    }
+}
+
+#[test]
 fn memory_changed_since_the_scan_is_not_committed_until_rescanned() {
     let mut program = Program::new();
     if !program.obeys("droppable") {
@@ -253,6 +274,12 @@ fn attributes_read_while_the_job_is_stopped_need_no_confirmation() {
 
 #[test]
 fn a_file_is_saved_once_a_write_through_its_mapping_is_seen() {
+    if !PageScan::open(Pid::own()).is_ok_and(|scan| scan.is_by_ioctl()) {
+        return skip(
+            "a file is saved once a write through its mapping is seen",
+            &Lacking::system("no scan of page tables (PAGEMAP_SCAN, Linux 6.7)"),
+        );
+    }
     let mut program = Program::new();
     let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
     for (order, is_saved) in

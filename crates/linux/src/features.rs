@@ -4,7 +4,7 @@ use crate::pages::PageScan;
 use crate::spawn::{HeldProgram, InheritedSignals};
 use crate::sys::descriptors::HeldDescriptor;
 use crate::sys::process;
-use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind, Pid};
+use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind, Pid, SoftDirty};
 
 /// How the namespaces of a restarted job show to the job and its user.
 const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid programs, and sees only its own processes; a pid file that it wrote is not valid outside its namespace";
@@ -41,8 +41,9 @@ impl Features {
         Self(vec![
             Feature {
                 name: "ptrace of own children",
-                present: scope < 3,
-                meaning: "without it no program can be checkpointed (set kernel.yama.ptrace_scope to 2 or less)",
+                present: scope < 2 || scope == 2 && process::effective_user() == 0,
+                meaning: "without it no program can be checkpointed (set kernel.yama.ptrace_scope to 1 or less; root may \
+                          have 2)",
                 remark: "",
             },
             Feature {
@@ -67,7 +68,13 @@ impl Features {
             Feature {
                 name: "page table scan (PAGEMAP_SCAN, Linux 6.7)",
                 present: scan,
-                meaning: "without it page tables are read word by word, slowly for large reservations",
+                meaning: if SoftDirty::is_kept() {
+                    "without it page tables are read word by word, slowly for large reservations; soft-dirty bits show what \
+                     was written"
+                } else {
+                    "without it, and without soft-dirty bits (CONFIG_MEM_SOFT_DIRTY), each checkpoint reads and compares all \
+                     memory"
+                },
                 remark: "",
             },
             Feature {

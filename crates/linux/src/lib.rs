@@ -69,7 +69,7 @@ pub use pin::PinnedToCpu;
 pub use pinned::unseen_writer;
 pub use siginfo::SignalInformation;
 pub use sock_diag::UdpSocket;
-pub use soft_dirty::SoftDirty;
+pub use soft_dirty::{MarkedPages, SoftDirty};
 pub use spawn::{
     HeldChild, HeldProgram, InheritedSignals, LaunchTerminal, is_made_here, launch, made_here, made_here_is_gone,
 };

@@ -9,10 +9,10 @@
 //! process: by a mapping of their own, by write(2) to the underlying object or by a device. It is exact only while the
 //! process is stopped.
 
-use crate::Pid;
 use crate::pages::{REGIONS, guard_category};
 use crate::sys::memory::{PageRegion, Selection, category, scan_and_protect_pages, scan_pages};
 use crate::sys::userfault;
+use crate::{Pid, SoftDirty};
 use standfast_core::{Address, PageRange, merge_ranges};
 use std::cell::RefCell;
 use std::fs::File;
@@ -23,6 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[derive(Debug)]
 pub struct WriteProtection {
     userfault: OwnedFd,
+    is_asynchronous: bool,
 }
 
 /// A scan of the pages that a process has written. It is opened again each time, since after an exec an older one would
@@ -54,10 +55,36 @@ impl WriteProtection {
     /// Takes over the descriptor that a process has made of its own address space.
     ///
     /// # Errors
-    /// If the kernel lacks asynchronous write protection.
+    /// If the kernel lacks asynchronous write protection, and soft-dirty bits as well.
     pub fn new(userfault: OwnedFd) -> io::Result<Self> {
-        userfault::introduce(userfault.as_fd())?;
-        Ok(Self { userfault })
+        let is_asynchronous = match userfault::introduce(userfault.as_fd()) {
+            Ok(()) => true,
+            Err(_) if SoftDirty::is_kept() => {
+                userfault::introduce_for_marks(userfault.as_fd())?;
+                false
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { userfault, is_asynchronous })
+    }
+
+    /// Reports whether the kernel can protect pages and note the first writes to them. If not, it keeps soft-dirty bits,
+    /// and tracking a mapping only shows whether it is still the same one ([`Self::tracks`]).
+    pub fn is_asynchronous(&self) -> bool {
+        self.is_asynchronous
+    }
+
+    /// Reports whether the mapping of a page is tracked, in any mode: whether neither unmapping nor mremap(2) has
+    /// replaced it since then. The page must be in memory or swap; otherwise it becomes one of zeros.
+    ///
+    /// # Errors
+    /// ESRCH when the address space is gone.
+    pub fn tracks(&self, page: PageRange) -> io::Result<bool> {
+        match userfault::put_zeros(self.userfault.as_fd(), page) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(true),
+            other => other.map(|()| true),
+        }
     }
 
     /// Starts to track writes to whole mappings, so that their pages can be protected. Protects nothing yet.

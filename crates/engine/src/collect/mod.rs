@@ -198,8 +198,9 @@ impl<'a> Stop<'a> {
             }
             found.objects.keep_resident(place, &std::mem::take(&mut inner.resident));
             found.descriptors.keep_inherited(place, &inner.inherited);
+            inner.semaphores.drain(..).for_each(|counter| found.descriptors.keep_semaphore(counter));
             if let Some(userfault) = inner.userfault.take() {
-                tracks.begin(identity, self.options.tracking, userfault);
+                tracks.begin(identity, userfault);
             }
         }
         for (process, inner) in frozen.processes.iter().zip(&mut answers) {

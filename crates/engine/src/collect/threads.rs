@@ -7,7 +7,7 @@ use super::{apart, process_tree, restrictions, scheduling, switches};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
-use crate::objects::{Descriptors, FoundTimers, FoundUndo, Probe};
+use crate::objects::{Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter};
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::Shared;
 use crate::{Blocker, EngineError, RefusalCode};
@@ -47,6 +47,8 @@ pub(super) struct Inner {
     pub(super) collapsed: Vec<bool>,
     /// The descriptors that survive an exec, among those that were asked about.
     pub(super) inherited: Vec<i32>,
+    /// Event counters that are semaphores, among those that were asked about.
+    pub(super) semaphores: Vec<SilentCounter>,
     /// A userfaultfd of its address space, if one was requested, or why there is none.
     pub(super) userfault: Option<io::Result<OwnedFd>>,
     pub(super) permitted_features: u64,
@@ -64,12 +66,15 @@ pub(super) struct Doubts {
     pub(super) pages: Vec<PageRange>,
     /// Descriptors that seem to be closed on exec: which of them are not?
     pub(super) descriptors: Vec<i32>,
+    /// Event counters: which of them are semaphores?
+    pub(super) counters: Vec<SilentCounter>,
 }
 
 impl Doubts {
     /// Returns those about the descriptors of the process at `place`.
     pub(super) fn of_descriptors(descriptors: &Descriptors, place: usize) -> Self {
-        Self { pages: Vec::new(), descriptors: descriptors.doubtful(place) }
+        let counters = descriptors.silent_counters(place);
+        Self { pages: Vec::new(), descriptors: descriptors.doubtful(place), counters }
     }
 }
 
@@ -178,6 +183,9 @@ impl Inner {
             self.found = FoundTimers::ask(remote_caller, process, &mut self.blockers)?;
             self.ask_residence(remote_caller, &also.doubts.pages)?;
             self.ask_inheritance(remote_caller, &also.doubts.descriptors)?;
+            for counter in &also.doubts.counters {
+                self.semaphores.extend(counter.ask(remote_caller, &process.memory)?.then_some(*counter));
+            }
             self.collapsed = collapse(remote_caller, also.idle)?;
             if also.has_children {
                 self.unreported = process_tree::unreported(remote_caller, pid)?;

@@ -4,6 +4,7 @@
 //! job hold each shared thing once. What the kernel says about an open file (kcmp(2), inode) identifies it, never the
 //! process or the number under which the walk first met it.
 
+use super::event_counter::SilentCounter;
 use super::message_queue::Queues;
 use super::pipe::Pipes;
 use super::shown::{Holder, Shown};
@@ -63,6 +64,8 @@ pub(crate) struct Descriptors {
     pub(crate) sockets: Vec<Socket>,
     pub(crate) terminals: Vec<PseudoTerminal>,
     pub(crate) posix_queues: Vec<PosixQueue>,
+    /// Event counters that the kernel does not describe completely.
+    pub(super) silent_counters: Vec<SilentCounter>,
     /// Regular files open for writing.
     pub(crate) outputs: Vec<Output>,
     /// TCP sockets whose ports a restart needs, as descriptors of our own.

@@ -2,13 +2,14 @@
 
 use super::Track;
 use super::adaptive::Adaptive;
+use super::bits::Merging;
 use super::dirty_estimate::DirtyEstimate;
 use crate::ProcessIdentity;
 use crate::capture_options::Tracking;
 use crate::hashes::{Hashes, Key};
 use crate::promises::Promises;
 use standfast_core::PageSet;
-use standfast_linux::{SoftDirty, WriteProtection};
+use standfast_linux::WriteProtection;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -102,15 +103,9 @@ impl Tracks {
     }
 
     /// Starts to track a process with the userfaultfd that it has made, and forgets processes that have ended.
-    pub(crate) fn begin(&mut self, process: ProcessIdentity, tracking: Tracking, userfault: io::Result<OwnedFd>) {
+    pub(crate) fn begin(&mut self, process: ProcessIdentity, userfault: io::Result<OwnedFd>) {
         self.spaces.retain(|track| track.process != process && track.process.is_alive());
-        // Only on request: no such kernel was available for tests.
-        let has_bits = tracking == Tracking::Pagemap && SoftDirty::is_kept();
-        let protection = match userfault.and_then(WriteProtection::new) {
-            Err(_) if has_bits => Ok(None),
-            other => other.map(Some),
-        };
-        match protection {
+        match userfault.and_then(WriteProtection::new) {
             Ok(protection) => {
                 self.problem = None;
                 self.spaces.push(Track {
@@ -128,6 +123,7 @@ impl Tracks {
                     compared: 0,
                     looked: None,
                     lost: false,
+                    merging: Merging::default(),
                 });
             }
             Err(error) => self.problem = Some(error.to_string()),

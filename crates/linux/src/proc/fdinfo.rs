@@ -13,8 +13,8 @@ pub struct DescriptorInformation {
     pub flags: u32,
     /// Count of an eventfd.
     pub event_count: Option<u64>,
-    /// Whether that eventfd is a semaphore (shown from Linux 6.5 on).
-    pub event_semaphore: bool,
+    /// Whether that eventfd is a semaphore; absent before Linux 6.5.
+    pub event_semaphore: Option<bool>,
     /// Targets that an epoll instance watches.
     pub epoll_targets: Vec<EpollTarget>,
     /// Locks on the file: those of this open file description, and those of the process that holds the descriptor.
@@ -118,7 +118,7 @@ impl DescriptorInformation {
                 b"pos" => information.position = parse(value).unwrap_or_default(),
                 b"flags" => information.flags = parse_octal(value).unwrap_or_default(),
                 b"eventfd-count" => information.event_count = parse_hex(value),
-                b"eventfd-semaphore" => information.event_semaphore = value == b"1",
+                b"eventfd-semaphore" => information.event_semaphore = Some(value == b"1"),
                 b"tfd" => information.epoll_targets.extend(epoll_target(line)),
                 b"lock" => information.locks.extend(lock(value)),
                 b"clockid" => information.timer.clock = parse(value).unwrap_or_default(),
@@ -221,7 +221,7 @@ mod tests {
     fn an_eventfd_count_is_parsed_as_hexadecimal() {
         let text = b"pos:\t0\nflags:\t02004002\neventfd-count:               1f\neventfd-id: 3\neventfd-semaphore: 1\n";
         let information = DescriptorInformation::parse(text);
-        assert_eq!((information.event_count, information.event_semaphore), (Some(0x1f), true));
+        assert_eq!((information.event_count, information.event_semaphore), (Some(0x1f), Some(true)));
     }
 
     #[test]
