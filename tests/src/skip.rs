@@ -18,6 +18,7 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("shared-huge-pages-of-the-pool", ONLY_ROOT_FILLS_THE_POOL),
     ("pages in place of saved ones", "KSM runs only where an administrator has switched it on"),
     ("memory-names-are-kept", "CONFIG_ANON_VMA_NAME is not set in every kernel"),
+    ("amx-permission-and-tiles-are-kept", "not every processor has matrix registers"),
     ("memory-protection-keys-are-kept", "not every processor has them"),
     ("memory-protection-key-behind-a-free-one", "not every processor has them"),
     (
