@@ -1,5 +1,5 @@
 //! Runs a program twice without Standfast and once under it, with checkpoints, kills and restarts, and compares what it
-//! observes.
+//! observes. If that seems to differ, it runs more often without Standfast, to see whether it differs there, too.
 //!
 //! The names of its moments say what happens there:
 //!
@@ -32,6 +32,8 @@ use std::time::Duration;
 
 /// How long a program may take without Standfast.
 const NATIVE_PATIENCE: Duration = Duration::from_secs(20);
+/// How often a program that seems to differ runs without Standfast, to see whether it differs there, too.
+const NATIVE_RUNS: usize = 10;
 
 /// What came of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +85,16 @@ pub(super) fn judge_with(script: &Script, fault: Option<&str>) -> Result<Outcome
             return Ok(Outcome::Different(what));
         }
     };
-    Ok(match first_difference(&native, &protected.log) {
+    let difference = first_difference(&native, &protected.log);
+    if difference.is_some() {
+        // A program that seldom differs by itself has differed from the second run by chance only.
+        for _ in 0..NATIVE_RUNS {
+            if let Some(difference) = first_difference(&native, &run_natively(script)?) {
+                return Ok(Outcome::Unstable(difference));
+            }
+        }
+    }
+    Ok(match difference {
         Some(difference) => Outcome::Different(difference),
         None if protected.refusals.is_empty() => Outcome::Same,
         None => Outcome::Refused(protected.refusals),
