@@ -83,8 +83,10 @@ fn has_become_writable(mapping: &Mapping) -> bool {
 
 fn canonical_object(object: &mut MemoryObject) {
     match &mut object.kind {
-        ObjectKind::MappedFile { file, saved, .. } => {
+        ObjectKind::MappedFile { file, saved, other_writer, .. } => {
             forget_plan(file);
+            // Another program, which may have ended since the checkpoint.
+            *other_writer = None;
             *saved = SavedPart::Mapped;
         }
         // Without a descriptor, a file in memory is shared memory.
@@ -95,6 +97,10 @@ fn canonical_object(object: &mut MemoryObject) {
 }
 
 fn canonical_open_file(open: &mut OpenFile) {
+    // Another program, which may have ended since the checkpoint.
+    if let OpenFileKind::Regular { other_writer, .. } = &mut open.kind {
+        *other_writer = None;
+    }
     // A file without a name is opened by way of `/proc/self/fd`, where these flags cannot be had or avoided.
     if matches!(open.kind, OpenFileKind::Object { .. } | OpenFileKind::MessageQueue { .. }) {
         open.flags &= !(O_LARGEFILE | O_NOFOLLOW);
