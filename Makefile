@@ -35,7 +35,7 @@ test: ## what tells most faults (6 minutes when all is compiled)
 test-all: ## everything that must hold (about 20 minutes)
 	@scripts/test all
 
-test-kernels: ## the victims on Debian's kernels 5.10, 6.1 and 6.12, emulated (at most 30 minutes each; KERNELS="6.1")
+test-kernels: ## the victims on Debian's kernels 5.10, 6.1 and 6.12, emulated (KERNELS="6.1")
 	@scripts/test-kernels $(KERNELS)
 
 soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")

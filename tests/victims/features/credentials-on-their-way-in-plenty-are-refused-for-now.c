@@ -1,7 +1,7 @@
 /* Messages with credentials of more bytes than can be sent again as the program itself are refused as long as they wait.
  *
  * expect: refuse "credentials"
- * doctor-blind: what is in flight is looked at only while the program stands still
+ * doctor-blind: what is in flight is looked at only while the program is stopped
  */
 #include "check.h"
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 /* A datagram whose sender had a name and is closed by now is refused as long as it waits.
  *
  * expect: refuse "datagram" "sender"
- * doctor-blind: what is in flight is looked at only while the program stands still
+ * doctor-blind: what is in flight is looked at only while the program is stopped
  */
 #include "check.h"
 #include <arpa/inet.h>

@@ -64,21 +64,21 @@ static void expect_six(const struct pair *pair, int hops)
 int main(void)
 {
     struct pair plain = connection(AF_INET, 0), near = connection(AF_INET, 7), left = connection(AF_INET, 0);
-    struct pair widowed = connection(AF_INET, 9), six = connection(AF_INET6, 0), six_near = connection(AF_INET6, 8);
+    struct pair abandoned = connection(AF_INET, 9), six = connection(AF_INET6, 0), six_near = connection(AF_INET6, 8);
     int usual = get(plain.connecting, IPPROTO_IP, IP_TTL);
     int usual_hops = get(six.connecting, IPPROTO_IPV6, IPV6_UNICAST_HOPS);
     /* What the program has set since then does not count. */
     set(near.connecting, IPPROTO_IP, IP_TTL, 33);
     set(near.accepted, IPPROTO_IP, IP_TTL, 44);
     set(six_near.connecting, IPPROTO_IPV6, IPV6_UNICAST_HOPS, 33);
-    CHECK(close(left.accepted) == 0 && close(widowed.connecting) == 0);
+    CHECK(close(left.accepted) == 0 && close(abandoned.connecting) == 0);
     for (int life = 0; life < 3; life++) {
         expect(&plain, usual);
         expect(&near, 7);
         expect_six(&six, usual_hops);
         expect_six(&six_near, 8);
         CHECK(get(left.connecting, IPPROTO_IP, IP_MULTICAST_TTL) == 1);
-        CHECK(get(widowed.accepted, IPPROTO_IP, IP_MULTICAST_TTL) == 9);
+        CHECK(get(abandoned.accepted, IPPROTO_IP, IP_MULTICAST_TTL) == 9);
         CHECK(get(plain.connecting, IPPROTO_IP, IP_TTL) == usual && get(near.connecting, IPPROTO_IP, IP_TTL) == 33);
         CHECK(get(near.accepted, IPPROTO_IP, IP_TTL) == 44);
         CHECK(get(six.connecting, IPPROTO_IPV6, IPV6_UNICAST_HOPS) == usual_hops);

@@ -64,18 +64,18 @@ int main(void)
     char room[8];
     struct pair plain = connection(&in6addr_loopback, NULL), open = connection(&in6addr_any, NULL);
     struct pair chosen = connection(&in6addr_any, &in6addr_any), strict = connection(&in6addr_any, &in6addr_loopback);
-    struct pair widowed = connection(&in6addr_any, NULL), left = connection(&in6addr_loopback, NULL);
+    struct pair abandoned = connection(&in6addr_any, NULL), left = connection(&in6addr_loopback, NULL);
     int alone = bound(SOCK_STREAM, &at, &in6addr_loopback);
     int receiver = bound(SOCK_DGRAM, &at, &in6addr_loopback), sender = socket(AF_INET6, SOCK_DGRAM, 0);
     CHECK(connect(sender, (struct sockaddr *)&at, sizeof at) == 0 && send(sender, "first", 5, 0) == 5);
-    CHECK(close(widowed.connecting) == 0 && close(left.accepted) == 0);
+    CHECK(close(abandoned.connecting) == 0 && close(left.accepted) == 0);
     CHECK(send(plain.connecting, "one", 3, 0) == 3 && send(open.accepted, "two", 3, 0) == 3);
     for (int life = 0; life < 3; life++) {
         expect(plain.connecting, 0), expect(plain.accepted, 1);
         expect(open.connecting, 0), expect(open.accepted, 0);
         expect(chosen.connecting, 0), expect(chosen.accepted, 0);
         expect(strict.connecting, 1), expect(strict.accepted, 0);
-        expect(widowed.accepted, 0), expect(left.connecting, 0);
+        expect(abandoned.accepted, 0), expect(left.connecting, 0);
         expect(alone, 1), expect(receiver, 1), expect(sender, 0);
         if (life < 2)
             moment("made");
@@ -83,7 +83,7 @@ int main(void)
     CHECK(recv(plain.accepted, room, sizeof room, 0) == 3 && memcmp(room, "one", 3) == 0);
     CHECK(recv(open.connecting, room, sizeof room, 0) == 3 && memcmp(room, "two", 3) == 0);
     CHECK(recv(receiver, room, sizeof room, 0) == 5 && send(sender, "second", 6, 0) == 6);
-    CHECK(recv(receiver, room, sizeof room, 0) == 6 && recv(widowed.accepted, room, 1, 0) == 0);
+    CHECK(recv(receiver, room, sizeof room, 0) == 6 && recv(abandoned.accepted, room, 1, 0) == 0);
     puts("taken");
     return 0;
 }

@@ -2,7 +2,7 @@
  * checkpoint is refused, by name, until they have been read.
  *
  * expect: refuse "UDP_GRO"
- * doctor-blind: what is in flight is looked at only while the program stands still
+ * doctor-blind: what is in flight is looked at only while the program is stopped
  */
 #include "check.h"
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-/* A server whose socket file cannot be made again, since nothing may be made in that directory any more, goes on with its clients
+/* A server whose socket file cannot be made again, since nothing may be made in that directory any more, keeps its clients
  * and its name. The restart reports that others no longer reach it by name.
  *
  * expect: survive
