@@ -14,12 +14,14 @@ use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};
 use standfast_linux::Pid;
 use standfast_linux::proc::{HUGE_PAGES, Map, MapAttributes, MapPolicy, ProcessPages};
+use standfast_linux::sys::process;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A look ahead is repeated after this many times its own duration, so that such looks take 5 % of a processor at most.
+/// A look ahead is repeated after this many times the processor time that it took, so that such looks take 5 % of a
+/// processor at most.
 const REST: u32 = 20;
 
 /// The attributes of one process's mappings, as of one look.
@@ -58,14 +60,15 @@ impl Scans {
 
     /// Looks at a running process.
     pub(crate) fn scan(&self, pid: Pid) -> Option<(ProcessIdentity, Attributes)> {
-        let begun = Instant::now();
+        let begun = process::thread_time();
         let found = ProcessIdentity::of(pid).ok().and_then(|process| Some((process, Attributes::at(pid).ok()?)));
         let Some((process, attributes)) = found else {
             self.scans().remove(&pid);
             return None;
         };
         let attributes = Attributes { is_ahead: true, ..attributes };
-        let scan = Scan { process, attributes: attributes.clone(), ended: Instant::now(), took: begun.elapsed() };
+        let took = process::thread_time().saturating_sub(begun);
+        let scan = Scan { process, attributes: attributes.clone(), ended: Instant::now(), took };
         self.scans().insert(pid, scan);
         Some((process, attributes))
     }

@@ -3,7 +3,6 @@
 use crate::files::{FileId, identity};
 use standfast_format::records::FileIdentity;
 use standfast_linux::Pid;
-use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::{file, process};
 use std::collections::BTreeMap;
@@ -24,24 +23,19 @@ const OTHERS_WRITE: u32 = 0o002;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
     names: usize,
-    until_nanoseconds: u64,
+    until: Duration,
 }
 
 impl Budget {
     pub(super) fn new(names: usize, time: Duration) -> Self {
-        let until_nanoseconds = processor_nanoseconds() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
-        Self { names, until_nanoseconds }
+        Self { names, until: process::thread_time().saturating_add(time) }
     }
 
     fn take(&mut self) -> bool {
-        let is_left = self.names > 0 && processor_nanoseconds() < self.until_nanoseconds;
+        let is_left = self.names > 0 && process::thread_time() < self.until;
         self.names = self.names.saturating_sub(1);
         is_left
     }
-}
-
-fn processor_nanoseconds() -> u64 {
-    process::clock_nanoseconds(abi::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// A regular file or a symbolic link.

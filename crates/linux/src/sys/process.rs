@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// waitpid(2) with `__WALL`: returns the raw status, or `None` with WNOHANG if there is no news.
 pub fn wait(tid: Tid, flags: i32) -> io::Result<Option<i32>> {
@@ -200,6 +201,11 @@ pub fn clock_nanoseconds(clock: i32) -> u64 {
     let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
     assert_eq!(answer, 0, "clock {clock} exists");
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Returns the processor time that this thread has used.
+pub fn thread_time() -> Duration {
+    Duration::from_nanos(clock_nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
 /// Returns the effective user id of this process.
