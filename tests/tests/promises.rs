@@ -35,6 +35,7 @@ mod ports;
 mod preflight;
 mod printed;
 mod proxied_terminal;
+mod rehearsals;
 mod replaced;
 mod saved_folders;
 mod snapshots;

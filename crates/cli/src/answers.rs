@@ -1,6 +1,8 @@
 //! Commands that query a job and print the answer, for people or as JSON.
 
-use crate::arguments::{Arguments, Checkpoint, Clean, Coalesce, Command, Doctor, Form, Inspect, Man, Status, Verify};
+use crate::arguments::{
+    Arguments, Checkpoint, Clean, Coalesce, Command, Doctor, Form, Inspect, Man, Rehearse, Status, Verify,
+};
 use crate::homes::shared_binaries;
 use crate::reporter::say;
 use crate::{refusals, tables};
@@ -33,6 +35,14 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Verify(verify) => verify_generations(&verify),
+        Command::Rehearse(Rehearse { place, at, background }) => {
+            if background {
+                standfast::give_way();
+            }
+            let report = standfast::rehearse(&place.directory, at, &mut speak)?;
+            print(place.form, &report, || tables::rehearsal(&report))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Coalesce(Coalesce { place }) => {
             let report = standfast::coalesce(&place.directory, &mut speak)?;
             print(place.form, &report, || tables::coalescing(&report))?;

@@ -68,6 +68,15 @@ Examples:
 The program must have been started with --terminal proxied or --detach. It keeps its terminal when the
 supervisor is killed, and gets it back with its settings at a restart.";
 
+const REHEARSE_EXAMPLES: &str = "\
+Examples:
+  standfast rehearse heat.standfast
+                                      could the newest checkpoint be restarted here and now?
+
+The restart is planned, every page is verified, and the job is rebuilt in namespaces of its own,
+compared with the checkpoint and discarded. Nothing of the program runs, no file is changed, and
+the running job notices nothing. What it would notice is left out, and named.";
+
 const COALESCE_EXAMPLES: &str = "\
 Examples:
   standfast coalesce heat.standfast
@@ -116,6 +125,7 @@ pub(crate) enum Command {
     List(List),
     Inspect(Inspect),
     Verify(Verify),
+    Rehearse(Rehearse),
     Coalesce(Coalesce),
     Clean(Clean),
     Doctor(Doctor),
@@ -291,6 +301,20 @@ pub(crate) struct Verify {
     /// Checkpoint to verify [default: all]
     #[arg(value_name = "GENERATION", value_parser = generation)]
     pub(crate) at: Option<GenerationNumber>,
+}
+
+/// Find out whether a checkpoint can be restarted here, while the job runs or after it ended
+#[derive(Args, Debug)]
+#[command(after_help = REHEARSE_EXAMPLES)]
+pub(crate) struct Rehearse {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Checkpoint to rehearse [default: the newest good one]
+    #[arg(value_name = "GENERATION", value_parser = generation)]
+    pub(crate) at: Option<GenerationNumber>,
+    /// Yield processors, disks and memory to all others, and end with the parent process
+    #[arg(long, hide = true)]
+    pub(crate) background: bool,
 }
 
 /// Merge a chain of checkpoints into one, and remove those that are no longer needed

@@ -5,8 +5,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use humantime::{format_duration, format_rfc3339_seconds};
 use standfast::doctor::Finding;
 use standfast::report::{
-    CheckpointReport, CleaningReport, CoalescingReport, GenerationReport, InspectionReport, JobStatus, LiveReport,
-    ProcessReport, StatusReport, VerificationReport,
+    CheckpointReport, CleaningReport, CoalescingReport, GenerationReport, InspectionReport, JobStatus, LastRehearsal,
+    LiveReport, ProcessReport, RehearsalReport, StatusReport, VerificationReport,
 };
 use standfast::{Ending, FlushMode, FlushReport, ForShell, Interval, message_lines, printable};
 use std::fmt::Write;
@@ -121,10 +121,27 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
     let mut facts = vec![("supervisor", format!("process {}", live.supervisor_pid)), ("next", next)];
     facts.extend(live.last_checkpoint.as_ref().map(|report| ("last", checkpoint(report))));
     facts.extend(live.flush.as_ref().map(|report| ("flushes", flush(report))));
+    facts.extend(live.rehearsal.as_ref().map(|last| ("restart", last_rehearsal(last))));
     facts.extend(
         live.last_failure.as_ref().map(|reason| ("failed", message_lines(reason).collect::<Vec<_>>().join("; "))),
     );
     facts
+}
+
+/// Describes the last rehearsal in a line.
+fn last_rehearsal(last: &LastRehearsal) -> String {
+    match last {
+        LastRehearsal::Passed(RehearsalReport { generation, not_rebuilt: None, left_out, .. }) => {
+            let except = if left_out.is_empty() { String::new() } else { format!(", without {}", left_out.join(", ")) };
+            format!("proven at checkpoint {generation}{except}")
+        }
+        LastRehearsal::Passed(RehearsalReport { generation, not_rebuilt: Some(why), .. }) => {
+            format!("checked at checkpoint {generation}, not rebuilt: {}", printable(why))
+        }
+        LastRehearsal::Failed { reason } => {
+            format!("would fail: {}", message_lines(reason).collect::<Vec<_>>().join("; "))
+        }
+    }
 }
 
 /// Describes where checkpoints in memory are flushed to the disk, and why.
@@ -266,6 +283,24 @@ pub(crate) fn verification(reports: &[VerificationReport]) -> String {
         if report.is_in_memory { " in memory" } else { "" }
     }
     reports.iter().map(|report| printable(&line(report)).into_owned() + "\n").collect()
+}
+
+/// Describes the result of a rehearsal.
+pub(crate) fn rehearsal(report: &RehearsalReport) -> String {
+    let generation = report.generation;
+    let mut text = match &report.not_rebuilt {
+        None => format!("checkpoint {generation} can be restarted here: the job was rebuilt, compared and discarded\n"),
+        Some(why) => format!(
+            "checkpoint {generation} can be restarted here, as far as can be told without rebuilding the job: all it \
+             needs is here, and its pages verify\nnot rebuilt: {}\n",
+            printable(why)
+        ),
+    };
+    if !report.left_out.is_empty() {
+        text += &format!("left out: {}\n", report.left_out.join(", "));
+    }
+    report.notes.iter().for_each(|note| text += &format!("note: {}\n", printable(note)));
+    text
 }
 
 /// Describes what an image holds.

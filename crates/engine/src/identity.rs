@@ -34,7 +34,7 @@ impl ProcessIdentity {
     }
 
     /// Reports whether it still exists, if only as a zombie.
-    pub(crate) fn is_alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         Self::of(self.id()).is_ok_and(|now| now == *self)
     }
 }

@@ -9,7 +9,8 @@
 //!                                                |-- thaw()    the job runs; Captured::read_on(sink), from clones
 //!                                                `-- kill()    the job ends where it is
 //! restart(source) --> Restarted, a Job
-//! rehearse(), examine(pid, ..): report in advance what would go wrong
+//! rehearse(), examine(pid, ..): report in advance what would go wrong at a checkpoint
+//! rehearse_restart(source):     reports what would go wrong at a restart
 //! ```
 #![forbid(unsafe_code)]
 
@@ -87,8 +88,8 @@ pub use read::Captured;
 pub use refusal_code::{RefusalCode, UnknownRefusalCode};
 pub use rehearsal::rehearse;
 pub use restart::{
-    ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, KeepTail, RestartOptions, Restarted, Streams, Tail,
-    restart,
+    ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, KeepTail, RehearsalOptions, Rehearsed, RestartOptions,
+    Restarted, Streams, Tail, rehearse_restart, restart,
 };
 pub use standfast_linux::sys::process::hold_child_signal;
 pub use standfast_linux::{InheritedSignals, LaunchTerminal, Terminal, own_group};

@@ -186,6 +186,10 @@ struct Made {
 }
 
 impl RemakePlan {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// Makes everything; `remade` records it step by step.
     pub(crate) fn carry_out(&self, remade: &mut Remade) -> Result<(), EngineError> {
         remade.expected.extend(self.expected.iter().cloned());

@@ -207,6 +207,7 @@ fn manifest() -> Manifest {
         compress: Some(Compress::Zstd),
         keep_finished: None,
         reserve: None,
+        rehearse: None,
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {

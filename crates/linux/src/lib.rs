@@ -72,6 +72,7 @@ pub use sock_diag::UdpSocket;
 pub use soft_dirty::{MarkedPages, SoftDirty};
 pub use spawn::{
     HeldChild, HeldProgram, InheritedSignals, LaunchTerminal, is_made_here, launch, made_here, made_here_is_gone,
+    spawn_made_here,
 };
 pub use split::{Half, HeldSignals, close_all_but, hold_output_signal, lead_session, split, step_aside};
 pub use task::{Standstill, Stop, Task};

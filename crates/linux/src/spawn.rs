@@ -13,7 +13,7 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Highest signal number.
@@ -199,6 +199,17 @@ pub(crate) fn undisturbed_by_strays<T>(work: impl FnOnce() -> T) -> T {
 /// Removes such a child after it has been reaped: its number may be given to another process.
 pub fn made_here_is_gone(pid: Pid) {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+}
+
+/// Starts a program for our own purposes.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn spawn_made_here(command: &mut Command) -> io::Result<Child> {
+    let mut made_here = MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = command.spawn()?;
+    made_here.insert(Pid::new(child.id() as i32));
+    Ok(child)
 }
 
 /// A child that waits before its exec until it is released, so that it can be seized first.

@@ -62,6 +62,18 @@ pub enum JobEvent {
     },
     /// A checkpoint is durable.
     Taken(CheckpointReport),
+    /// A restart was rehearsed, and would have succeeded.
+    Rehearsed {
+        /// Generation from which it was rehearsed.
+        generation: u64,
+        /// Whether an earlier rehearsal of this life failed, which was reported.
+        was_told: bool,
+    },
+    /// A restart was rehearsed, and would have failed at present.
+    NotRestartable {
+        /// Cause of the failure.
+        reason: String,
+    },
     /// Checkpoints that build upon each other were coalesced.
     Coalesced {
         /// Generation that is full now.
@@ -258,6 +270,11 @@ pub enum LongWork {
         /// Its generation number.
         generation: u64,
     },
+    /// A restart from a checkpoint is rehearsed.
+    Rehearsing {
+        /// Its generation number.
+        generation: u64,
+    },
     /// A checkpoint in memory is flushed to disk.
     Flushing {
         /// Its generation number.
@@ -281,6 +298,7 @@ impl JobEvent {
     pub fn severity(&self) -> Severity {
         match self {
             Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) | Self::Coalesced { .. } => Severity::Detail,
+            Self::Rehearsed { was_told: false, .. } => Severity::Detail,
             Self::Untracked { .. }
             | Self::Alone { .. }
             | Self::Uncloned { .. }
@@ -293,6 +311,7 @@ impl JobEvent {
             | Self::AddressAwaited { .. }
             | Self::File(_)
             | Self::ProtectedAgain { .. }
+            | Self::Rehearsed { .. }
             | Self::GoesOn { .. }
             | Self::InBackground { .. }
             | Self::Detached { .. }
@@ -309,6 +328,7 @@ impl JobEvent {
             | Self::StartedAfresh { .. }
             | Self::NotTaken { .. }
             | Self::Unprotectable { .. }
+            | Self::NotRestartable { .. }
             | Self::NotStopped { .. }
             | Self::NotInMemory { is_selector: true, .. }
             | Self::LeftInMemory { .. }

@@ -41,7 +41,9 @@ mod messages;
 mod progress;
 mod queries;
 mod quoting;
+mod rehearsal;
 pub mod report;
+mod reported_image;
 mod request;
 mod run;
 mod settings;
@@ -62,8 +64,9 @@ pub use group::{
     group_verify, group_watch, run_group,
 };
 pub use messages::open_messages;
-pub use queries::{inspect, list, status, verify};
+pub use queries::{inspect, list, rehearse, status, verify};
 pub use quoting::{ForShell, InWords, without_numbers};
+pub use rehearsal::give_way;
 pub use request::{Afterwards, checkpoint};
 pub use run::{
     CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, RestartRequest, RunRequest, TrustFault, Unfinished,
@@ -72,7 +75,7 @@ pub use run::{
 pub use settings::{
     Compress, DeltaMode, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, FlushMode, FlushReport, Grace,
     INTERVAL_MAX, INTERVAL_MIN, Ids, Incremental, Interval, JobOptions, Keep, KeepFinished, MaxFiles, Memory, Method,
-    MinInterval, OptionChoices, OptionError, Reserve, SaveFiles, SaveFolder, Snapshot, Stack, Track, Why,
+    MinInterval, OptionChoices, OptionError, Rehearse, Reserve, SaveFiles, SaveFolder, Snapshot, Stack, Track, Why,
 };
 pub use standfast_core::{message_lines, printable, printable_json, printable_lines};
 pub use standfast_engine::{Assistance, ClockPolicy, JobIds, RefusalCode, Streams, UnknownRefusalCode};

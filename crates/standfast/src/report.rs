@@ -107,6 +107,22 @@ pub struct LiveReport {
     pub last_checkpoint: Option<CheckpointReport>,
     /// Why the last attempt failed, if it did.
     pub last_failure: Option<String>,
+    /// The last rehearsal of a restart in this life.
+    #[serde(default)]
+    pub rehearsal: Option<LastRehearsal>,
+}
+
+/// Outcome of the last rehearsal of a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LastRehearsal {
+    /// A restart would have succeeded.
+    Passed(RehearsalReport),
+    /// A restart would have failed, or could not be rehearsed.
+    Failed {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// State of a job.
@@ -222,6 +238,19 @@ pub struct VerificationReport {
     pub file_bytes: u64,
     /// What is wrong with it; `None` if every byte is as it was written.
     pub damage: Option<String>,
+}
+
+/// Result of the rehearsal of a restart. All that a restart checks before it builds anything is in order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RehearsalReport {
+    /// The generation number of the checkpoint.
+    pub generation: u64,
+    /// Why the job was not rebuilt; `None` if it was, and equalled the checkpoint.
+    pub not_rebuilt: Option<String>,
+    /// What the rebuilt job lacked, since somebody would have noticed it.
+    pub left_out: Vec<String>,
+    /// What a restarted job would lack, though no result depends on it.
+    pub notes: Vec<String>,
 }
 
 /// What an image holds.

@@ -39,6 +39,12 @@ pub(super) fn scheduling(tid: Tid, own: &SchedulingAttributes) -> io::Result<Sch
     })
 }
 
+/// Returns policy and priorities of this thread.
+pub(crate) fn own_scheduling() -> io::Result<Scheduling> {
+    let own = Tid::own();
+    scheduling(own, &schedule::attributes(own)?)
+}
+
 /// Returns the processors of a task, if they differ from ours, which it inherited.
 pub(super) fn affinity(tid: Tid, own: &[u8]) -> io::Result<Option<Bytes>> {
     let theirs = schedule::affinity(tid)?;

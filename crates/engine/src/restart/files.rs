@@ -16,6 +16,7 @@ use crate::folders::in_folders;
 use crate::objects::{FilePlan, RegularPlan};
 use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFile, OpenFileKind};
+use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::sys::process;
 use std::cell::OnceCell;
@@ -59,6 +60,8 @@ pub struct FileOptions<'a> {
     pub started_nanoseconds: i64,
     /// When it ended, if something observed it.
     pub ended_nanoseconds: Option<i64>,
+    /// The processes of the job, if it is still running: this is a rehearsal then, and they are no strangers.
+    pub alive: &'a [Pid],
 }
 
 /// Why a restart may not continue with a file, and what the user can do.
@@ -282,13 +285,13 @@ impl<'a> Reckoning<'a> {
             let mut files: BTreeSet<_> =
                 all.filter_map(|file| find(path_of(file)).ok()).map(|it| FileId::of(&it)).collect();
             files.extend(self.listed.iter().flat_map(ListedNow::keys));
-            let others = other_writers(&files, &[]);
+            let others = other_writers(&files, self.options.alive);
             (files, others)
         });
         if files.contains(&key) {
             return others.get(&key).cloned();
         }
-        other_writers(&BTreeSet::from([key]), &[]).remove(&key)
+        other_writers(&BTreeSet::from([key]), self.options.alive).remove(&key)
     }
 
     /// Returns why somebody else may have changed a file; `seen` is the writer that was seen at the checkpoint.

@@ -28,6 +28,7 @@
 //! capabilities   given up again
 //! threads        created under their old ids; what the kernel keeps for each; registers last
 //! compared       with the image, by its twin; a difference that nobody has allowed ends the restart
+//! rehearsal      all of the above, of a copy (rehearsed_job) that nobody notices, which is then discarded
 //! commit         the caller's last word; then every tie to us is cut, the last one is the commit
 //! ```
 //!
@@ -60,6 +61,8 @@ mod other_names;
 mod plan;
 mod process_tree;
 mod processor_state;
+mod rehearsal;
+mod rehearsed_job;
 mod scheduling;
 mod stops;
 mod streams;
@@ -83,6 +86,7 @@ use known_names::KnownNames;
 pub use namespaces::ClockPolicy;
 use notes::condensed;
 use plan::JobPlan;
+pub use rehearsal::{RehearsalOptions, Rehearsed, rehearse_restart};
 use standfast_format::records::FileReference;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;

@@ -96,7 +96,7 @@ impl<'a> JobPlan<'a> {
         blockers.check_working_directories(job, &mut remaking);
         let mut remarks = Vec::new();
         let mut check = Check { job, blockers: &mut blockers, remaking: &mut remaking };
-        let socket_names = check.sockets(&mut remarks);
+        let socket_names = check.sockets(options.alive, &mut remarks);
         let mut found = Found { regular: Vec::new(), notes: Vec::new(), remaking };
         let places = 0..job.open_files.len();
         let files = places.map(|place| blockers.check_file(&reckoning, place, &mut found)).collect();

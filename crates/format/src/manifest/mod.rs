@@ -215,6 +215,27 @@ pub struct RunOptions {
     /// Bytes that a checkpoint must leave free on the disk.
     #[n(19)]
     pub reserve: Option<u64>,
+    /// Which checkpoints are followed by the rehearsal of a restart.
+    #[n(20)]
+    pub rehearse: Option<Rehearse>,
+}
+
+/// Which checkpoints are followed by the rehearsal of a restart.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rehearse {
+    /// None.
+    #[n(0)]
+    Off,
+    /// The first of each life, and those after it until one could be restarted.
+    #[n(1)]
+    First,
+    /// Every Nth.
+    #[n(2)]
+    Every {
+        /// N.
+        #[n(0)]
+        checkpoints: u32,
+    },
 }
 
 /// Treatment of the checkpoints after the program ended with status 0.

@@ -28,7 +28,7 @@ pub use meminfo::{MachineMemory, swap_is_used};
 pub use multicast::MulticastGroup;
 pub use net::{Endpoint, TcpConnection};
 pub use numa::{MapPolicy, ShownNumaPolicy};
-pub use room::Room;
+pub use room::{Room, TaskRoom};
 pub use schedstat::ProcessorTime;
 pub use sleep::Sleep;
 pub use smaps::MapAttributes;

@@ -1,9 +1,11 @@
 //! Memory that a process can still take: the available memory of the system, the limits of the control groups, and the
-//! remaining commit limit of the kernel. Parsers take text; one function reads it.
+//! remaining commit limit of the kernel. And how many more tasks it may have. Parsers take text; two functions read it.
 
-use super::MachineMemory;
+use super::{MachineMemory, Stat};
 use crate::Pid;
+use crate::sys::process;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Memory that may be used, in bytes.
@@ -30,6 +32,38 @@ impl Room {
                 .then(|| memory.commit_limit.unwrap_or(0).saturating_sub(memory.committed.unwrap_or(0))),
         }
     }
+}
+
+/// Tasks that may still be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskRoom {
+    /// The minimum of what the limits of this user and of the control groups leave.
+    pub spare: u64,
+}
+
+impl TaskRoom {
+    /// Reads the room for this process; `None` if nothing limits it.
+    pub fn of_own() -> Option<Self> {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let of_groups = folders(&text("/proc/self/cgroup")).into_iter().filter_map(|folder| tasks_left_in(&folder));
+        let (soft, _) = process::limit(Pid::own(), libc::RLIMIT_NPROC).unwrap_or((libc::RLIM_INFINITY, 0));
+        let of_user = (soft != libc::RLIM_INFINITY).then(|| soft.saturating_sub(tasks_of(process::effective_user())));
+        of_groups.chain(of_user).min().map(|spare| Self { spare })
+    }
+}
+
+/// Returns how many more tasks a control group may have, or `None` if it has no limit.
+fn tasks_left_in(folder: &Path) -> Option<u64> {
+    let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+    Some(number("pids.max")?.saturating_sub(number("pids.current")?))
+}
+
+/// Returns the number of tasks of a user.
+fn tasks_of(user: u32) -> u64 {
+    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    let own = entries.filter_map(Result::ok).filter(|entry| entry.metadata().is_ok_and(|it| it.uid() == user));
+    let pids = own.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::new));
+    pids.filter_map(|pid| Stat::of(pid).ok()).map(|stat| stat.threads as u64).sum()
 }
 
 /// Returns the folders of the control groups of a process, and of all groups above them, from `/proc/PID/cgroup`.

@@ -117,6 +117,7 @@ pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::LastRehearsal;
     use crate::settings::{FlushMode, FlushReport};
     use crate::settings::{Method, Why};
 
@@ -167,6 +168,7 @@ mod tests {
             next_due_seconds: Some(1.5),
             last_checkpoint: Some(report()),
             last_failure: Some("two\nlines".into()),
+            rehearsal: Some(LastRehearsal::Failed { reason: "a file is gone\nhint: put it back".into() }),
         };
         let failed = Reply::Failed { message: "no \"space\"".into() };
         let coalesced = CoalescingReport { generation: Some(7), file_bytes: 4096, removed: 5 };

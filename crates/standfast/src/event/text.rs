@@ -26,6 +26,8 @@ impl fmt::Display for JobEvent {
             Self::Coalesced { generation, file_bytes, removed } => {
                 write!(f, "coalesced into checkpoint {generation}: {file_bytes} bytes, {removed} older ones gone")
             }
+            Self::Rehearsed { generation, was_told } => f.write_str(&rehearsed(*generation, *was_told)),
+            Self::NotRestartable { reason } => write!(f, "a restart would fail at present: {reason}"),
             Self::Flushed { generation, file_bytes } => {
                 write!(f, "checkpoint {generation} flushed to disk: {file_bytes} bytes")
             }
@@ -70,11 +72,8 @@ impl fmt::Display for JobEvent {
             }
             Self::Leftovers { processes } => write_leftovers(f, processes),
             Self::Stopped { directory, generation } => {
-                write!(
-                    f,
-                    "stopped after checkpoint {generation}; continue with: standfast restart {}",
-                    ForShell(directory)
-                )
+                let directory = ForShell(directory);
+                write!(f, "stopped after checkpoint {generation}; continue with: standfast restart {directory}")
             }
             Self::Unfinished { directory, end } => {
                 write!(f, "program {end}; continue it with: standfast restart {}", ForShell(directory))
@@ -83,6 +82,13 @@ impl fmt::Display for JobEvent {
             Self::Kept { directory, checkpoints, bytes } => write_kept(f, directory, *checkpoints, *bytes),
             Self::HasFinished { directory, generation } => write_finished(f, directory, *generation),
         }
+    }
+}
+
+fn rehearsed(generation: u64, was_told: bool) -> String {
+    match was_told {
+        true => format!("a restart would succeed again: checkpoint {generation} was rehearsed"),
+        false => format!("a restart from checkpoint {generation} was rehearsed, and would succeed"),
     }
 }
 
@@ -96,6 +102,7 @@ fn write_progress(
         LongWork::Writing { generation } => write!(f, "writing checkpoint {generation}: ")?,
         LongWork::Restoring { generation } => write!(f, "restoring checkpoint {generation}: ")?,
         LongWork::Verifying { generation } => write!(f, "verifying checkpoint {generation}: ")?,
+        LongWork::Rehearsing { generation } => write!(f, "rehearsing a restart from checkpoint {generation}: ")?,
         LongWork::Flushing { generation } => write!(f, "flushing checkpoint {generation} to disk: ")?,
     }
     match total_bytes {

@@ -2,16 +2,15 @@
 
 #[cfg(feature = "planted-faults")]
 mod planted;
-mod reported;
 
-use self::reported::Reported;
 use crate::checkpoint::Destination;
 use crate::context::JobContext;
 use crate::control::bind_control;
-use crate::event::{JobEvent, Listener};
+use crate::event::{JobEvent, Listener, LongWork};
 use crate::identity::in_lease;
 use crate::job_folders::{save_folders, started};
 use crate::quoting::without_numbers;
+use crate::reported_image::ReportedImage;
 use crate::settings::{Files, JobOptions, Memory, OptionChoices};
 use crate::signals::SignalInbox;
 use crate::supervisor::{AttemptEnd, Post, Schedule, foreground_of, newest, supervise, sync_paths};
@@ -323,7 +322,8 @@ fn revive(
         let checksum = file.digest?.checksum;
         job.directory.saved_binary(checksum, Path::new(OsStr::from_bytes(&file.path.0)))
     };
-    let source = Reported::new(&choice.image, choice.number.get(), &waiting.listener);
+    let work = LongWork::Restoring { generation: choice.number.get() };
+    let source = ReportedImage::new(&choice.image, work, &waiting.listener);
     #[cfg(feature = "planted-faults")]
     let source = planted::Planted::new(&source);
     let revived = engine::restart(
@@ -335,10 +335,10 @@ fn revive(
             files: FileOptions {
                 policy: files.policy(),
                 ends: &ends,
-                own_directory: None,
                 streams: job.context.streams,
                 started_nanoseconds: began,
                 ended_nanoseconds: ended,
+                ..FileOptions::default()
             },
             saved_binary: &saved_binary,
             keep_tail: &mut keep_tail,

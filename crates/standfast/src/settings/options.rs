@@ -11,6 +11,7 @@ use super::interval::Interval;
 use super::levels::{DurableEvery, FlushEvery, Grace};
 use super::min_interval::MinInterval;
 use super::option_kinds::{Kept, words};
+use super::rehearse::Rehearse;
 use super::reserve::Reserve;
 use super::saved_files::{ExternalSockets, SaveFiles};
 use super::snapshot_method::Snapshot;
@@ -135,6 +136,10 @@ options! {
     "Free space to leave on the disk, such as 10G: a checkpoint that would leave less is refused"
     #[arg(long, value_name = "SIZE")]
     reserve: Reserve,
+    "Rehearse a restart in the background: 'first' after the first checkpoint, 'every:N' after every Nth, 'off'; \
+     standfast status shows the outcome"
+    #[arg(long, value_name = "WHEN")]
+    rehearse: Rehearse,
     "Time limit for flushing the newest checkpoint to disk when the job is stopped or fails"
     #[arg(long, value_name = "TIME")]
     grace: Grace,
@@ -248,6 +253,7 @@ mod tests {
                 flush: Flush::Foreground,
                 keep_finished: KeepFinished::No,
                 reserve: "10G".parse().unwrap(),
+                rehearse: "every:3".parse().unwrap(),
             };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }

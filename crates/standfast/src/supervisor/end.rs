@@ -33,6 +33,10 @@ impl Supervisor<'_, '_> {
         self.lose_terminal();
         self.coalescing.iter().for_each(Coalescing::cancel);
         self.end_coalescing();
+        if let Some(rehearsing) = self.rehearsing.take() {
+            rehearsing.cancel();
+            let _ = rehearsing.join();
+        }
         self.on(Event::JobEnded);
         let ending = match (self.machine.stopped_behind(), status) {
             (Some(generation), _) => Ending::Stopped { generation },

@@ -10,6 +10,7 @@ mod flushing;
 mod levels;
 mod machine;
 mod preflight;
+mod rehearsals;
 mod schedule;
 mod signals;
 
@@ -28,6 +29,7 @@ use crate::event::{JobEvent, Listener};
 use crate::identity::in_lease;
 use crate::progress::Reports;
 use crate::quoting::without_numbers;
+use crate::rehearsal::Rehearsing;
 use crate::settings::JobOptions;
 use crate::signals::SignalInbox;
 use crate::terminal::{Foreground, ForegroundConnection, HeldTerminal};
@@ -82,6 +84,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         checkpointing: None,
         reports: None,
         coalescing: None,
+        rehearsing: None,
         flushing: None,
         unsynced: None,
         ending_waits: None,
@@ -111,6 +114,7 @@ struct Supervisor<'a, 'l> {
     /// When progress of the checkpoint is reported, if somebody waits for it.
     reports: Option<Reports>,
     coalescing: Option<Coalescing>,
+    rehearsing: Option<Rehearsing>,
     flushing: Option<Flushing>,
     /// Files that the program writes, if the last checkpoint is in memory.
     unsynced: Option<Arc<Vec<Output>>>,
@@ -129,6 +133,7 @@ struct Supervisor<'a, 'l> {
 enum Source {
     Checkpoint,
     Coalescing,
+    Rehearsal,
     Flush,
     Preflight,
     Waits,
@@ -175,6 +180,7 @@ impl Supervisor<'_, '_> {
         match source {
             Source::Checkpoint => self.end_checkpoint(),
             Source::Coalescing => self.end_coalescing(),
+            Source::Rehearsal => self.end_rehearsal(),
             Source::Flush => self.end_flush(),
             Source::Preflight => self.tell_preflight(),
             Source::Waits => self.join_waits(),
@@ -208,6 +214,7 @@ impl Supervisor<'_, '_> {
             Effect::BeginFlush(order) => self.begin_flush(order),
             Effect::GiveUpFlush => self.give_up_foreground_flush(),
             Effect::BeginCoalescing(level) => self.begin_coalescing(level),
+            Effect::BeginRehearsal => self.begin_rehearsal(),
             Effect::RenewMemory => self.renew_memory(),
             Effect::Answer(client, reply) => self.answer(client, &reply),
             Effect::Say(event) => self.say(&event),
@@ -309,6 +316,7 @@ impl Supervisor<'_, '_> {
         let polled = std::iter::empty()
             .chain(self.checkpointing.iter().map(|it| (Source::Checkpoint, PollFd::new(it, PollFlags::IN))))
             .chain(self.coalescing.iter().map(|it| (Source::Coalescing, PollFd::new(it, PollFlags::IN))))
+            .chain(self.rehearsing.iter().map(|it| (Source::Rehearsal, PollFd::new(it, PollFlags::IN))))
             .chain(self.flushing.iter().map(|it| (Source::Flush, PollFd::new(it, PollFlags::IN))))
             .chain(checking.map(|it| (Source::Preflight, PollFd::new(it, PollFlags::IN))))
             .chain(self.ending_waits.iter().map(|it| (Source::Waits, PollFd::new(it, PollFlags::IN))))

@@ -6,9 +6,10 @@ use crate::scratch::SCRATCH_BYTES;
 use crate::socket_paths::{path_in, socket_path};
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Socket, SocketMessage, SocketState};
-use standfast_linux::UnixSocket;
 use standfast_linux::abi;
-use standfast_linux::proc::{Endpoint, TcpConnection};
+use standfast_linux::proc::{self, Endpoint, TcpConnection};
+use standfast_linux::{Pid, UnixSocket};
+use std::collections::HashSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -27,8 +28,8 @@ pub(crate) enum SocketName {
 
 impl Check<'_, '_> {
     /// Checks that sockets fit together, and that nobody else has taken the place of one that has a path. Returns which
-    /// names will lead to them.
-    pub(crate) fn sockets(&mut self, remarks: &mut Vec<String>) -> Vec<SocketName> {
+    /// names will lead to them. `alive` are the processes of the job, if it is running.
+    pub(crate) fn sockets(&mut self, alive: &[Pid], remarks: &mut Vec<String>) -> Vec<SocketName> {
         let job = self.job;
         let sockets = &job.sockets;
         let is_there = |place: u32| (place as usize) < sockets.len();
@@ -55,8 +56,10 @@ impl Check<'_, '_> {
         if !sockets.iter().enumerate().all(sound) {
             self.blockers.add_impossible("it verifies, but describes sockets that cannot be");
         }
-        self.ports();
-        let living = if sockets.is_empty() { Vec::new() } else { UnixSocket::all().unwrap_or_default() };
+        let own = sockets_of(alive);
+        self.ports(&own);
+        let mut living = if sockets.is_empty() { Vec::new() } else { UnixSocket::all().unwrap_or_default() };
+        living.retain(|socket| !own.contains(&socket.inode.into()));
         let mut names = Vec::with_capacity(sockets.len());
         for socket in sockets {
             let path = socket_path(job, socket).filter(|_| socket.file_mode.is_some());
@@ -101,8 +104,8 @@ impl Check<'_, '_> {
         SocketName::InSight
     }
 
-    /// Checks that nobody else listens where the job does.
-    fn ports(&mut self) {
+    /// Checks that nobody else listens where the job does. `own` are the job's sockets, if it is running.
+    fn ports(&mut self, own: &HashSet<u64>) {
         const LISTENING: u8 = 10;
         let listens = |socket: &&Socket| matches!(socket.state, SocketState::Listening { .. });
         let wanted = self.job.sockets.iter().filter(listens).filter_map(|socket| Endpoint::of(&socket.name.0));
@@ -110,7 +113,9 @@ impl Check<'_, '_> {
         let taken = if wanted.is_empty() { Vec::new() } else { TcpConnection::all().unwrap_or_default() };
         for endpoint in wanted {
             let is_taken = |other: &TcpConnection| {
-                other.state == LISTENING && (other.local.serves(&endpoint) || endpoint.serves(&other.local))
+                other.state == LISTENING
+                    && !own.contains(&other.inode)
+                    && (other.local.serves(&endpoint) || endpoint.serves(&other.local))
             };
             if taken.iter().any(is_taken) {
                 let what = format!("TCP port {endpoint}");
@@ -119,6 +124,16 @@ impl Check<'_, '_> {
             }
         }
     }
+}
+
+/// Returns the inodes of the sockets that processes have open.
+fn sockets_of(pids: &[Pid]) -> HashSet<u64> {
+    let links = |pid: &Pid| {
+        let numbers = proc::numbers(*pid, "fd").unwrap_or_default();
+        numbers.into_iter().filter_map(|number| proc::link(*pid, &format!("fd/{number}")).ok()).collect::<Vec<_>>()
+    };
+    let inode = |link: Vec<u8>| str::from_utf8(&link).ok()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+    pids.iter().flat_map(links).filter_map(inode).collect()
 }
 
 /// Reports whether others find a socket by its name. They never find a connection by its name.

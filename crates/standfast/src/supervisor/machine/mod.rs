@@ -5,13 +5,15 @@
 //! ```text
 //! asked, due ──> BeginCheckpoint ──> CheckpointEnded ──> due again, told, answered
 //!                                        └─ in memory ──> BeginFlush ──> FlushEnded
-//!                                        └─ a chain   ──> BeginCoalescing ──> CoalescingEnded
+//!                                        ├─ a chain   ──> BeginCoalescing ──> CoalescingEnded
+//!                                        └─ as asked  ──> BeginRehearsal ──> RehearsalEnded
 //! ```
 //!
 //! At most one piece of work of each kind is under way. While the program is stopped for a flush no checkpoint begins,
 //! since there is nothing new to save. A checkpoint after which the program stops abandons such a flush.
 
 mod outcomes;
+mod rehearsals;
 #[cfg(test)]
 mod storm;
 mod told;
@@ -20,11 +22,14 @@ use crate::GenerationNumber;
 use crate::checkpoint::{Order, Past, Purpose};
 use crate::control::{ClientId, Reply};
 use crate::event::JobEvent;
-use crate::report::{CheckpointReport, CoalescingReport, LiveReport};
-use crate::settings::{Flush, FlushCosts, FlushMode, Incremental, Interval, JobOptions, MinInterval, tracking};
+use crate::report::{CheckpointReport, CoalescingReport, LiveReport, RehearsalReport};
+use crate::settings::{
+    Flush, FlushCosts, FlushMode, Incremental, Interval, JobOptions, MinInterval, Rehearse, tracking,
+};
 use crate::supervisor::flushing::FlushSchedule;
 use crate::supervisor::schedule::{AttemptEnd, Schedule};
 pub(super) use outcomes::{Failed, FlushOutcome, TakenFacts};
+use rehearsals::Rehearsals;
 use standfast_engine::Tracking;
 use standfast_store::Level;
 use std::time::{Duration, Instant};
@@ -55,6 +60,8 @@ pub(super) enum Event {
     CoalescingEnded(Result<CoalescingReport, String>),
     /// The coalescing could not begin.
     CoalescingNotBegun(String),
+    /// The rehearsal under way has ended: its result, or why a restart would fail.
+    RehearsalEnded(Result<RehearsalReport, String>),
     /// The job has ended: nothing new begins.
     JobEnded,
 }
@@ -72,6 +79,8 @@ pub(super) enum Effect {
     /// Begin to coalesce the newest chain of a level, and report the end. Without a level, coalesce as much as possible
     /// on the disk.
     BeginCoalescing(Option<Level>),
+    /// Begin to rehearse a restart from the newest checkpoint, and report the end.
+    BeginRehearsal,
     /// Make another level in memory if there is none any more.
     RenewMemory,
     /// Answer a client, and close its connection.
@@ -101,6 +110,7 @@ pub(super) struct Settings {
     has_memory: bool,
     /// Whether memory is used only if there is room, without a report if there is not.
     memory_is_automatic: bool,
+    rehearse: Rehearse,
 }
 
 impl Settings {
@@ -113,6 +123,7 @@ impl Settings {
             builds_chains: options.incremental != Incremental::Off,
             has_memory,
             memory_is_automatic,
+            rehearse: options.rehearse,
         }
     }
 }
@@ -173,6 +184,7 @@ pub(super) struct Machine {
     /// Whether the program promises not to change some memory. If so, checkpoints build on earlier ones whatever the
     /// options say.
     has_promises: bool,
+    rehearsals: Rehearsals,
     told: Told,
 }
 
@@ -195,6 +207,7 @@ impl Machine {
             last_checkpoint: None,
             past: Past::default(),
             has_promises: false,
+            rehearsals: Rehearsals::default(),
             told: Told::default(),
         }
     }
@@ -228,6 +241,7 @@ impl Machine {
             Event::FlushEnded(outcome) => self.end_flush(outcome, now, &mut effects),
             Event::CoalescingEnded(outcome) => self.end_coalescing(outcome, &mut effects),
             Event::CoalescingNotBegun(reason) => self.miss_coalescing(reason, &mut effects),
+            Event::RehearsalEnded(outcome) => self.end_rehearsal(outcome, &mut effects),
             Event::JobEnded => self.disappoint(&mut effects),
         }
         effects
@@ -288,6 +302,7 @@ impl Machine {
             next_due_seconds: self.schedule.due().map(until),
             last_checkpoint: self.last_checkpoint,
             last_failure: self.told.reason(Condition::NotTaken).cloned(),
+            rehearsal: self.rehearsals.report(),
         }
     }
 

@@ -120,7 +120,10 @@ impl Machine {
         taken.listing.into_iter().for_each(|news| say(JobEvent::Listing(news)));
         self.coalesce(level, effects);
         match running.purpose {
-            Purpose::Protect => answer(running.served, &Reply::Taken(report), effects),
+            Purpose::Protect => {
+                self.rehearse(effects);
+                answer(running.served, &Reply::Taken(report), effects);
+            }
             Purpose::Stop => {
                 self.stop = Stop::Behind(generation);
                 self.stopped_for.extend(running.served);

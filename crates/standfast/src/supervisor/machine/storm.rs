@@ -7,6 +7,7 @@ use crate::settings::Beside;
 use crate::supervisor::flushing::{End, Measured};
 use fastrand::Rng;
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 const STORMS: u64 = 2000;
 const EVENTS: usize = 200;
@@ -19,6 +20,7 @@ struct World {
     checkpoint: Option<Purpose>,
     flush: Option<FlushMode>,
     is_coalescing: bool,
+    is_rehearsing: bool,
     generation: u64,
     waiting: BTreeSet<u64>,
     clients: u64,
@@ -38,6 +40,7 @@ impl World {
             builds_chains: random.bool(),
             has_memory: random.bool(),
             memory_is_automatic: random.bool(),
+            rehearse: random.choice([Rehearse::Off, Rehearse::First, Rehearse::Every(NonZeroU32::MIN)]).expect("three"),
         };
         let flushes = FlushSchedule::new(Default::default(), Default::default(), now);
         Self {
@@ -47,6 +50,7 @@ impl World {
             checkpoint: None,
             flush: None,
             is_coalescing: false,
+            is_rehearsing: false,
             generation: 0,
             waiting: BTreeSet::new(),
             clients: 0,
@@ -90,6 +94,9 @@ impl World {
             }
             Effect::BeginCoalescing(_) => {
                 assert!(!std::mem::replace(&mut self.is_coalescing, true), "two coalescings at once");
+            }
+            Effect::BeginRehearsal => {
+                assert!(!std::mem::replace(&mut self.is_rehearsing, true), "two rehearsals at once");
             }
             Effect::RenewMemory => assert_eq!(self.flush, None, "a flush reads what is there"),
             Effect::Answer(client, _) => self.note_answer(client),
@@ -200,6 +207,9 @@ impl World {
                 self.on(Event::CoalescingNotBegun("no thread".to_owned()));
             }
             60..65 => self.end_coalescing(Ok(CoalescingReport { generation: None, file_bytes: 0, removed: 0 })),
+            65..68 if std::mem::take(&mut self.is_rehearsing) => {
+                self.on(Event::RehearsalEnded(Err("it would fail".to_owned())));
+            }
             _ => {
                 self.now += Duration::from_millis(self.random.u64(..3000));
                 while self.on(Event::Tick) {}

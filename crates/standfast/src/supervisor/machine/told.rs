@@ -17,6 +17,8 @@ pub(super) enum Condition {
     Uncloned,
     /// The program's directives about its memory are ignored.
     DirectivesIgnored,
+    /// A restart would fail.
+    NotRestartable,
 }
 
 /// Present conditions, with their reasons.

@@ -1,4 +1,4 @@
-//! An image for a restart that reports how much of it has been read.
+//! An image that reports how much of it has been read.
 
 use crate::event::{Listener, LongWork};
 use crate::progress::reported;
@@ -8,19 +8,19 @@ use standfast_store::Chain;
 use std::cell::RefCell;
 
 /// The image of a restart, with reports of its progress.
-pub(super) struct Reported<'a, 'l> {
+pub(crate) struct ReportedImage<'a, 'l> {
     chain: &'a Chain,
-    generation: u64,
+    work: LongWork,
     listener: &'a RefCell<&'a mut Listener<'l>>,
 }
 
-impl<'a, 'l> Reported<'a, 'l> {
-    pub(super) fn new(chain: &'a Chain, generation: u64, listener: &'a RefCell<&'a mut Listener<'l>>) -> Self {
-        Self { chain, generation, listener }
+impl<'a, 'l> ReportedImage<'a, 'l> {
+    pub(crate) fn new(chain: &'a Chain, work: LongWork, listener: &'a RefCell<&'a mut Listener<'l>>) -> Self {
+        Self { chain, work, listener }
     }
 }
 
-impl ImageSource for Reported<'_, '_> {
+impl ImageSource for ReportedImage<'_, '_> {
     fn state(&self) -> &JobState {
         self.chain.state()
     }
@@ -30,7 +30,6 @@ impl ImageSource for Reported<'_, '_> {
     }
 
     fn deliver(&self, place: &(dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync)) -> Result<(), BoxError> {
-        let work = LongWork::Restoring { generation: self.generation };
-        reported(self.chain.progress(), work, &mut *self.listener.borrow_mut(), || self.chain.deliver(place))
+        reported(self.chain.progress(), self.work, &mut *self.listener.borrow_mut(), || self.chain.deliver(place))
     }
 }
