@@ -140,6 +140,17 @@ impl<'a> Standfast<'a> {
         taken.with_context(|| format!("the last answer: {last}"))
     }
 
+    /// If STANDFAST_REHEARSALS is set, rehearses a restart, which must succeed.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn rehearse_if_asked(&self) -> Result<()> {
+        if std::env::var_os("STANDFAST_REHEARSALS").is_some() {
+            self.ask("rehearse", &self.arena.images(), &[])?.well("a rehearsal")?;
+        }
+        Ok(())
+    }
+
     /// Runs `verify`, which must find every generation intact.
     ///
     /// # Errors

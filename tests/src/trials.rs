@@ -158,6 +158,7 @@ impl<'a> Trial<'a> {
         }
         // The restart uses an incremental checkpoint and the full one that it builds upon.
         self.checkpoint()?.well("the first checkpoint")?;
+        self.standfast.rehearse_if_asked()?;
         self.saved_and_killed(job)?;
         copy_folder(&self.arena.images(), &self.copy(moment.number))?;
         self.restart(&self.arena.images(), &format!("restart-{}", moment.number), &[])

@@ -257,6 +257,7 @@ impl<'a> Watched<'a> {
             Ok((!is_too_early).then_some(ended))
         })?;
         if ended.status.success() {
+            self.standfast.rehearse_if_asked()?;
             return Ok(None);
         }
         // On a busy machine a thread may take longer than a checkpoint waits for it.

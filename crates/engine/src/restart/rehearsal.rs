@@ -69,12 +69,12 @@ pub fn rehearse_restart(source: &dyn ImageSource, options: &RehearsalOptions<'_>
     let as_they_are = FileOptions { policy: FilePolicy::Keep, ..files };
     let reduced = JobPlan::make(&state, as_they_are, options.saved_binary)?;
     let is_missing = !plan.remake.is_empty() || !reduced.remake.is_empty() || misses_file(source.state());
-    let obstacle = match is_missing {
-        false => obstacle(source.state(), source.runs(), options.ids),
+    let not_rebuilt = match is_missing {
+        false => against_rebuilding(source.state(), source.runs(), options.ids),
         true => Some("what is missing is made again by a restart only".to_owned()),
     };
     let begin = || Family::begin(&reduced, options.ids, ClockPolicy::Continue, InheritedSignals::none());
-    if let Some(why) = obstacle {
+    if let Some(why) = not_rebuilt {
         if !watches_files(source.state()) {
             // The main process executes its program, under its old id.
             begin()?.abandon();
@@ -116,7 +116,7 @@ fn watches_files(job: &JobState) -> bool {
 }
 
 /// Returns why a job is not built a second time, if it is not: the job itself may need what that would take.
-fn obstacle(job: &JobState, runs: &[Run], ids: IdPolicy) -> Option<String> {
+fn against_rebuilding(job: &JobState, runs: &[Run], ids: IdPolicy) -> Option<String> {
     let stored: u64 = runs.iter().filter(|run| run.contents == Contents::Stored).map(|run| run.range.bytes()).sum();
     let room = Room::of(Pid::own());
     let tasks: u64 = job.processes.iter().map(|process| process.threads.len().max(1) as u64).sum();

@@ -54,7 +54,7 @@ fn manifest() -> Manifest {
         flush: Some(Flush::Background),
         keep_finished: Some(KeepFinished::No),
         reserve: Some(10 << 30),
-        rehearse: Some(Rehearse::Every { checkpoints: 10 }),
+        rehearse: Some(RehearsedCheckpoints::Every { checkpoints: 10 }),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];

@@ -22,7 +22,7 @@ pub enum Rehearse {
 }
 
 impl Kept for Rehearse {
-    type Record = manifest::Rehearse;
+    type Record = manifest::RehearsedCheckpoints;
 
     fn to_record(self) -> Option<Self::Record> {
         Some(match self {
