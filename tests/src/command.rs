@@ -62,7 +62,11 @@ impl<'a> Standfast<'a> {
             Checkpoints::OnRequest => "off".to_owned(),
         };
         let mut command = self.command(&["run", "-d"]);
-        command.arg(self.arena.images()).args(["-i", &interval]).args(options).arg("--");
+        command.arg(self.arena.images()).args(["-i", &interval]).args(options);
+        if rehearsals().is_some_and(|how| how == "beside") {
+            command.args(["--rehearse", "every:1"]);
+        }
+        command.arg("--");
         command.arg(&program.path).args(&program.arguments);
         command
     }
@@ -140,12 +144,12 @@ impl<'a> Standfast<'a> {
         taken.with_context(|| format!("the last answer: {last}"))
     }
 
-    /// If STANDFAST_REHEARSALS is set, rehearses a restart, which must succeed.
+    /// If STANDFAST_REHEARSALS is `here`, rehearses a restart, which must succeed.
     ///
     /// # Errors
     /// When it fails.
     pub fn rehearse_if_asked(&self) -> Result<()> {
-        if std::env::var_os("STANDFAST_REHEARSALS").is_some() {
+        if rehearsals().is_some_and(|how| how == "here") {
             self.ask("rehearse", &self.arena.images(), &[])?.well("a rehearsal")?;
         }
         Ok(())
@@ -311,4 +315,9 @@ fn locate() -> Result<PathBuf> {
     }
     let binary = target_folder().join("release/standfast");
     fs::canonicalize(&binary).with_context(|| format!("looking for {}", binary.display()))
+}
+
+/// Returns how restarts are rehearsed in all tests: after each checkpoint (`here`), or in the background (`beside`).
+fn rehearsals() -> Option<std::ffi::OsString> {
+    std::env::var_os("STANDFAST_REHEARSALS")
 }

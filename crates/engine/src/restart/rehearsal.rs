@@ -122,6 +122,10 @@ fn against_rebuilding(job: &JobState, runs: &[Run], ids: IdPolicy) -> Option<Str
     let tasks: u64 = job.processes.iter().map(|process| process.threads.len().max(1) as u64).sum();
     let has_huge_pages = job.objects.iter().any(|object| object.huge_page_bytes != 0)
         || job.processes.iter().flat_map(|it| &it.mappings).any(|it| it.attributes.huge_page_bytes != 0);
+    let mut messages = job.sockets.iter().flat_map(|socket| &socket.received);
+    if messages.any(|message| !message.open_files.is_empty()) {
+        return Some("descriptors are on their way between its sockets".to_owned());
+    }
     if watches_files(job) {
         return Some("the program watches files, and would notice that they are opened".to_owned());
     }
