@@ -16,9 +16,10 @@ use crate::tree::Roots;
 use crate::{EngineError, ProcessIdentity};
 use standfast_format::records::{FileReference, JobState, OpenFileKind};
 use standfast_format::{Contents, ImageSource, Run};
-use standfast_linux::InheritedSignals;
-use standfast_linux::Pid;
+use standfast_linux::abi;
 use standfast_linux::proc::{Room, Stat, TaskRoom};
+use standfast_linux::sys::tree::may_access;
+use standfast_linux::{InheritedSignals, Pid};
 use std::path::PathBuf;
 
 /// The part of the free memory that a rehearsal may take: a fourth. The rest is for the job.
@@ -125,6 +126,9 @@ fn against_rebuilding(job: &JobState, runs: &[Run], ids: IdPolicy) -> Option<Str
     let mut messages = job.sockets.iter().flat_map(|socket| &socket.received);
     if messages.any(|message| !message.open_files.is_empty()) {
         return Some("descriptors are on their way between its sockets".to_owned());
+    }
+    if job.files().any(|file| may_access(path_of(file), abi::R_OK).is_err()) {
+        return Some("a restart would change the permissions of a file for a moment, to open it".to_owned());
     }
     if watches_files(job) {
         return Some("the program watches files, and would notice that they are opened".to_owned());
