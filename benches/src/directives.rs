@@ -70,7 +70,7 @@ impl Course {
 pub(crate) fn promises() -> Result<Vec<Verdict>> {
     let mut verdicts = Vec::new();
     // 46 MB, so that the fixed cost of a checkpoint, three milliseconds, does not matter.
-    if let Some((plain, directed)) = pair(SOLVE, &["3400", "3"], &WHOLE, &WHOLE, Moments::Directed)? {
+    if let Some((plain, directed)) = pair(SOLVE, &["3400", "5"], &WHOLE, &WHOLE, Moments::Directed)? {
         verdicts.push(smaller("SOLVE: image with directives against whole", &directed, &plain, 0.10));
         verdicts.push(shorter("SOLVE: pause with directives against whole", &directed, &plain, 0.10));
     }

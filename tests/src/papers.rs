@@ -66,7 +66,7 @@ pub const NNET: Paper = Paper::with_directives(
     &["1000", "40", "60"],
 );
 /// Logs messages.
-pub const LOG: Paper = Paper::plain("log", include_str!("../../examples/log.c"), &["100000", "180"], &["2000", "3"]);
+pub const LOG: Paper = Paper::plain("log", include_str!("../../examples/log.c"), &["150000", "220"], &["2000", "3"]);
 /// Computes altitude contours.
 pub const CONTOUR: Paper =
     Paper::plain("contour", include_str!("../../examples/contour.c"), &["2816", "2179", "3"], &["200", "100"]);

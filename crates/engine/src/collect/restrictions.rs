@@ -124,9 +124,11 @@ impl LocalDescriptors {
     }
 }
 
-/// Returns a blocker for switches that only privileged programs have, and that a restart would not give them.
+/// Returns a blocker for switches that only privileged programs have, and that a restart would not give them. Whether
+/// capabilities are kept is carried for each thread.
 pub(super) fn secure_bits(theirs: i64, ours: i64) -> Option<Blocker> {
-    (theirs != ours).then(|| {
+    const KEEP_CAPABILITIES: i64 = 1 << 4;
+    (theirs | KEEP_CAPABILITIES != ours | KEEP_CAPABILITIES).then(|| {
         lasting(
             RefusalCode::SecurityBits,
             "security bits".to_owned(),

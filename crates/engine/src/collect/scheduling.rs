@@ -14,6 +14,7 @@ const PR_GET_TSC: u64 = abi::PR_GET_TSC as u64;
 const PR_TSC_SIGSEGV: u64 = abi::PR_TSC_SIGSEGV as u64;
 const PR_MCE_KILL_GET: u64 = abi::PR_MCE_KILL_GET as u64;
 const PR_MCE_KILL_DEFAULT: u32 = abi::PR_MCE_KILL_DEFAULT as u32;
+const PR_GET_KEEPCAPS: u64 = 7;
 const PR_GET_IO_FLUSHER: u64 = 58;
 /// `personality(2)`: changes nothing.
 const GET_PERSONALITY: u64 = 0xffff_ffff;
@@ -69,6 +70,7 @@ pub(super) struct Asked {
     numa: Words<NUMA_WORDS>,
     memory_failure: Number,
     io_flusher: Number,
+    keep_capabilities: Number,
     personality: Number,
 }
 
@@ -81,6 +83,7 @@ impl Asked {
             cpuid: batch.call(abi::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0]),
             memory_failure: batch.call(abi::SYS_prctl, [PR_MCE_KILL_GET, 0, 0, 0, 0, 0]),
             io_flusher: batch.call(abi::SYS_prctl, [PR_GET_IO_FLUSHER, 0, 0, 0, 0, 0]),
+            keep_capabilities: batch.call(abi::SYS_prctl, [PR_GET_KEEPCAPS, 0, 0, 0, 0, 0]),
             personality: batch.call(abi::SYS_personality, [GET_PERSONALITY, 0, 0, 0, 0, 0]),
         }
     }
@@ -119,6 +122,7 @@ impl Asked {
             io_flusher: (answers.number(self.io_flusher) == 1).then_some(true),
             capabilities: None,
             parent_death_signal: None,
+            keep_capabilities: (answers.number(self.keep_capabilities) == 1).then_some(true),
         })
     }
 }

@@ -30,6 +30,7 @@ const PR_TSC_SIGSEGV: u64 = abi::PR_TSC_SIGSEGV as u64;
 const PR_MCE_KILL: u64 = abi::PR_MCE_KILL as u64;
 const PR_MCE_KILL_SET: u64 = abi::PR_MCE_KILL_SET as u64;
 const PR_SET_PDEATHSIG: u64 = abi::PR_SET_PDEATHSIG as u64;
+const PR_SET_KEEPCAPS: u64 = 8;
 const PR_SET_IO_FLUSHER: u64 = 57;
 /// `arch_prctl(2)`.
 const ARCH_SET_CPUID: u64 = 0x1012;
@@ -189,6 +190,9 @@ impl Construction {
         }
         if wishes.io_flusher == Some(true) {
             call("marking a thread as flusher (PR_SET_IO_FLUSHER)", abi::SYS_prctl, [PR_SET_IO_FLUSHER, 1, 0])?;
+        }
+        if wishes.keep_capabilities == Some(true) {
+            call("keeping capabilities (PR_SET_KEEPCAPS)", abi::SYS_prctl, [PR_SET_KEEPCAPS, 1, 0])?;
         }
         if let Some(signal) = wishes.parent_death_signal {
             let arguments = [PR_SET_PDEATHSIG, signal.into(), 0];

@@ -127,6 +127,9 @@ pub struct ThreadRestrictions {
     /// (`PR_SET_PDEATHSIG`); absent if none.
     #[n(8)]
     pub parent_death_signal: Option<u32>,
+    /// `PR_SET_KEEPCAPS`; absent if it is not set.
+    #[n(9)]
+    pub keep_capabilities: Option<bool>,
 }
 
 /// Sets of capabilities of `capabilities(7)`; bit n is capability n.
