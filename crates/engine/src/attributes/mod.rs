@@ -143,8 +143,9 @@ impl Attributes {
     fn fits(&self, locked_kib: u64, maps: &[Map]) -> bool {
         let locked = |map: &&Map| self.find(map).is_some_and(|found| found.has(b"lo"));
         let bytes: u64 = maps.iter().filter(locked).map(|map| map.end - map.start).sum();
-        let huge = |map: &&Map| map.path == HUGE_PAGES;
-        bytes >> 10 == locked_kib && maps.iter().filter(huge).all(|map| self.find(map).is_some())
+        // Behind an exec the stack is elsewhere, and all that was seen was another program's.
+        let must_be_known = |map: &&Map| map.path == HUGE_PAGES || map.is_stack();
+        bytes >> 10 == locked_kib && maps.iter().filter(must_be_known).all(|map| self.find(map).is_some())
     }
 
     /// Returns the mapping as of the look, if it existed. It may have grown, shrunk or been cut since.
