@@ -1,6 +1,6 @@
 //! A rehearsal of a restart, while the job is running or after it has ended: planned like a restart, built in namespaces
 //! of its own, compared with the checkpoint, and discarded. Nothing of the program runs. No file is made, changed or
-//! removed, and nobody outside notices. What would be noticed is left out, see [`super::rehearsed_job`].
+//! removed, apart from access times. What others would notice is left out, see [`super::rehearsed_job`].
 
 use super::family::Family;
 use super::files::{FileOptions, FilePolicy, path_of};
@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 /// The part of the free memory that a rehearsal may take: a fourth. The rest is for the job.
 const SPARE_PARTS: u64 = 4;
-/// Tasks that must stay free beside those of the rehearsal, for each of these: the job may make as many.
+/// How many times its own tasks a rehearsal must find free: the job may make more meanwhile.
 const TASKS_FACTOR: u64 = 2;
 
 /// What is rehearsed.
