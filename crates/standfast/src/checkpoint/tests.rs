@@ -244,6 +244,14 @@ fn a_program_runs_on_before_its_checkpoint_is_durable() {
 }
 
 #[test]
+fn a_checkpoint_that_a_program_asked_for_is_the_one_of_which_it_was_told() {
+    let outcome = checkpoint(Purpose::ProtectHere, Snapshot::Copy, Script::default());
+    let told = outcome.done.iter().filter(|it| *it == "tell success").count();
+    assert_eq!((told, outcome.generations), (1, 1));
+    assert!(outcome.done.contains(&"capture Stopped, 0 read ahead".to_owned()), "{:?}", outcome.done);
+}
+
+#[test]
 fn pages_are_precopied_between_two_stops() {
     let done = checkpoint(Purpose::Protect, Snapshot::Precopy, Script::default()).done;
     let wanted = ["prefetch", "freeze", "foresee", "thaw", "freeze", "capture Ahead, 1 read ahead", "tell success"];
