@@ -74,20 +74,20 @@ pub(crate) fn promises() -> Result<Vec<Verdict>> {
         verdicts.push(smaller("SOLVE: image with directives against whole", &directed, &plain, 0.10));
         verdicts.push(shorter("SOLVE: pause with directives against whole", &directed, &plain, 0.10));
     }
-    if let Some((plain, directed)) = pair(CELL, &["2850", "100"], &WHOLE, &WHOLE, Moments::Directed)? {
+    if let Some((plain, directed)) = pair(CELL, &["2850", "300"], &WHOLE, &WHOLE, Moments::Directed)? {
         verdicts.push(smaller("CELL: image with directives against whole", &directed, &plain, 0.55));
     }
-    let nnet = &["22500", "40", "187"];
+    let nnet = &["22500", "40", "800"];
     if let Some((plain, directed)) = pair(NNET, nnet, &INCREMENTAL, &INCREMENTAL, Moments::Timer)? {
         verdicts.push(smaller("NNET: image with directives against incremental", &directed, &plain, 1.0 / 3.0));
         // Nearly a million regions must not cost what they save.
         verdicts.push(shorter("NNET: pause with directives against incremental", &directed, &plain, 1.10));
     }
-    if let Some((plain, directed)) = pair(MAT, &["1200"], &INCREMENTAL, &WHOLE, Moments::Timer)? {
+    if let Some((plain, directed)) = pair(MAT, &["1700"], &INCREMENTAL, &WHOLE, Moments::Timer)? {
         verdicts.push(smaller("MAT: image with directives alone against incremental", &directed, &plain, 1.10));
         verdicts.push(shorter("MAT: pause with directives alone against incremental", &directed, &plain, 1.10));
     }
-    if let Some(program) = sized(STSWM.victim, &["170", "4"])? {
+    if let Some(program) = sized(STSWM.victim, &["170", "8"])? {
         let whole = timed(&program, &WHOLE)?.context(TOO_FEW)?;
         let incremental = timed(&program, &INCREMENTAL)?.context(TOO_FEW)?;
         verdicts.push(smaller("STSWM: incremental image against whole", &incremental, &whole, 0.40));
