@@ -222,15 +222,21 @@ fn forget_saved_files(state: &mut JobState) {
 }
 
 /// Leaves out how long an object is that no descriptor leads to. Only a collection with privileges reports it without
-/// touching pages of the program.
+/// touching pages of the program. Leaves out how long a mapped file is: it may be shorter or longer now, and gets its
+/// contents and its length back after the comparison.
 fn forget_unmeasured_lengths(state: &mut JobState) {
     let opened = state.open_files.iter().filter_map(|open| match &open.kind {
         OpenFileKind::Object { object, .. } => Some(*object),
         _ => None,
     });
     let opened: HashSet<u32> = opened.collect();
-    for (_, object) in (0..).zip(&mut state.objects).filter(|(place, _)| !opened.contains(place)) {
-        if !matches!(object.kind, ObjectKind::MappedFile { .. } | ObjectKind::Segment { .. }) {
+    for (place, object) in (0..).zip(&mut state.objects) {
+        let is_measured = match object.kind {
+            ObjectKind::MappedFile { .. } => false,
+            ObjectKind::Segment { .. } => true,
+            _ => opened.contains(&place),
+        };
+        if !is_measured {
             object.length = 0;
         }
     }
