@@ -13,6 +13,7 @@ use standfast_core::Address;
 use standfast_linux::abi;
 use standfast_linux::sys::process;
 use standfast_linux::{Answer, NamespaceInit, Pid, ProcessMemory, Registers, Stop, Task, TaskError, Tid};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -74,6 +75,8 @@ pub(crate) struct Construction {
     pub(crate) inner_ids: Vec<Tid>,
     /// Notes on what it will lack.
     pub(crate) notes: Vec<String>,
+    /// The fields of the record that some of these notes are about.
+    pub(crate) lacking: BTreeSet<&'static str>,
     /// The waits with which its threads continue.
     pub(crate) waits: Waits,
 }
@@ -93,8 +96,17 @@ impl Construction {
             objects: Arc::default(),
             inner_ids: Vec::new(),
             notes: Vec::new(),
+            lacking: BTreeSet::new(),
             waits: Waits::default(),
         })
+    }
+
+    /// Notes that the process will lack something that the record has in this field.
+    pub(crate) fn lack(&mut self, field: &'static str, note: String) {
+        self.lacking.insert(field);
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
     }
 
     /// Makes a child of this process, whose memory holds only the scratch so far. It is stopped, in the same state.

@@ -93,7 +93,9 @@ impl Construction {
             let hard = limit.hard.min(hard_here);
             let soft = limit.soft.min(hard);
             process::set_limit(self.pid(), resource, soft, hard).map_err(setting)?;
-            self.notes.extend(lowered(resource, limit, soft, hard));
+            if let Some(note) = lowered(resource, limit, soft, hard) {
+                self.lack("processes.limits", note);
+            }
         }
         Ok(())
     }

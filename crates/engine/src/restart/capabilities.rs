@@ -33,7 +33,8 @@ impl Construction {
             is_complete &= now()? == wanted;
         }
         if !is_complete {
-            self.notes.push("the program continues with other capabilities than before".to_owned());
+            let note = "the program continues with other capabilities than before".to_owned();
+            self.lack("processes.threads.restrictions.capabilities", note);
         }
         Ok(())
     }

@@ -41,15 +41,17 @@ impl Family {
             }
         };
         let is_denied = |it: &Difference| MAY_DIFFER.iter().any(|field| it.field.starts_with(field));
-        // What the job continues without has been noted already.
-        let is_noted = !self.notes().is_empty();
+        let is_noted = |it: &&Difference| {
+            let mut lacking = self.processes.iter().flat_map(|process| &process.lacking);
+            lacking.any(|field| it.field.starts_with(field))
+        };
         let (denied, others): (Vec<_>, Vec<_>) = differences.into_iter().partition(is_denied);
         let (allowed, wrong): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|it| is_elsewhere(plan.job) || despite.contains(&it.field));
         if !wrong.is_empty() {
             return Err(EngineError::Refused(wrong.into_iter().map(refusal).collect()));
         }
-        let reported = denied.iter().filter(|_| !is_noted).chain(&allowed);
+        let reported = denied.iter().filter(|it| !is_noted(it)).chain(&allowed);
         Ok(shortened(reported.map(|it| format!("the rebuilt job differs from the checkpoint: {it}")).collect()))
     }
 }

@@ -5,9 +5,9 @@
 use super::plan::Plan;
 use crate::construction::Construction;
 use standfast_format::records::{Scheduling, ThreadState};
-use standfast_linux::Tid;
 use standfast_linux::abi;
 use standfast_linux::sys::schedule::{self, SchedulingAttributes};
+use standfast_linux::{Task, Tid};
 use std::io;
 
 /// `SCHED_FLAG_UTIL_CLAMP`: the utilization hints are valid.
@@ -16,17 +16,21 @@ const UTILIZATION_HINTS: u64 = 0x60;
 impl Construction {
     /// Sets only what differs. The main thread comes last: threads that it makes would inherit its settings.
     pub(super) fn set_scheduling(&mut self, plan: &Plan<'_>) {
-        for (task, thread) in self.tasks.iter().zip(&plan.process.threads).rev() {
+        let threads: Vec<_> = self.tasks.iter().map(Task::tid).zip(&plan.process.threads).rev().collect();
+        for (tid, thread) in threads {
             let given = [
-                ("processors", set_affinity(task.tid(), thread)),
-                ("priority for disks", set_io_priority(task.tid(), thread.io_priority)),
-                ("scheduling policy and priority", set_attributes(task.tid(), &thread.scheduling)),
+                ("processes.threads.affinity", "processors", set_affinity(tid, thread)),
+                ("processes.threads.io_priority", "priority for disks", set_io_priority(tid, thread.io_priority)),
+                (
+                    "processes.threads.scheduling",
+                    "scheduling policy and priority",
+                    set_attributes(tid, &thread.scheduling),
+                ),
             ];
-            for (what, given) in given {
-                let Err(error) = given else { continue };
-                let note = format!("a thread continues without its {what}, which is not permitted here ({error})");
-                if !self.notes.contains(&note) {
-                    self.notes.push(note);
+            for (field, what, given) in given {
+                if let Err(error) = given {
+                    let note = format!("a thread continues without its {what}, which is not permitted here ({error})");
+                    self.lack(field, note);
                 }
             }
         }

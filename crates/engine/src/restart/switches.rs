@@ -29,6 +29,8 @@ const MCL_ONFAULT: u64 = 4;
 /// mseal(2), Linux 6.10.
 const SYS_MSEAL: i64 = 462;
 const O_WRONLY: u64 = abi::O_WRONLY as u64;
+/// The field of the record for what this file sets of a whole process.
+const SWITCHES: &str = "processes.switches";
 /// `PKEY_DISABLE_ACCESS`.
 const NO_ACCESS: u64 = 1;
 
@@ -43,7 +45,7 @@ impl Construction {
             match (given, advice) {
                 // A program that forks may rely on these.
                 (Err(error), Advice::DontFork | Advice::WipeOnFork) => return Err(error),
-                (Err(error), _) => self.go_without("advice on memory", &error),
+                (Err(error), _) => self.go_without("processes.mappings.attributes.advice", "advice on memory", &error),
                 (Ok(_), _) => {}
             }
         }
@@ -51,7 +53,7 @@ impl Construction {
             let (nodes, bits) = self.nodes(policy)?;
             let arguments = [start, bytes, policy.mode.into(), nodes, bits, 0];
             if let Err(error) = self.call("choosing NUMA nodes", abi::SYS_mbind, arguments) {
-                self.go_without("choice of NUMA nodes", &error);
+                self.go_without("processes.mappings.attributes.numa", "choice of NUMA nodes", &error);
             }
         }
         if let Some(name) = &mapping.attributes.name {
@@ -105,7 +107,7 @@ impl Construction {
         let status = Status::of(self.pid()).map_err(|source| kernel("looking at the new process", source))?;
         if status.locked_kib < bytes >> 10 {
             let error = io::Error::other(format!("{} of {} KiB, see ulimit -l", status.locked_kib, bytes >> 10));
-            self.go_without("memory that may not be swapped out", &error);
+            self.go_without("processes.mappings.attributes.lock", "memory that may not be swapped out", &error);
         }
         Ok(())
     }
@@ -178,10 +180,10 @@ impl Construction {
             self.call("locking memory", abi::SYS_mlockall, [MCL_FUTURE | on_fault, 0, 0, 0, 0, 0])?;
         }
         if let Err(error) = merging {
-            self.go_without("merging of equal pages", &error);
+            self.go_without(SWITCHES, "merging of equal pages", &error);
         }
         if let Err(error) = huge_pages {
-            self.go_without("choice of huge pages", &error);
+            self.go_without(SWITCHES, "choice of huge pages", &error);
         }
         let written = [
             ("out-of-memory score", "oom_score_adj", switches.oom_score_adjustment.map(|value| value.to_string())),
@@ -190,7 +192,7 @@ impl Construction {
         for (what, file, value) in written {
             let Some(value) = value else { continue };
             if let Err(error) = std::fs::write(format!("/proc/{}/{file}", self.pid()), value) {
-                self.go_without(what, &error);
+                self.go_without(SWITCHES, what, &error);
             }
         }
         Ok(())
@@ -232,16 +234,14 @@ impl Construction {
             written
         };
         if let Err(error) = write() {
-            self.go_without("audit login id", &error);
+            self.go_without(SWITCHES, "audit login id", &error);
         }
         Ok(())
     }
 
-    pub(super) fn go_without(&mut self, what: &str, error: &dyn std::fmt::Display) {
-        let note = format!("the program continues without its {what}, which is not permitted here ({error})");
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
+    /// Notes that the process will lack something: the field of the record, and what that is to people.
+    pub(super) fn go_without(&mut self, field: &'static str, what: &str, error: &dyn std::fmt::Display) {
+        self.lack(field, format!("the program continues without its {what}, which is not permitted here ({error})"));
     }
 }
 

@@ -157,7 +157,7 @@ impl Construction {
         let arguments = [policy.mode.into(), nodes, bits, 0, 0, 0];
         let chosen = self.call_in(&self.tasks[place], &base, "choosing NUMA nodes", abi::SYS_set_mempolicy, arguments);
         if let Err(error) = chosen {
-            self.go_without("choice of NUMA nodes", &error);
+            self.go_without("processes.threads.numa", "choice of NUMA nodes", &error);
         }
         Ok(())
     }
