@@ -36,6 +36,7 @@ mod preflight;
 mod printed;
 mod proxied_terminal;
 mod rehearsals;
+mod rehearsed_faults;
 mod replaced;
 mod saved_folders;
 mod snapshots;

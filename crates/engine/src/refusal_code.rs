@@ -235,8 +235,8 @@ refusal_codes! {
     702 PathTaken "a path that the restart needs is taken or missing"
         "A named pipe, directory, socket or device that the job had is missing, or something else has taken its place."
 
-    703 PortTaken "a TCP port or socket path is used by another program"
-        "Another program listens at the address that the job had. End that program first."
+    703 PortTaken "a port, a socket's path or a socket's name is used by another program"
+        "Another program has the address that the job had. End that program first."
 
     704 TerminalTaken "a terminal number is in use"
         "Somebody else has a terminal with the number that the job had. With unprivileged user namespaces the job has terminals of its own."
@@ -258,6 +258,9 @@ refusal_codes! {
 
     710 SystemVLimits "System V objects or message queues cannot be made again"
         "The limits of this system are lower than the job needs, another program has the same keys, or there is no IPC namespace without privileges."
+
+    711 AddressGone "this machine does not have an address of the job's"
+        "A socket of the job had an address that no network device has here now. Add it, or restart the job where it is."
 
     801 Image "the image describes an impossible job"
         "The image verifies, so it is what was written, and yet describes something that cannot be. This is a bug in Standfast or a forged image. Use another checkpoint and please report it."

@@ -78,6 +78,9 @@ impl<'a> Remaking<'a> {
             Ok(_) => return Err(format!("{} is something else now", path.display())),
             Err(_) if self.plan.steps.contains_key(path) => return Ok(()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.to_string()),
+            Err(_) if std::fs::symlink_metadata(path).is_ok() => {
+                return Err(format!("{} is a symbolic link now, which leads nowhere", path.display()));
+            }
             Err(_) => {}
         }
         let recorded = self.recorded.get(path).copied().filter(|it| it.mode & abi::S_IFMT == kind);

@@ -8,6 +8,7 @@ use std::io;
 const MESSAGE_BYTES: usize = 16;
 /// Requested attributes: name, file, peer, pending connections, queue lengths.
 const SHOW: u32 = 1 | 2 | 4 | 8 | 16;
+const UNIX_DIAG_NAME: u16 = 0;
 const UNIX_DIAG_VFS: u16 = 1;
 const UNIX_DIAG_PEER: u16 = 2;
 const UNIX_DIAG_ICONS: u16 = 3;
@@ -19,6 +20,10 @@ const UNIX_DIAG_SHUTDOWN: u16 = 6;
 pub struct UnixSocket {
     /// Its inode.
     pub inode: u32,
+    /// `SOCK_STREAM`, `SOCK_DGRAM` or `SOCK_SEQPACKET`.
+    pub kind: i32,
+    /// Its name, with the byte 0 in front, if that is no path. Sockets that were accepted have that of the listener.
+    pub abstract_name: Option<Vec<u8>>,
     /// Whether it listens.
     pub is_listening: bool,
     /// Inode of the socket to which it is connected; 0 for one without a holder: closed, or not accepted yet.
@@ -51,10 +56,15 @@ impl UnixSocket {
 /// Parses a `struct unix_diag_msg` and the attributes after it.
 fn one(body: &[u8]) -> Option<UnixSocket> {
     const LISTENING: u8 = 10;
-    let mut socket =
-        UnixSocket { is_listening: *body.get(2)? == LISTENING, inode: word(body, 4)?, ..UnixSocket::default() };
+    let mut socket = UnixSocket {
+        is_listening: *body.get(2)? == LISTENING,
+        kind: (*body.get(1)?).into(),
+        inode: word(body, 4)?,
+        ..UnixSocket::default()
+    };
     for (kind, value) in attributes(body.get(MESSAGE_BYTES..)?) {
         match kind {
+            UNIX_DIAG_NAME if value.first() == Some(&0) => socket.abstract_name = Some(value.to_vec()),
             UNIX_DIAG_VFS => socket.file = word(value, 0).zip(word(value, 4)),
             UNIX_DIAG_PEER => socket.peer = word(value, 0),
             UNIX_DIAG_ICONS => socket.waiting = (0..value.len() / 4).filter_map(|at| word(value, at * 4)).collect(),

@@ -7,9 +7,13 @@ use super::shown::Shown;
 use super::{O_ACCMODE, O_WRONLY, Opening, Walk};
 use crate::EngineError;
 use crate::error::kernel;
-use standfast_format::records::{FileLock, LockKind, OpenFile, OpenFileKind};
-use standfast_linux::abi;
-use standfast_linux::proc::{self, Lock};
+use standfast_format::records::{Bytes, FileLock, JobState, LockKind, OpenFile, OpenFileKind};
+use standfast_linux::proc::{self, DescriptorInformation, Lock, LockOnFile};
+use standfast_linux::{Pid, abi};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 
 impl Walk<'_> {
     pub(super) fn note_locks(&mut self) {
@@ -119,15 +123,89 @@ impl Opening<'_> {
     }
 }
 
-/// Adds to an error which file somebody else has locked.
-fn named(error: EngineError, file: &OpenFile) -> EngineError {
-    let path = match &file.kind {
-        OpenFileKind::Regular { file, .. } => &file.path,
-        OpenFileKind::Directory { path, .. } => path,
-        _ => return error,
+/// Refuses a job whose locks others have taken since. `alive` are its own processes, if it is running. Takes no lock.
+pub(crate) fn refuse_locked_by_others(job: &JobState, alive: &[Pid]) -> Result<(), EngineError> {
+    if job.open_files.iter().all(|open| open.locks.is_empty()) {
+        return Ok(());
+    }
+    let held = LockOnFile::all().map_err(|source| kernel("looking for locks of others", source))?;
+    for open in job.open_files.iter().filter(|open| !open.locks.is_empty()) {
+        let Some(path) = path_of(open) else { continue };
+        let Ok(found) = std::fs::metadata(OsStr::from_bytes(&path.0)) else { continue };
+        let on_it = held.iter().filter(|it| (it.device, it.inode) == (found.dev(), found.ino()));
+        let mut in_the_way = on_it.filter(|it| open.locks.iter().any(|lock| conflict(lock, &it.lock)));
+        if in_the_way.any(|it| !is_of_processes(it, alive)) {
+            let taken = io::Error::from_raw_os_error(abi::EAGAIN);
+            return Err(named(kernel("locking a file", taken), open));
+        }
+    }
+    Ok(())
+}
+
+/// Reports whether a lock cannot be taken while another one is held.
+fn conflict(wanted: &FileLock, held: &Lock) -> bool {
+    let wanted_is_whole = matches!(wanted.kind, LockKind::Whole);
+    let is_same_sort = match held.kind {
+        proc::ShownLockKind::Whole => wanted_is_whole,
+        proc::ShownLockKind::Process | proc::ShownLockKind::OpenFile => !wanted_is_whole,
+        proc::ShownLockKind::Other => false,
     };
-    match error {
-        EngineError::Kernel { source, .. } => kernel(&format!("locking {path}, which the program had locked"), source),
-        error => error,
+    let is_before = |end: Option<u64>, start: u64| end.is_some_and(|end| end < start);
+    let wanted_end = (wanted.length > 0).then(|| wanted.start + wanted.length - 1);
+    let is_apart = is_before(wanted_end, held.start) || is_before(held.end, wanted.start);
+    is_same_sort && !is_apart && (wanted.exclusive || held.exclusive)
+}
+
+/// Reports whether processes hold a lock. For one of an open file the kernel does not say who took it.
+fn is_of_processes(it: &LockOnFile, processes: &[Pid]) -> bool {
+    if it.lock.kind != proc::ShownLockKind::OpenFile {
+        return processes.contains(&it.lock.process);
+    }
+    let shows_it = |pid: Pid, number: i32| {
+        let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}"));
+        file.is_ok_and(|file| file.ino() == it.inode)
+            && DescriptorInformation::of(pid, number).is_ok_and(|shown| shown.locks.contains(&it.lock))
+    };
+    processes.iter().any(|pid| {
+        let numbers = proc::numbers(*pid, "fd").unwrap_or_default();
+        numbers.into_iter().any(|number| shows_it(*pid, number))
+    })
+}
+
+fn path_of(open: &OpenFile) -> Option<&Bytes> {
+    match &open.kind {
+        OpenFileKind::Regular { file, .. } => Some(&file.path),
+        OpenFileKind::Directory { path, .. } => Some(path),
+        _ => None,
+    }
+}
+
+/// Adds to an error which file somebody else has locked.
+fn named(error: EngineError, open: &OpenFile) -> EngineError {
+    match (error, path_of(open)) {
+        (EngineError::Kernel { source, .. }, Some(path)) => {
+            kernel(&format!("locking {path}, which the program had locked"), source)
+        }
+        (error, _) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_conflict_if_they_overlap_and_one_excludes() {
+        let wanted = |kind, exclusive, start, length| FileLock { kind, exclusive, start, length };
+        let held = |kind, exclusive, start, end| Lock { kind, exclusive, process: Pid::new(7), start, end };
+        let (whole, part) = (proc::ShownLockKind::Whole, proc::ShownLockKind::OpenFile);
+        let process = LockKind::Process { process: 0 };
+        assert!(conflict(&wanted(LockKind::Whole, false, 0, 0), &held(whole, true, 0, None)));
+        assert!(!conflict(&wanted(LockKind::Whole, false, 0, 0), &held(whole, false, 0, None)));
+        assert!(!conflict(&wanted(LockKind::Whole, true, 0, 0), &held(part, true, 0, None)));
+        assert!(conflict(&wanted(process, true, 10, 5), &held(part, false, 14, Some(20))));
+        assert!(!conflict(&wanted(process, true, 10, 5), &held(part, false, 15, Some(20))));
+        assert!(!conflict(&wanted(LockKind::OpenFile, true, 10, 0), &held(part, true, 0, Some(9))));
+        assert!(conflict(&wanted(LockKind::OpenFile, true, 10, 0), &held(part, true, 99, None)));
     }
 }

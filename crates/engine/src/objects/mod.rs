@@ -51,6 +51,7 @@ use crate::EngineError;
 use check::nothing;
 pub(crate) use check::{Blockers, Check};
 pub(crate) use event_counter::SilentCounter;
+pub(crate) use locks::refuse_locked_by_others;
 pub(crate) use memory::{
     MemoryObjects, ObjectContents, SHARED_MEMORY_NAME, data_of, is_inside, is_on_huge_pages, on_huge_pages,
     written_at_ends,

@@ -23,6 +23,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::Metadata;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -119,7 +120,7 @@ impl<'a> Reckoning<'a> {
             return Ok(RegularPlan { place, offset: *offset, cut: None, judged: None, renamed: None });
         }
         let now = match find(&path) {
-            Err(gone) if !path.exists() => return self.judge_renamed(place, file, gone),
+            Err(gone) if is_free(&path) => return self.judge_renamed(place, file, gone),
             found => found?,
         };
         let judged = Some(FileId::of(&now));
@@ -364,6 +365,11 @@ pub(super) fn find(path: &Path) -> Result<Metadata, Objection> {
         Ok(_) => Err(Objection::new("it is not a regular file any more", "put it back")),
         Err(error) => Err(Objection::new(format!("it cannot be found any more ({error})"), "put it back")),
     }
+}
+
+/// Reports whether a file can be made at a path. A symbolic link there that leads nowhere is in the way.
+pub(super) fn is_free(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Returns the files that a job has open or mapped, or saves; other code judges these.

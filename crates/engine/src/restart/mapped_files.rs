@@ -6,7 +6,7 @@
 //! is written if somebody else may have changed it.
 
 use super::address_space::ToMap;
-use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, path_of};
+use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, is_free, path_of};
 use super::known_names::KnownNames;
 use super::plan::JobPlan;
 use super::tails::{KeepTail, Tail};
@@ -91,7 +91,7 @@ impl Reckoning<'_> {
                 return Ok(MappedPlan { stays: true, ..plan });
             }
             Err(_) if is_doubtful => return Ok(plan),
-            Err(_) if is_whole && self.options.policy != FilePolicy::Refuse && !path_of(file).exists() => {
+            Err(_) if is_whole && self.options.policy != FilePolicy::Refuse && is_free(path_of(file)) => {
                 return Ok(MappedPlan { stays: false, ..plan });
             }
             Err(objection) => return Err(objection),

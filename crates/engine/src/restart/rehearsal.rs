@@ -10,12 +10,12 @@ use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
 use super::rehearsed_job::RehearsedJob;
 use crate::job::stay_in_sight;
-use crate::objects::has_ipc;
+use crate::objects::{has_ipc, refuse_locked_by_others};
 use crate::supervisors::is_supervisor;
 use crate::tree::Roots;
 use crate::{EngineError, ProcessIdentity};
 use standfast_format::records::{FileReference, JobState, OpenFileKind};
-use standfast_format::{Contents, ImageSource, Run};
+use standfast_format::{BoxError, Contents, ImageSource, Run};
 use standfast_linux::abi;
 use standfast_linux::proc::{Room, Stat, TaskRoom};
 use standfast_linux::sys::tree::may_access;
@@ -65,28 +65,32 @@ pub fn rehearse_restart(source: &dyn ImageSource, options: &RehearsalOptions<'_>
     let alive = options.running.map(processes_of).unwrap_or_default();
     let files = FileOptions { alive: &alive, ..options.files };
     let plan = JobPlan::make(source.state(), files, options.saved_binary)?;
+    refuse_locked_by_others(source.state(), &alive)?;
     stay_in_sight()?;
-    let RehearsedJob { state, left_out } = RehearsedJob::of(source.state());
-    let as_they_are = FileOptions { policy: FilePolicy::Keep, ..files };
-    let reduced = JobPlan::make(&state, as_they_are, options.saved_binary)?;
-    let is_missing = !plan.remake.is_empty() || !reduced.remake.is_empty() || misses_file(source.state());
-    let not_rebuilt = match is_missing {
-        false => against_rebuilding(source.state(), source.runs(), options.ids),
+    let not_rebuilt = match !plan.remake.is_empty() || misses_file(source.state()) {
+        false => against_rebuilding(source.state(), options.ids),
         true => Some("what is missing is made again by a restart only".to_owned()),
     };
-    let begin = || Family::begin(&reduced, options.ids, ClockPolicy::Continue, InheritedSignals::none());
+    let begin = |plan| Family::begin(plan, options.ids, ClockPolicy::Continue, InheritedSignals::none());
     if let Some(why) = not_rebuilt {
         if !watches_files(source.state()) {
             // The main process executes its program, under its old id.
-            begin()?.abandon();
+            begin(&plan)?.abandon();
         }
         source.deliver(&|_, _| Ok(())).map_err(EngineError::Image)?;
         return Ok(Rehearsed::Checked { why });
     }
-    let mut family = begin()?;
-    let notes = family.rehearse(&reduced, source);
+    let RehearsedJob { state, left_out } = RehearsedJob::of(source.state());
+    let as_they_are = FileOptions { policy: FilePolicy::Keep, ..files };
+    let reduced = JobPlan::make(&state, as_they_are, options.saved_binary)?;
+    let mut left_out: Vec<&'static str> = left_out.into_iter().collect();
+    let verified = Verified::of(source);
+    let is_large = takes_much_memory(source.runs());
+    left_out.extend(is_large.then_some("contents of memory"));
+    let mut family = begin(&reduced)?;
+    let notes = family.rehearse(&reduced, if is_large { &verified } else { source });
     family.abandon();
-    Ok(Rehearsed::Rebuilt { left_out: left_out.into_iter().collect(), notes: notes? })
+    Ok(Rehearsed::Rebuilt { left_out, notes: notes? })
 }
 
 impl Family {
@@ -95,6 +99,33 @@ impl Family {
         let known = KnownNames::new(std::iter::empty(), source.runs());
         self.build(plan, source, &known, &|_| Ok(()))?;
         self.compare_with_image(plan, &[])
+    }
+}
+
+/// An image whose pages are verified, but not delivered.
+struct Verified<'a> {
+    source: &'a dyn ImageSource,
+    runs: Vec<Run>,
+}
+
+impl<'a> Verified<'a> {
+    fn of(source: &'a dyn ImageSource) -> Self {
+        let is_stored = |run: &&Run| run.contents == Contents::Stored;
+        Self { source, runs: source.runs().iter().filter(is_stored).copied().collect() }
+    }
+}
+
+impl ImageSource for Verified<'_> {
+    fn state(&self) -> &JobState {
+        self.source.state()
+    }
+
+    fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    fn deliver(&self, _: &(dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync)) -> Result<(), BoxError> {
+        self.source.deliver(&|_, _| Ok(()))
     }
 }
 
@@ -116,10 +147,14 @@ fn watches_files(job: &JobState) -> bool {
     job.open_files.iter().any(|open| matches!(&open.kind, OpenFileKind::Watches { watches } if !watches.is_empty()))
 }
 
-/// Returns why a job is not built a second time, if it is not: the job itself may need what that would take.
-fn against_rebuilding(job: &JobState, runs: &[Run], ids: IdPolicy) -> Option<String> {
+/// Reports whether the pages of an image would take memory that the job itself may need.
+fn takes_much_memory(runs: &[Run]) -> bool {
     let stored: u64 = runs.iter().filter(|run| run.contents == Contents::Stored).map(|run| run.range.bytes()).sum();
-    let room = Room::of(Pid::own());
+    stored > Room::of(Pid::own()).spare_bytes / SPARE_PARTS
+}
+
+/// Returns why a job is not built a second time, if it is not: the job itself may need what that would take.
+fn against_rebuilding(job: &JobState, ids: IdPolicy) -> Option<String> {
     let tasks: u64 = job.processes.iter().map(|process| process.threads.len().max(1) as u64).sum();
     let has_huge_pages = job.objects.iter().any(|object| object.huge_page_bytes != 0)
         || job.processes.iter().flat_map(|it| &it.mappings).any(|it| it.attributes.huge_page_bytes != 0);
@@ -133,13 +168,8 @@ fn against_rebuilding(job: &JobState, runs: &[Run], ids: IdPolicy) -> Option<Str
     if watches_files(job) {
         return Some("the program watches files, and would notice that they are opened".to_owned());
     }
-    if room.promised_bytes.is_some() {
+    if Room::of(Pid::own()).promised_bytes.is_some() {
         return Some("the system commits no more memory than it has (vm.overcommit_memory)".to_owned());
-    }
-    if stored > room.spare_bytes / SPARE_PARTS {
-        let mebibytes = |bytes: u64| bytes >> 20;
-        let (needed, spare) = (mebibytes(stored), mebibytes(room.spare_bytes));
-        return Some(format!("it would take {needed} MiB of memory, and {spare} MiB are free"));
     }
     if TaskRoom::of_own().is_some_and(|room| room.spare < tasks * TASKS_FACTOR) {
         return Some(format!("it would take {tasks} processes and threads, and few more are allowed"));

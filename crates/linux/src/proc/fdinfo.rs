@@ -137,7 +137,7 @@ impl DescriptorInformation {
 }
 
 /// Parses `1: FLOCK  ADVISORY  WRITE 4711 00:1f:1234 0 EOF`.
-fn lock(value: &[u8]) -> Option<Lock> {
+pub(super) fn lock(value: &[u8]) -> Option<Lock> {
     let mut fields = words(value).skip(1);
     let kind = match fields.next()? {
         b"FLOCK" => ShownLockKind::Whole,

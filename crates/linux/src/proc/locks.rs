@@ -1,51 +1,46 @@
-//! `/proc/locks`: locks of whole files (`flock(2)`) of all processes. A lock that only a mapping keeps alive shows
-//! nowhere else.
+//! `/proc/locks`: locks on files, of all processes. A lock that only a mapping keeps alive shows nowhere else.
 
+use super::fdinfo::{self, Lock};
 use super::{parse, parse_hex, words};
-use crate::Pid;
 use std::collections::BTreeSet;
 use std::io;
 
-/// A lock of a whole file.
+/// A lock, and the file that it is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WholeFileLock {
-    /// Whether it excludes everyone else, instead of only writers.
-    pub exclusive: bool,
-    /// The process that took it; it may have ended.
-    pub process: Pid,
+pub struct LockOnFile {
+    /// The lock.
+    pub lock: Lock,
     /// Device of the file, as `makedev` numbers it.
     pub device: u64,
     /// Inode of the file.
     pub inode: u64,
 }
 
-impl WholeFileLock {
+impl LockOnFile {
     /// Returns all locks that this process may see.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn all() -> io::Result<Vec<Self>> {
-        std::fs::read("/proc/locks").map(|text| Self::parse(&text))
+        std::fs::read("/proc/locks").map(|text| Self::parse_all(&text))
     }
 
-    /// Parses the file. Ignores other kinds of lock, and processes that wait for one.
-    pub fn parse(text: &[u8]) -> Vec<Self> {
-        text.split(|byte| *byte == b'\n').filter_map(lock).collect()
+    /// Parses the file. Ignores processes that wait for a lock.
+    pub fn parse_all(text: &[u8]) -> Vec<Self> {
+        text.split(|byte| *byte == b'\n').filter_map(held).collect()
     }
 }
 
 /// Parses `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`; with `->` before the kind it waits.
-fn lock(line: &[u8]) -> Option<WholeFileLock> {
-    let mut fields = words(line).skip(1);
-    if fields.next()? != b"FLOCK" {
+fn held(line: &[u8]) -> Option<LockOnFile> {
+    if words(line).nth(1)? == b"->" {
         return None;
     }
-    let exclusive = fields.nth(1)? == b"WRITE";
-    let process = Pid::new(parse(fields.next()?)?);
-    let mut file = fields.next()?.splitn(3, |byte| *byte == b':');
+    let lock = fdinfo::lock(line)?;
+    let mut file = words(line).nth(5)?.splitn(3, |byte| *byte == b':');
     let (major, minor) = (parse_hex(file.next()?)?, parse_hex(file.next()?)?);
     let inode = parse(file.next()?)?;
-    Some(WholeFileLock { exclusive, process, device: libc::makedev(major as u32, minor as u32), inode })
+    Some(LockOnFile { lock, device: libc::makedev(major as u32, minor as u32), inode })
 }
 
 /// Returns the inodes of files with a lease. When another process opens one, the kernel signals the holder to release
@@ -68,16 +63,22 @@ fn leased(line: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pid;
+    use crate::proc::ShownLockKind;
 
     #[test]
-    fn only_whole_file_locks_are_parsed() {
+    fn held_locks_are_parsed_and_waiting_ones_are_not() {
         let text = b"1: FLOCK  ADVISORY  WRITE 4711 fe:01:99 0 EOF\n1: -> FLOCK  ADVISORY  READ 4712 fe:01:99 0 EOF\n\
-            2: POSIX  ADVISORY  READ 4711 fe:01:99 0 10\n3: FLOCK  ADVISORY  READ 5 00:1a:7 0 EOF new\n\
-            4: FUTURE  NEW  READ 5 00:1a:7 0 EOF\nfuture\n";
+            2: OFDLCK ADVISORY  READ -1 00:1a:7 5 10 new\nfuture\n";
         let lock =
-            |exclusive, process, device, inode| WholeFileLock { exclusive, process: Pid::new(process), device, inode };
-        let expected = [lock(true, 4711, libc::makedev(0xfe, 1), 99), lock(false, 5, libc::makedev(0, 0x1a), 7)];
-        assert_eq!(WholeFileLock::parse(text), expected);
+            |kind, exclusive, process, start, end| Lock { kind, exclusive, process: Pid::new(process), start, end };
+        let whole = lock(ShownLockKind::Whole, true, 4711, 0, None);
+        let part = lock(ShownLockKind::OpenFile, false, -1, 5, Some(10));
+        let expected = [
+            LockOnFile { lock: whole, device: libc::makedev(0xfe, 1), inode: 99 },
+            LockOnFile { lock: part, device: libc::makedev(0, 0x1a), inode: 7 },
+        ];
+        assert_eq!(LockOnFile::parse_all(text), expected);
     }
 
     #[test]

@@ -22,11 +22,11 @@ mod status;
 mod timers;
 
 pub use fdinfo::{DescriptorInformation, EpollTarget, Lock, ShownLockKind};
-pub use locks::{WholeFileLock, leased_inodes};
+pub use locks::{LockOnFile, leased_inodes};
 pub use maps::{HUGE_PAGES, Map, MapProtection};
 pub use meminfo::{MachineMemory, swap_is_used};
 pub use multicast::MulticastGroup;
-pub use net::{Endpoint, TcpConnection};
+pub use net::{Endpoint, TcpConnection, UdpPort};
 pub use numa::{MapPolicy, ShownNumaPolicy};
 pub use room::{Room, TaskRoom};
 pub use schedstat::ProcessorTime;

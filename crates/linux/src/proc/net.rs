@@ -1,4 +1,4 @@
-//! `/proc/net/tcp` and `tcp6`: the TCP connections of this network namespace, of all processes.
+//! `/proc/net/tcp` and `udp`, and those of IPv6: the sockets of this network namespace, of all processes.
 
 use super::{parse, parse_hex, words};
 use std::fmt;
@@ -106,6 +106,28 @@ impl TcpConnection {
             state: parse_hex(fields.get(3)?)? as u8,
             inode: parse(fields.get(9)?)?,
         })
+    }
+}
+
+/// A UDP socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpPort {
+    /// Its address and port.
+    pub local: Endpoint,
+    /// Inode of the socket.
+    pub inode: u64,
+}
+
+impl UdpPort {
+    /// Returns those of all UDP sockets.
+    ///
+    /// # Errors
+    /// When the kernel reports an error.
+    pub fn all() -> io::Result<Vec<Self>> {
+        // The files are like those of TCP.
+        let mut found = TcpConnection::parse(&std::fs::read("/proc/self/net/udp")?);
+        found.extend(TcpConnection::parse(&std::fs::read("/proc/self/net/udp6").unwrap_or_default()));
+        Ok(found.into_iter().map(|socket| Self { local: socket.local, inode: socket.inode }).collect())
     }
 }
 

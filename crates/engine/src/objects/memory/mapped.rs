@@ -14,7 +14,7 @@ use standfast_format::records::{
 };
 use standfast_linux::Pid;
 use standfast_linux::abi;
-use standfast_linux::proc::{self, Map, WholeFileLock};
+use standfast_linux::proc::{self, LockOnFile, Map, ShownLockKind};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -226,11 +226,12 @@ fn check_writable(file: &FileReference, user: u32) -> Result<(), Reason> {
 /// Returns the lock of a whole file that no descriptor holds any more but the open file beneath a mapping does. The
 /// Java virtual machine keeps others away from its performance data in this way.
 fn lock_of_mapping(pid: Pid, map: &Map) -> Option<bool> {
-    let locks = WholeFileLock::all().ok()?;
-    let lock = locks.iter().find(|lock| {
-        lock.process == pid
-            && FileId { device: lock.device, inode: lock.inode } == FileId { device: map.device, inode: map.inode }
-    })?;
+    let file = FileId { device: map.device, inode: map.inode };
+    let is_it = |it: &LockOnFile| {
+        (it.lock.kind, it.lock.process) == (ShownLockKind::Whole, pid)
+            && FileId { device: it.device, inode: it.inode } == file
+    };
+    let lock = LockOnFile::all().ok()?.into_iter().find(is_it)?.lock;
     let by_descriptor = |number: i32| {
         let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}"));
         file.is_ok_and(|file| file.ino() == map.inode)

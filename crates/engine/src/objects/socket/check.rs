@@ -1,21 +1,26 @@
 //! Checks whether sockets can be made again here: they must fit together, and nobody else may have taken the place of
 //! one. Looks, and touches nothing.
 
+use super::restore::connect::any_port;
 use crate::objects::Check;
 use crate::scratch::SCRATCH_BYTES;
 use crate::socket_paths::{path_in, socket_path};
 use crate::{Blocker, RefusalCode};
-use standfast_format::records::{Socket, SocketMessage, SocketState};
+use standfast_format::records::{Socket, SocketMessage, SocketOption, SocketState};
 use standfast_linux::abi;
-use standfast_linux::proc::{self, Endpoint, TcpConnection};
+use standfast_linux::proc::{self, Endpoint, TcpConnection, UdpPort};
+use standfast_linux::sys::socket;
 use standfast_linux::{Pid, UnixSocket};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// Most descriptors in one message (SCM_MAX_FD), and room for the largest address.
 const DESCRIPTORS_MAX: usize = 253;
 const ADDRESS_BYTES: usize = 128;
+/// Length of the family in front of a name.
+const FAMILY_BYTES: usize = 2;
 
 /// Whether others find a socket by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +63,11 @@ impl Check<'_, '_> {
         }
         let own = sockets_of(alive);
         self.ports(&own);
+        self.ports_of_datagrams(&own);
+        self.addresses();
         let mut living = if sockets.is_empty() { Vec::new() } else { UnixSocket::all().unwrap_or_default() };
         living.retain(|socket| !own.contains(&socket.inode.into()));
+        self.abstract_names(&living);
         let mut names = Vec::with_capacity(sockets.len());
         for socket in sockets {
             let path = socket_path(job, socket).filter(|_| socket.file_mode.is_some());
@@ -124,6 +132,82 @@ impl Check<'_, '_> {
             }
         }
     }
+
+    /// Checks that nobody else has a UDP port of the job's that it did not share. The kernel would let us wait for it for
+    /// ever.
+    fn ports_of_datagrams(&mut self, own: &HashSet<u64>) {
+        let is_datagrams = |socket: &&Socket| socket.kind == abi::SOCK_DGRAM && !shares_its_address(socket);
+        let wanted = self.job.sockets.iter().filter(is_datagrams).filter_map(|socket| Endpoint::of(&socket.name.0));
+        let wanted: Vec<_> = wanted.filter(|endpoint| endpoint.port != 0).collect();
+        let taken = if wanted.is_empty() { Vec::new() } else { UdpPort::all().unwrap_or_default() };
+        for endpoint in wanted {
+            let is_taken = |other: &UdpPort| {
+                !own.contains(&other.inode) && (other.local.serves(&endpoint) || endpoint.serves(&other.local))
+            };
+            if taken.iter().any(is_taken) {
+                let what = format!("UDP port {endpoint}");
+                let blocker = Blocker::new(RefusalCode::PortTaken, what, "another program has it now");
+                self.blockers.add(blocker.with_hint("end that program"));
+            }
+        }
+    }
+
+    /// Checks that this machine has the addresses of sockets that are bound to one, by binding another socket there for a
+    /// moment, at a port of the kernel's choice.
+    fn addresses(&mut self) {
+        let may_be_anywhere = |option: &SocketOption| {
+            option.level == abi::IPPROTO_IP && matches!(option.name, abi::IP_FREEBIND | abi::IP_TRANSPARENT)
+        };
+        let is_bound = |socket: &&Socket| {
+            !matches!(socket.state, SocketState::PeerClosed { .. }) && !socket.options.iter().any(may_be_anywhere)
+        };
+        let names = self.job.sockets.iter().filter(is_bound).filter_map(|socket| {
+            let endpoint = Endpoint::of(&socket.name.0).filter(|it| !it.address.is_unspecified())?;
+            Some((endpoint.address, any_port(&socket.name.0), socket.family))
+        });
+        let names: BTreeMap<_, _> = names.map(|(address, name, family)| (address, (name, family))).collect();
+        for (address, (name, family)) in names {
+            let probe = || {
+                let probe = socket::create(family, abi::SOCK_DGRAM, 0)?;
+                socket::bind(probe.as_fd(), &name)
+            };
+            if probe().is_err_and(|error| error.raw_os_error() == Some(abi::EADDRNOTAVAIL)) {
+                let why = "no network device has it here now";
+                let blocker = Blocker::new(RefusalCode::AddressGone, format!("address {address}"), why);
+                self.blockers.add(blocker.with_hint("add it, or restart the job on the machine that has it"));
+            }
+        }
+    }
+
+    /// Checks that nobody else has a name of the job's that is no path. `living` are the sockets of others.
+    fn abstract_names(&mut self, living: &[UnixSocket]) {
+        let has_own = |socket: &&Socket| {
+            let is_found = matches!(socket.state, SocketState::Listening { .. } | SocketState::Unconnected);
+            socket.family == abi::AF_UNIX && (is_found || socket.kind == abi::SOCK_DGRAM)
+        };
+        for socket in self.job.sockets.iter().filter(has_own) {
+            let Some(name) = socket.name.0.get(FAMILY_BYTES..).filter(|name| name.first() == Some(&0)) else {
+                continue;
+            };
+            let is_taken = |other: &&UnixSocket| {
+                let is_found = other.is_listening || other.peer.is_none() || other.kind == abi::SOCK_DGRAM;
+                other.kind == socket.kind && is_found && other.abstract_name.as_deref() == Some(name)
+            };
+            if living.iter().any(|other| is_taken(&other)) {
+                let what = format!("socket {}", super::restore::describe(&socket.name));
+                let blocker = Blocker::new(RefusalCode::PortTaken, what, "another program has its name now");
+                self.blockers.add(blocker.with_hint("end that program"));
+            }
+        }
+    }
+}
+
+/// Reports whether a program lets others have the address of a socket as well.
+fn shares_its_address(socket: &Socket) -> bool {
+    let shares = |option: &SocketOption| {
+        option.level == abi::SOL_SOCKET && matches!(option.name, abi::SO_REUSEADDR | abi::SO_REUSEPORT)
+    };
+    socket.options.iter().any(shares)
 }
 
 /// Returns the inodes of the sockets that processes have open.

@@ -328,7 +328,7 @@ fn is_free_in_ipv4(record: &Socket, port: u16) -> bool {
 }
 
 /// Returns the same internet address, with a port of the kernel's choice.
-fn any_port(name: &[u8]) -> Vec<u8> {
+pub(in crate::objects::socket) fn any_port(name: &[u8]) -> Vec<u8> {
     let mut name = name.to_vec();
     name[2..4].fill(0);
     name

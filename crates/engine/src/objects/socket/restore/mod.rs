@@ -4,7 +4,7 @@
 //! A pair of sockets without names is made as such. If one end has a name, and always with TCP, a socket listens there
 //! for a moment, to be connected to.
 
-mod connect;
+pub(super) mod connect;
 mod datagrams;
 mod lingering;
 mod messages;
@@ -232,7 +232,7 @@ fn reachable(name: &[u8], family: i32) -> Vec<u8> {
 }
 
 /// Describes an address for people.
-fn describe(address: &Bytes) -> String {
+pub(super) fn describe(address: &Bytes) -> String {
     match standfast_linux::proc::Endpoint::of(&address.0) {
         Some(endpoint) => endpoint.to_string(),
         None => {
