@@ -132,9 +132,14 @@ static long do_signal_of(const long *a)
     return fcntl(fd_of(a[0]), F_SETSIG, a[1]);
 }
 
+/* change-mode SLOT MODE. The working folder stays writable: a restart, like the program, must be able to make files. */
 static long do_change_mode(const long *a)
 {
-    return fchmod(fd_of(a[0]), (mode_t)a[1]);
+    struct stat folder, found;
+    int fd = fd_of(a[0]);
+    bool is_folder = stat(state->base, &folder) == 0 && fstat(fd, &found) == 0 && folder.st_dev == found.st_dev &&
+        folder.st_ino == found.st_ino;
+    return fchmod(fd, (mode_t)a[1] | (is_folder ? 0700 : 0));
 }
 
 static long do_make_directory(const long *a)

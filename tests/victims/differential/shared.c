@@ -20,19 +20,37 @@ static key_t key_of(long number)
     return (key_t)((sum & 0x7ffffff0) | (unsigned long)number % OBJECTS | 8);
 }
 
+/* Forgets the id of an object that has been removed. Known: after a restart the kernel may give that id again. An object
+ * that is marked for removal has no key. */
+static int *unless_removed(int *id, int failure, key_t found, long number)
+{
+    if (failure || (found != key_of(number) && found != IPC_PRIVATE))
+        *id = -1;
+    return id;
+}
+
 static int *segment(long number)
 {
-    return &state->segments[(unsigned long)number % OBJECTS];
+    int *id = &state->segments[(unsigned long)number % OBJECTS];
+    struct shmid_ds found = {0};
+    int failure = shmctl(*id, IPC_STAT, &found);
+    return unless_removed(id, failure, found.shm_perm.__key, number);
 }
 
 static int *semaphores(long number)
 {
-    return &state->semaphores[(unsigned long)number % OBJECTS];
+    int *id = &state->semaphores[(unsigned long)number % OBJECTS];
+    struct semid_ds found = {0};
+    int failure = semctl(*id, 0, IPC_STAT, &found);
+    return unless_removed(id, failure, found.sem_perm.__key, number);
 }
 
 static int *queue(long number)
 {
-    return &state->queues[(unsigned long)number % OBJECTS];
+    int *id = &state->queues[(unsigned long)number % OBJECTS];
+    struct msqid_ds found = {0};
+    int failure = msgctl(*id, IPC_STAT, &found);
+    return unless_removed(id, failure, found.msg_perm.__key, number);
 }
 
 static long keep(int *place, int id)
@@ -174,7 +192,7 @@ static long do_notify_posix(const long *a)
 static void observe_segment(int number)
 {
     struct shmid_ds found;
-    if (state->segments[number] < 0 || shmctl(state->segments[number], IPC_STAT, &found) != 0)
+    if (shmctl(*segment(number), IPC_STAT, &found) != 0)
         return;
     say("\n  segment %d: %zu bytes mode %o attached %lu made by %s", number, found.shm_segsz, found.shm_perm.mode,
         (unsigned long)found.shm_nattch, found.shm_perm.cuid == getuid() ? "this user" : "another user");
@@ -185,7 +203,7 @@ static void observe_semaphores(int number)
 {
     struct semid_ds found;
     unsigned short values[SEMAPHORES_MAX + 1];
-    if (state->semaphores[number] < 0 || semctl(state->semaphores[number], 0, IPC_STAT, &found) != 0)
+    if (semctl(*semaphores(number), 0, IPC_STAT, &found) != 0)
         return;
     say("\n  semaphores %d: mode %o key %s", number, found.sem_perm.mode,
         found.sem_perm.__key == key_of(number) ? "own" : "other");
@@ -200,7 +218,7 @@ static void observe_semaphores(int number)
 static void observe_queue(int number)
 {
     struct msqid_ds found;
-    if (state->queues[number] < 0 || msgctl(state->queues[number], IPC_STAT, &found) != 0)
+    if (msgctl(*queue(number), IPC_STAT, &found) != 0)
         return;
     say("\n  queue %d: mode %o messages %lu bytes %lu of %lu key %s", number, found.msg_perm.mode,
         (unsigned long)found.msg_qnum, (unsigned long)found.__msg_cbytes, (unsigned long)found.msg_qbytes,
@@ -219,9 +237,9 @@ void observe_shared_objects(void)
 void remove_shared_objects(void)
 {
     for (int number = 0; number < OBJECTS; number++) {
-        shmctl(state->segments[number], IPC_RMID, NULL);
-        semctl(state->semaphores[number], 0, IPC_RMID);
-        msgctl(state->queues[number], IPC_RMID, NULL);
+        shmctl(*segment(number), IPC_RMID, NULL);
+        semctl(*semaphores(number), 0, IPC_RMID);
+        msgctl(*queue(number), IPC_RMID, NULL);
         mq_unlink(name_of(number));
     }
 }
