@@ -21,6 +21,8 @@ use std::collections::BTreeSet;
 const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
 const O_RDWR: u32 = abi::O_RDWR as u32;
 const O_NONBLOCK: u32 = abi::O_NONBLOCK as u32;
+/// The flags that matter for memory.
+const MEMORY_FLAGS: u32 = O_ACCMODE | O_NONBLOCK | abi::O_APPEND as u32;
 /// Major number of /dev/null, /dev/zero and their like, which nobody notices.
 const MEMORY_DEVICES: u32 = 1;
 
@@ -91,6 +93,11 @@ impl RehearsedJob {
             replaced.push(place as u32);
             self.left_out.insert("mapped files that it writes");
         }
+        for open in &mut job.open_files {
+            if matches!(open.kind, OpenFileKind::Object { object, .. } if replaced.contains(&object)) {
+                open.flags &= MEMORY_FLAGS;
+            }
+        }
         for mapping in job.processes.iter_mut().flat_map(|process| &mut process.mappings) {
             if object_of(mapping).is_some_and(|object| replaced.contains(&object)) {
                 mapping.attributes.accounting = Accounting::Unknown;
@@ -154,6 +161,8 @@ mod tests {
     use super::*;
     use standfast_format::records::{FileLock, FileReference, LockKind, Socket, StandardStream};
 
+    const O_DSYNC: u32 = 0o10000;
+
     fn open(flags: u32, kind: OpenFileKind) -> OpenFile {
         OpenFile { flags, kind, signal_target: None, locks: Vec::new(), signal: None }
     }
@@ -190,13 +199,14 @@ mod tests {
         let object = |kind| MemoryObject { kind, length: 4096, huge_page_bytes: 0, modified_nanoseconds: Some(1) };
         let job = JobState {
             objects: vec![object(mapped.clone()), object(mapped), object(ObjectKind::SharedMemory)],
-            open_files: vec![open(O_RDWR, OpenFileKind::Object { object: 1, offset: 0 })],
+            open_files: vec![open(O_RDWR | O_DSYNC, OpenFileKind::Object { object: 1, offset: 0 })],
             ..JobState::default()
         };
         let RehearsedJob { state, left_out } = RehearsedJob::of(&job);
         assert_eq!(state.objects[0].kind, ObjectKind::SharedMemory);
         assert!(matches!(state.objects[1].kind, ObjectKind::MemoryFile { mode: 0o640, .. }));
         assert_eq!(state.objects[2], job.objects[2]);
+        assert_eq!(state.open_files[0].flags, O_RDWR, "memory is not written to a disk");
         assert_eq!(left_out.len(), 1);
     }
 }
