@@ -63,8 +63,10 @@ impl<'a> Standfast<'a> {
         };
         let mut command = self.command(&["run", "-d"]);
         command.arg(self.arena.images()).args(["-i", &interval]).args(options);
-        if rehearsals().is_some_and(|how| how == "beside") {
-            command.args(["--rehearse", "every:1"]);
+        let is_beside = rehearsals().is_some_and(|how| how == "beside");
+        if !options.iter().any(|option| option == "--rehearse") {
+            // Otherwise the tests would take half as long again.
+            command.args(["--rehearse", if is_beside { "every:1" } else { "off" }]);
         }
         command.arg("--");
         command.arg(&program.path).args(&program.arguments);

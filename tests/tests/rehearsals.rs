@@ -6,7 +6,7 @@ use nix::unistd::geteuid;
 use serde_json::Value;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
-use standfast_tests::running::{PATIENCE, Running, until};
+use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::victims::Program;
 use std::fs;
 use std::net::TcpListener;
@@ -173,6 +173,23 @@ fn a_damaged_page_is_known_while_the_job_runs() -> Result<()> {
     let job = Rehearsed::start(&arena, &[])?;
     with_flipped_bits(&arena, || job.fails("a flipped bit", &["damaged"]))?;
     job.passes("a rehearsal")?;
+    job.end()
+}
+
+#[test]
+fn the_first_checkpoint_of_a_run_is_rehearsed_unless_it_is_told_otherwise() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let mut command = standfast.command(&["run", "-i", "off", "-d"]);
+    command.arg(arena.images()).args(["--", "/usr/bin/python3", "-c", HOLDER]);
+    let running = Running::start(&arena, "run", Output::Log, &mut command)?;
+    standfast.await_gate()?;
+    let job = Rehearsed { arena: &arena, standfast, running };
+    job.standfast.checkpoint()?;
+    until(PATIENCE, "the rehearsal to pass", || {
+        let status = job.standfast.status(&arena.images())?;
+        Ok((status["live"]["rehearsal"]["passed"]["generation"] == 1).then_some(()))
+    })?;
     job.end()
 }
 

@@ -13,9 +13,9 @@ const EVERY: &str = "every:";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rehearse {
     /// None.
-    #[default]
     Off,
-    /// The first of each life, and those after it until one could be restarted.
+    /// The first of each life, and later ones until one could be restarted.
+    #[default]
     First,
     /// Every Nth.
     Every(NonZeroU32),

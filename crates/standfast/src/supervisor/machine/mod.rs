@@ -241,7 +241,7 @@ impl Machine {
             Event::FlushEnded(outcome) => self.end_flush(outcome, now, &mut effects),
             Event::CoalescingEnded(outcome) => self.end_coalescing(outcome, &mut effects),
             Event::CoalescingNotBegun(reason) => self.miss_coalescing(reason, &mut effects),
-            Event::RehearsalEnded(outcome) => self.end_rehearsal(outcome, &mut effects),
+            Event::RehearsalEnded(outcome) => self.end_rehearsal(outcome, now, &mut effects),
             Event::JobEnded => self.disappoint(&mut effects),
         }
         effects

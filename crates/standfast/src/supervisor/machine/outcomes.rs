@@ -121,7 +121,7 @@ impl Machine {
         self.coalesce(level, effects);
         match running.purpose {
             Purpose::Protect | Purpose::ProtectHere => {
-                self.rehearse(effects);
+                self.rehearse(now, effects);
                 answer(running.served, &Reply::Taken(report), effects);
             }
             Purpose::Stop => {

@@ -5,11 +5,19 @@ use super::{Effect, Machine};
 use crate::event::JobEvent;
 use crate::report::{LastRehearsal, RehearsalReport};
 use crate::settings::Rehearse;
+use std::time::{Duration, Instant};
+
+/// How many times as long as the last rehearsal took there is none, unless every Nth checkpoint is to have one: a job that
+/// cannot be restarted must not rehearse all the time.
+const REST_FACTOR: u32 = 100;
 
 /// Rehearsals of this life.
 #[derive(Debug, Default)]
 pub(super) struct Rehearsals {
-    is_under_way: bool,
+    /// When the one under way began.
+    under_way: Option<Instant>,
+    /// When the next one may begin.
+    not_before: Option<Instant>,
     /// Checkpoints since the last rehearsal began.
     since: u32,
     last: Option<LastRehearsal>,
@@ -17,19 +25,25 @@ pub(super) struct Rehearsals {
 
 impl Rehearsals {
     /// Counts a checkpoint, and reports whether a rehearsal is to follow it.
-    fn follow(&mut self, when: Rehearse) -> bool {
+    fn follow(&mut self, when: Rehearse, now: Instant) -> bool {
         self.since = self.since.saturating_add(1);
         let is_proven = matches!(self.last, Some(LastRehearsal::Passed(_)));
         let is_due = match when {
             Rehearse::Off => false,
-            Rehearse::First => !is_proven,
+            Rehearse::First => !is_proven && self.not_before.is_none_or(|time| time <= now),
             Rehearse::Every(number) => self.last.is_none() || self.since >= number.get(),
         };
-        let begins = is_due && !self.is_under_way;
+        let begins = is_due && self.under_way.is_none();
         if begins {
-            (self.is_under_way, self.since) = (true, 0);
+            (self.under_way, self.since) = (Some(now), 0);
         }
         begins
+    }
+
+    fn end(&mut self, outcome: LastRehearsal, now: Instant) {
+        let took = self.under_way.take().map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun));
+        self.not_before = now.checked_add(took * REST_FACTOR);
+        self.last = Some(outcome);
     }
 
     /// Returns the outcome of the last one.
@@ -40,15 +54,19 @@ impl Rehearsals {
 
 impl Machine {
     /// Begins a rehearsal behind a checkpoint, if one is to follow it.
-    pub(super) fn rehearse(&mut self, effects: &mut Vec<Effect>) {
-        if self.rehearsals.follow(self.settings.rehearse) {
+    pub(super) fn rehearse(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        if self.rehearsals.follow(self.settings.rehearse, now) {
             effects.push(Effect::BeginRehearsal);
         }
     }
 
-    pub(super) fn end_rehearsal(&mut self, outcome: Result<RehearsalReport, String>, effects: &mut Vec<Effect>) {
-        self.rehearsals.is_under_way = false;
-        self.rehearsals.last = Some(match outcome {
+    pub(super) fn end_rehearsal(
+        &mut self,
+        outcome: Result<RehearsalReport, String>,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let last = match outcome {
             Ok(report) => {
                 let was_told = self.told.end(Condition::NotRestartable);
                 effects.push(Effect::Say(JobEvent::Rehearsed { generation: report.generation, was_told }));
@@ -60,7 +78,8 @@ impl Machine {
                 }
                 LastRehearsal::Failed { reason }
             }
-        });
+        };
+        self.rehearsals.end(last, now);
     }
 }
 
@@ -74,29 +93,29 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_repeated_until_it_passes() {
-        let mut rehearsals = Rehearsals::default();
-        assert!(rehearsals.follow(Rehearse::First));
-        assert!(!rehearsals.follow(Rehearse::First), "one is under way");
-        rehearsals.is_under_way = false;
-        rehearsals.last = Some(LastRehearsal::Failed { reason: String::new() });
-        assert!(rehearsals.follow(Rehearse::First));
-        (rehearsals.is_under_way, rehearsals.last) = (false, Some(passed()));
-        assert!(!rehearsals.follow(Rehearse::First));
+    fn the_first_is_repeated_at_long_intervals_until_it_passes() {
+        let (mut rehearsals, begun, second) = (Rehearsals::default(), Instant::now(), Duration::from_secs(1));
+        assert!(rehearsals.follow(Rehearse::First, begun));
+        assert!(!rehearsals.follow(Rehearse::First, begun), "one is under way");
+        rehearsals.end(LastRehearsal::Failed { reason: String::new() }, begun + second);
+        assert!(!rehearsals.follow(Rehearse::First, begun + 100 * second), "the last one took a second");
+        assert!(rehearsals.follow(Rehearse::First, begun + 101 * second));
+        rehearsals.end(passed(), begun + 102 * second);
+        assert!(!rehearsals.follow(Rehearse::First, begun + 1000 * second));
     }
 
     #[test]
     fn every_nth_begins_with_the_first() {
-        let every = "every:3".parse().unwrap();
+        let (every, now) = ("every:3".parse().unwrap(), Instant::now());
         let mut rehearsals = Rehearsals::default();
         let mut begun = Vec::new();
         for checkpoint in 1..=9 {
-            if rehearsals.follow(every) {
+            if rehearsals.follow(every, now) {
                 begun.push(checkpoint);
-                (rehearsals.is_under_way, rehearsals.last) = (false, Some(passed()));
+                rehearsals.end(passed(), now);
             }
         }
         assert_eq!(begun, [1, 4, 7]);
-        assert!(!rehearsals.follow(Rehearse::Off));
+        assert!(!rehearsals.follow(Rehearse::Off, now));
     }
 }
