@@ -239,6 +239,25 @@ fn output_stays_in_its_file_unless_the_restart_redirects_it() -> Result<()> {
 }
 
 #[test]
+fn output_and_errors_of_two_files_can_be_redirected_to_one() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let job = standfast.run(Checkpoints::OnRequest, &shell("exit 0"))?;
+    standfast.await_gate()?;
+    standfast.checkpoint_when_supervised()?;
+    ensure!(standfast.kill_job()?, "it ended by itself");
+    job.wait(PATIENCE)?;
+    open_gate(&arena)?;
+    let restart = standfast.restart_command(&arena.images());
+    let mut command = arena.command("/bin/sh");
+    command.args(["-c", r#"exec "$0" "$@" 2>&1"#]).arg(restart.get_program()).args(restart.get_args());
+    command.arg("--redirect");
+    let restarted = Running::start(&arena, "together", Output::Log, &mut command)?.wait(PATIENCE)?.well("restart")?;
+    ensure!(restarted.output.lines().any(|line| line == "done"), "the file holds {:?}", restarted.output);
+    Ok(())
+}
+
+#[test]
 fn output_whose_file_is_gone_can_be_redirected() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

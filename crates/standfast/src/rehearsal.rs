@@ -9,9 +9,9 @@ use standfast_linux::sys::schedule;
 use standfast_linux::{Pid, Tid, made_here_is_gone, spawn_made_here};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// The command that is running, even if its file has been replaced since.
 const OURSELVES: &str = "/proc/self/exe";
@@ -22,9 +22,12 @@ const IDLE_DISKS: u32 = 3 << 13;
 /// When memory runs out, the kernel ends a process with this value first.
 const FIRST_TO_END: &str = "1000";
 
+/// What a rehearsal has found, or why a restart would fail, or why it could not be rehearsed.
+pub(crate) type Outcome = Result<RehearsalReport, String>;
+
 /// A rehearsal under way.
 pub(crate) struct Rehearsing {
-    work: Background<Result<RehearsalReport, String>>,
+    work: Background<Option<Outcome>>,
     process: OwnedFd,
 }
 
@@ -46,9 +49,10 @@ impl Rehearsing {
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
 
-    /// Waits for the end. An error says why a restart would fail, or why it could not be rehearsed.
-    pub(crate) fn join(self) -> Result<RehearsalReport, String> {
-        self.work.join().unwrap_or_else(|_| Err("an internal error, described above; please report it".to_owned()))
+    /// Waits for the end. There is no outcome if the rehearsal was killed, as when memory runs out.
+    pub(crate) fn join(self) -> Option<Outcome> {
+        let broken = || Some(Err("an internal error, described above; please report it".to_owned()));
+        self.work.join().unwrap_or_else(|_| broken())
     }
 }
 
@@ -59,11 +63,18 @@ impl AsFd for Rehearsing {
     }
 }
 
-fn outcome(child: Child) -> Result<RehearsalReport, String> {
+fn outcome(child: Child) -> Option<Outcome> {
     let pid = Pid::new(child.id() as i32);
     let output = child.wait_with_output();
     made_here_is_gone(pid);
-    let output = output.map_err(|error| error.to_string())?;
+    match output {
+        Ok(output) if output.status.signal().is_some() => None,
+        Ok(output) => Some(told(&output)),
+        Err(error) => Some(Err(error.to_string())),
+    }
+}
+
+fn told(output: &Output) -> Outcome {
     if output.status.success() {
         return serde_json::from_slice(&output.stdout).map_err(|error| error.to_string());
     }

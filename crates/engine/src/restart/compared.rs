@@ -3,10 +3,12 @@
 
 use super::family::Family;
 use super::plan::JobPlan;
+use crate::error::kernel;
 use crate::machine::machine;
 use crate::twin::Difference;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{JobState, Machine, OpenFileKind};
+use std::io;
 
 /// How many differences are named.
 const NAMED_MAX: usize = 5;
@@ -48,6 +50,10 @@ impl Family {
         let (denied, others): (Vec<_>, Vec<_>) = differences.into_iter().partition(is_denied);
         let (allowed, wrong): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|it| is_elsewhere(plan.job) || despite.contains(&it.field));
+        if !wrong.is_empty() && self.has_lost_process() {
+            let killed = io::Error::other("one of its processes was killed, as when memory runs out");
+            return Err(kernel("rebuilding the job", killed));
+        }
         if !wrong.is_empty() {
             return Err(EngineError::Refused(wrong.into_iter().map(refusal).collect()));
         }

@@ -12,13 +12,16 @@ use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::foreseen::parking;
 use crate::objects::{FilePlan, MadeSystemV, OnWait, bring_to_foreground, open_files_of_processes};
-use crate::twin::Rebuilt;
+use crate::twin::{MergedFile, Rebuilt};
 use crate::waits::Waits;
 use crate::{EngineError, directions};
 use standfast_core::{Address, PageRange};
 use standfast_format::ImageSource;
 use standfast_format::records::{Backing, Mapping};
 use standfast_linux::abi;
+use standfast_linux::proc::Stat;
+use standfast_linux::sys::descriptors::HeldDescriptor;
+use standfast_linux::sys::process::same_open_file;
 use standfast_linux::{InheritedSignals, NamespaceInit, Pid, PinnedToCpu, Task, Tid};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -85,6 +88,7 @@ impl Family {
             reaper: self.main().init.as_ref().map(|init| init.pid()),
             waits: self.waits(),
             replaced: (0..plan.files.len()).filter(is_replaced).collect(),
+            merged: merged(&plan.files),
             written: mapped_files::written(plan.job),
             sharing: &self.sharing,
         }
@@ -180,7 +184,7 @@ impl Family {
 
     /// Pins us to the processor of the main process: injected calls take less time there.
     fn pin(&self) -> Option<PinnedToCpu> {
-        PinnedToCpu::new(standfast_linux::proc::Stat::of(self.main().pid()).map(|stat| stat.cpu).unwrap_or(0))
+        PinnedToCpu::new(Stat::of(self.main().pid()).map(|stat| stat.cpu).unwrap_or(0))
     }
 
     /// Notifies programs that direct their own checkpoints of the restart.
@@ -221,6 +225,12 @@ impl Family {
         Ok(init)
     }
 
+    /// Reports whether one of its processes has been killed, as the kernel does when memory runs out.
+    pub(super) fn has_lost_process(&self) -> bool {
+        let lives = |pid: Pid| Stat::of(pid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+        !self.processes.iter().all(|process| lives(process.pid()))
+    }
+
     /// Removes what has been built.
     pub(super) fn abandon(mut self) {
         let others: Vec<Tid> =
@@ -234,6 +244,22 @@ impl Family {
         drop(self);
         end_processes(&pids, &others, init);
     }
+}
+
+/// Returns the open files that are one with an earlier one: streams of our own take their place, and these are one, as
+/// after `2>&1`.
+fn merged(files: &[FilePlan]) -> Vec<MergedFile> {
+    let own = |number| HeldDescriptor { pid: Pid::own(), number };
+    let stream_of = |place: usize| match files[place] {
+        FilePlan::Own(number) | FilePlan::OwnFile(number) => Some(own(number)),
+        FilePlan::AsRecorded | FilePlan::PeerClosed => None,
+    };
+    let earlier = |place: usize| {
+        let stream = stream_of(place)?;
+        let is_it = |other: &usize| stream_of(*other).is_some_and(|it| same_open_file(it, stream).unwrap_or(false));
+        Some(MergedFile { place, with: (0..place).find(is_it)? })
+    };
+    (0..files.len()).filter_map(earlier).collect()
 }
 
 fn is_private(mapping: &Mapping) -> bool {

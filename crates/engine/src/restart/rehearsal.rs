@@ -89,8 +89,16 @@ pub fn rehearse_restart(source: &dyn ImageSource, options: &RehearsalOptions<'_>
     left_out.extend(is_large.then_some("contents of memory"));
     let mut family = begin(&reduced)?;
     let notes = family.rehearse(&reduced, if is_large { &verified } else { source });
+    let was_killed = family.has_lost_process();
     family.abandon();
-    Ok(Rehearsed::Rebuilt { left_out, notes: notes? })
+    match notes {
+        // That says nothing about a restart, which need not share its memory with the job.
+        Err(_) if was_killed => {
+            source.deliver(&|_, _| Ok(())).map_err(EngineError::Image)?;
+            Ok(Rehearsed::Checked { why: "a rebuilt process was killed, as when memory runs out".to_owned() })
+        }
+        notes => Ok(Rehearsed::Rebuilt { left_out, notes: notes? }),
+    }
 }
 
 impl Family {

@@ -13,7 +13,7 @@ impl Supervisor<'_, '_> {
             Ok(rehearsing) => self.rehearsing = Some(rehearsing),
             Err(error) => {
                 let reason = format!("it could not be rehearsed: {}", InWords(&error));
-                self.on(Event::RehearsalEnded(Err(reason)));
+                self.on(Event::RehearsalEnded(Some(Err(reason))));
             }
         }
     }

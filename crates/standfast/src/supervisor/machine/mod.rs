@@ -60,8 +60,8 @@ pub(super) enum Event {
     CoalescingEnded(Result<CoalescingReport, String>),
     /// The coalescing could not begin.
     CoalescingNotBegun(String),
-    /// The rehearsal under way has ended: its result, or why a restart would fail.
-    RehearsalEnded(Result<RehearsalReport, String>),
+    /// The rehearsal under way has ended: its result, or why a restart would fail, or nothing if it was killed.
+    RehearsalEnded(Option<Result<RehearsalReport, String>>),
     /// The job has ended: nothing new begins.
     JobEnded,
 }

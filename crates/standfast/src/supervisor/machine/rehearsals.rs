@@ -40,10 +40,10 @@ impl Rehearsals {
         begins
     }
 
-    fn end(&mut self, outcome: LastRehearsal, now: Instant) {
+    fn end(&mut self, outcome: Option<LastRehearsal>, now: Instant) {
         let took = self.under_way.take().map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun));
         self.not_before = now.checked_add(took * REST_FACTOR);
-        self.last = Some(outcome);
+        self.last = outcome.or(self.last.take());
     }
 
     /// Returns the outcome of the last one.
@@ -62,11 +62,11 @@ impl Machine {
 
     pub(super) fn end_rehearsal(
         &mut self,
-        outcome: Result<RehearsalReport, String>,
+        outcome: Option<Result<RehearsalReport, String>>,
         now: Instant,
         effects: &mut Vec<Effect>,
     ) {
-        let last = match outcome {
+        let last = outcome.map(|outcome| match outcome {
             Ok(report) => {
                 let was_told = self.told.end(Condition::NotRestartable);
                 effects.push(Effect::Say(JobEvent::Rehearsed { generation: report.generation, was_told }));
@@ -78,7 +78,7 @@ impl Machine {
                 }
                 LastRehearsal::Failed { reason }
             }
-        };
+        });
         self.rehearsals.end(last, now);
     }
 }
@@ -97,10 +97,12 @@ mod tests {
         let (mut rehearsals, begun, second) = (Rehearsals::default(), Instant::now(), Duration::from_secs(1));
         assert!(rehearsals.follow(Rehearse::First, begun));
         assert!(!rehearsals.follow(Rehearse::First, begun), "one is under way");
-        rehearsals.end(LastRehearsal::Failed { reason: String::new() }, begun + second);
+        rehearsals.end(Some(LastRehearsal::Failed { reason: String::new() }), begun + second);
         assert!(!rehearsals.follow(Rehearse::First, begun + 100 * second), "the last one took a second");
         assert!(rehearsals.follow(Rehearse::First, begun + 101 * second));
-        rehearsals.end(passed(), begun + 102 * second);
+        rehearsals.end(None, begun + 101 * second);
+        assert!(rehearsals.follow(Rehearse::First, begun + 102 * second), "it was killed");
+        rehearsals.end(Some(passed()), begun + 102 * second);
         assert!(!rehearsals.follow(Rehearse::First, begun + 1000 * second));
     }
 
@@ -112,7 +114,7 @@ mod tests {
         for checkpoint in 1..=9 {
             if rehearsals.follow(every, now) {
                 begun.push(checkpoint);
-                rehearsals.end(passed(), now);
+                rehearsals.end(Some(passed()), now);
             }
         }
         assert_eq!(begun, [1, 4, 7]);

@@ -214,7 +214,7 @@ impl World {
             }
             60..65 => self.end_coalescing(Ok(CoalescingReport { generation: None, file_bytes: 0, removed: 0 })),
             65..68 if std::mem::take(&mut self.is_rehearsing) => {
-                self.on(Event::RehearsalEnded(Err("it would fail".to_owned())));
+                self.on(Event::RehearsalEnded(Some(Err("it would fail".to_owned()))));
             }
             _ => {
                 self.now += Duration::from_millis(self.random.u64(..3000));
