@@ -208,6 +208,8 @@ impl StoreError {
             io::ErrorKind::PermissionDenied => "check the permissions of the directory",
             io::ErrorKind::FileTooLarge => "raise the limit on file sizes (`ulimit -f`) or use another file system",
             io::ErrorKind::NotFound => "see whether the directory was removed by hand",
+            // It came from a thread that was to write.
+            io::ErrorKind::WouldBlock => "allow more threads: ulimit -u, or pids.max of the control group",
             _ => "check the disk; the previous checkpoint is kept",
         };
         Self::StorageBackend { action: "write", path: path.to_owned(), source, hint }
