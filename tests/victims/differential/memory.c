@@ -106,6 +106,9 @@ static long do_move(const long *a)
     // Only addresses of this program's own are given, since the kernel's choice differs from run to run.
     if ((flags & MREMAP_MAYMOVE) && !(flags & MREMAP_FIXED))
         flags |= MREMAP_FIXED;
+    // The kernel forgets the lock of what stays behind, but counts it for ever (VmLck).
+    if (flags & MREMAP_DONTUNMAP)
+        munlock(page(a[0], a[1]), pages(a[2]));
     void *at = mremap(page(a[0], a[1]), pages(a[2]), pages(a[3]), flags, mapping(a[5]));
     return at == MAP_FAILED ? -1 : 0;
 }
