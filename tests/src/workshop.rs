@@ -79,7 +79,7 @@ pub(crate) fn compile_together(path: &Path, sources: &[(&str, &str)]) -> Result<
 pub(crate) const LIBRARY: [(&str, &str); 14] = [
     ("Makefile", include_str!("../../bindings/c/Makefile")),
     ("standfast.pc.in", include_str!("../../bindings/c/standfast.pc.in")),
-    ("standfast-config.cmake", include_str!("../../bindings/c/standfast-config.cmake")),
+    ("standfast-config.cmake.in", include_str!("../../bindings/c/standfast-config.cmake.in")),
     ("include/standfast.h", include_str!("../../bindings/c/include/standfast.h")),
     ("include/ckpt.h", include_str!("../../bindings/c/include/ckpt.h")),
     ("src/internal.h", include_str!("../../bindings/c/src/internal.h")),
