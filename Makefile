@@ -75,8 +75,9 @@ build: ## build the command and libstandfast: target/release/standfast, target/c
 	$(CARGO) build --release -p standfast-cli
 	$(MAKE) -C bindings/c OUT=$(abspath $(TARGET))/c PREFIX=$(PREFIX)
 
-install: build ## install both below PREFIX (/usr/local)
+install: build ## install both below PREFIX (/usr/local), with manual pages and completions
 	install -D -m 755 $(TARGET)/release/standfast $(DESTDIR)$(PREFIX)/bin/standfast
+	scripts/install-pages $(TARGET)/release/standfast $(DESTDIR)$(PREFIX)/share
 	$(MAKE) -C bindings/c OUT=$(abspath $(TARGET))/c PREFIX=$(PREFIX) install
 
 clean: ## remove what was built

@@ -121,15 +121,15 @@ fn examine(doctor: &Doctor) -> anyhow::Result<ExitCode> {
 fn manual(man: &Man) -> anyhow::Result<ExitCode> {
     let mut command = Arguments::command().disable_help_subcommand(true);
     command.build();
-    let page = match &man.command {
-        None => command,
-        Some(name) => match command.find_subcommand(name) {
-            Some(found) => found.clone(),
-            None => bail!("unknown command {name}: see standfast --help"),
-        },
-    };
+    let mut page = &command;
+    for name in &man.command {
+        match page.find_subcommand(name) {
+            Some(found) => page = found,
+            None => bail!("unknown command {name}: see {} --help", page.get_bin_name().unwrap_or("standfast")),
+        }
+    }
     let mut text = Vec::new();
-    clap_mangen::Man::new(page).render(&mut text)?;
+    clap_mangen::Man::new(page.clone()).render(&mut text)?;
     write_out(&text)?;
     Ok(ExitCode::SUCCESS)
 }

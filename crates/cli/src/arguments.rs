@@ -371,9 +371,9 @@ pub(crate) struct Completions {
 /// Print the manual page
 #[derive(Args, Debug)]
 pub(crate) struct Man {
-    /// Command to describe [default: a summary of all]
+    /// Command to describe, such as 'run' or 'group run' [default: a summary of all]
     #[arg(value_name = "COMMAND")]
-    pub(crate) command: Option<String>,
+    pub(crate) command: Vec<String>,
 }
 
 /// Which job, and how the answer is written.
