@@ -4,7 +4,7 @@ use crate::pages::PageScan;
 use crate::spawn::{HeldProgram, InheritedSignals};
 use crate::sys::descriptors::HeldDescriptor;
 use crate::sys::process;
-use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind, Pid, SoftDirty};
+use crate::{ClockOffsets, Furnishing, KernelVersion, NamespaceInit, NamespaceKind, Pid, SoftDirty};
 
 /// How the namespaces of a restarted job show to the job and its user.
 const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid programs, and sees only its own processes; a pid file that it wrote is not valid outside its namespace";
@@ -39,6 +39,12 @@ impl Features {
         let scan = PageScan::open(own).is_ok_and(|scan| scan.is_by_ioctl());
         let kind = if process::effective_user() == 0 { NamespaceKind::Pid } else { NamespaceKind::User };
         Self(vec![
+            Feature {
+                name: "Linux 5.10 or later",
+                present: KernelVersion::running().is_none_or(|running| running >= KernelVersion::OLDEST),
+                meaning: "without it no program can be run or restarted",
+                remark: "",
+            },
             Feature {
                 name: "ptrace of own children",
                 present: scope < 2 || scope == 2 && process::effective_user() == 0,

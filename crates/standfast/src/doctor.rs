@@ -3,7 +3,7 @@
 use crate::Error;
 use serde::Serialize;
 use standfast_engine::{Blocker, ExternalSockets};
-use standfast_linux::{Feature, Features, Pid};
+use standfast_linux::{Feature, Features, KernelVersion, Pid};
 
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -54,6 +54,15 @@ pub fn examine_process(pid: i32) -> Result<Vec<Finding>, Error> {
     Ok(standfast_engine::examine(Pid::new(pid), ExternalSockets::Refuse)?.into_iter().map(Finding::from).collect())
 }
 
+/// Refuses a kernel that lacks calls on which runs and restarts depend.
+pub(crate) fn check_kernel() -> Result<(), Error> {
+    KernelVersion::running().map_or(Ok(()), is_recent_enough)
+}
+
+fn is_recent_enough(running: KernelVersion) -> Result<(), Error> {
+    if running < KernelVersion::OLDEST { Err(Error::KernelTooOld(running.to_string())) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +74,12 @@ mod tests {
         assert!(!missing.is_fine && missing.means == "without it all is slow");
         let there = Finding::from(feature(true));
         assert!(there.is_fine && there.means.is_empty());
+    }
+
+    #[test]
+    fn a_kernel_that_is_too_old_is_refused_by_its_version() {
+        assert!(is_recent_enough(KernelVersion { major: 5, minor: 10 }).is_ok());
+        let refusal = is_recent_enough(KernelVersion { major: 4, minor: 18 }).map_err(|error| error.to_string());
+        assert!(refusal.is_err_and(|text| text.starts_with("Linux 4.18 is too old")));
     }
 }

@@ -63,6 +63,11 @@ pub enum Error {
         dir = ForShell(.0)
     )]
     NotFinished(PathBuf),
+    /// The kernel lacks calls on which runs and restarts depend.
+    #[error(
+        "Linux {0} is too old: Standfast needs 5.10 or later\nhint: nothing was started; without standfast the program runs as usual, unprotected"
+    )]
+    KernelTooOld(String),
     /// The program could not be started.
     #[error("cannot start {}: {}", .program.display(), InWords(.source))]
     NotStarted {
@@ -155,6 +160,7 @@ mod tests {
             Error::StillRuns { directory: directory(), pid: 8 },
             Error::NothingRuns(directory()),
             Error::NotFinished(directory()),
+            Error::KernelTooOld("4.18".to_owned()),
             Error::NotStarted { program: "./heat".into(), source: denied() },
             Error::EndUnknown,
             Error::CalledOff { signal: 2 },

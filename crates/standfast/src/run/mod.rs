@@ -13,6 +13,7 @@ pub use restart::{RestartRequest, restart};
 use crate::checkpoint::Destination;
 use crate::context::JobContext;
 use crate::control::bind_control;
+use crate::doctor::check_kernel;
 use crate::event::{JobEvent, Listener};
 use crate::job_folders::save_folders;
 use crate::quoting::without_numbers;
@@ -77,6 +78,7 @@ impl RunRequest {
 /// # Errors
 /// If the program was not started. A program that was started is supervised until it ends.
 pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
+    check_kernel()?;
     let path = &request.context.directory;
     let of_store = |error| Error::of_store(path, error);
     let directory = Arc::new(JobDirectory::create(path).map_err(of_store)?);

@@ -6,6 +6,7 @@ mod planted;
 use crate::checkpoint::Destination;
 use crate::context::JobContext;
 use crate::control::bind_control;
+use crate::doctor::check_kernel;
 use crate::event::{JobEvent, Listener, LongWork};
 use crate::identity::in_lease;
 use crate::job_folders::{save_folders, started};
@@ -60,6 +61,7 @@ pub struct RestartRequest {
 /// # Errors
 /// If the program does not run again. A program that does is supervised until it ends.
 pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
+    check_kernel()?;
     let of_store = |error| Error::of_store(&request.context.directory, error);
     let directory = Arc::new(JobDirectory::open(&request.context.directory).map_err(of_store)?);
     // Check before the lease is taken, since taking it would leave a trace in a directory without a job.
