@@ -15,7 +15,7 @@ KERNELS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mpi docs test test-all test-kernels soak planted-faults bench build install clean
+.PHONY: help demo demo-mpi docs test test-all test-kernels soak planted-faults bench build install dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -79,6 +79,9 @@ install: build ## install both below PREFIX (/usr/local), with manual pages and 
 	install -D -m 755 $(TARGET)/release/standfast $(DESTDIR)$(PREFIX)/bin/standfast
 	scripts/install-pages $(TARGET)/release/standfast $(DESTDIR)$(PREFIX)/share
 	$(MAKE) -C bindings/c OUT=$(abspath $(TARGET))/c PREFIX=$(PREFIX) install
+
+dist: ## build the packages: a tarball, a wheel, Debian packages, in target/dist
+	@scripts/dist
 
 clean: ## remove what was built
 	$(CARGO) clean

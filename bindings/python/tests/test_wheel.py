@@ -4,6 +4,7 @@ import importlib.metadata
 import importlib.resources
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,12 +58,26 @@ class TheWheel(unittest.TestCase):
         self.assertEqual(answer.stdout.split()[1], importlib.metadata.version("standfast"))
         self.assertTrue(pathlib.Path(sys.prefix, "bin", "standfast").is_file())
 
+    def test_where_the_library_does_not_fit_the_error_says_what_it_needs(self):
+        with tempfile.TemporaryDirectory() as place:
+            package = pathlib.Path(place, "standfast")
+            shutil.copytree(pathlib.Path(standfast.__file__).parent, package)
+            library = bytearray((package / "libstandfast.so").read_bytes())
+            library[18:20] = b"\xb7\x00"  # The processor of an ELF file: here 64-bit Arm.
+            (package / "libstandfast.so").write_bytes(library)
+            command = [sys.executable, "-c", "import standfast"]
+            answer = subprocess.run(command, cwd=place, capture_output=True, text=True)
+            wanted = "ImportError: standfast: libstandfast cannot be loaded here: .*\nhint: it needs "
+            self.assertRegex(answer.stderr, wanted)
+
     def test_a_program_is_continued_from_a_checkpoint_without_what_is_dead(self):
         with tempfile.TemporaryDirectory() as place:
             folder = pathlib.Path(place)
             said = folder / "said"
             with said.open("w") as output:
-                command = ["standfast", "run", "-i", "off", "-d", "job.standfast", "--", sys.executable, "-c", PROGRAM]
+                # For this option the library starts a thread, by functions that moved between glibc's libraries.
+                options = ["-i", "off", "--free-memory", "-d", "job.standfast"]
+                command = ["standfast", "run", *options, "--", sys.executable, "-c", PROGRAM]
                 running = subprocess.Popen(command, cwd=folder, stdout=output)
             until("the program to wait", (folder / "waiting").exists)
             images = lambda: list((folder / "job.standfast").glob("*.image"))

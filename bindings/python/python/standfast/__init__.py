@@ -36,7 +36,13 @@ __all__ = [
 
 _DEAD, _READONLY = 1, 2
 
-_library = ctypes.CDLL(str(pathlib.Path(__file__).with_name("libstandfast.so")))
+try:
+    _library = ctypes.CDLL(str(pathlib.Path(__file__).with_name("libstandfast.so")))
+except OSError as error:
+    raise ImportError(
+        f"standfast: libstandfast cannot be loaded here: {error}\n"
+        "hint: it needs Linux on x86-64 with glibc 2.17 or later; the command `standfast` protects programs without it"
+    ) from error
 _library.standfast_exclude.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _library.standfast_include.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _library.standfast_checkpoint_here.argtypes = [ctypes.POINTER(ctypes.c_uint64)]
