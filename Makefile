@@ -15,7 +15,7 @@ KERNELS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mpi docs test test-all test-kernels soak planted-faults bench build install dist clean
+.PHONY: help demo demo-mpi docs test test-all test-kernels soak planted-faults bench build install dist dist-check clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -82,6 +82,9 @@ install: build ## install both below PREFIX (/usr/local), with manual pages and 
 
 dist: ## build the packages: a tarball, a wheel, Debian packages, in target/dist
 	@scripts/dist
+
+dist-check: ## try the packages in Debian 11, 12 and 13, and build them twice (25 minutes, as root, with network)
+	@scripts/dist-check
 
 clean: ## remove what was built
 	$(CARGO) clean
