@@ -26,6 +26,7 @@ mod lives;
 mod lower_limits;
 mod mapped_writes;
 mod mpi;
+mod notices;
 mod other_users;
 mod outside;
 mod papers;

@@ -3,7 +3,8 @@
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
-    DetachKey, Files, GenerationNumber, Ids, Memory, OptionChoices, RefusalCode, SaveFolder, TerminalKind,
+    DetachKey, Files, GenerationNumber, Ids, Memory, OptionChoices, RefusalCode, SaveFolder, SignalNotices,
+    StoppedStatus, TerminalKind,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,9 +20,9 @@ Examples:
   standfast clean heat.standfast      after it has finished: remove its checkpoints
 
 Exit status of run and restart: that of the program, or the signal that killed it; 75 when it
-was stopped after a checkpoint (SIGTERM, or checkpoint --stop). Other commands: 0 for success, 1
-for failure, 2 for an invalid command line. 127 and 126: the program was not found or could not be
-executed.";
+was stopped after a checkpoint (SIGTERM, or checkpoint --stop), or that of --stopped-status. Other
+commands: 0 for success, 1 for failure, 2 for an invalid command line. 127 and 126: the program was
+not found or could not be executed.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -31,7 +32,8 @@ Examples:
                                             program the first time, then continues it
 
 SIGTERM takes a checkpoint, stops the program and exits with status 75. A second SIGTERM is passed
-to the program. A checkpoint that fails never harms the program: it is reported and retried.
+to the program. --notice gives this and other signals another meaning. A checkpoint that fails never
+harms the program: it is reported and retried.
 
 Options can also be set in standfast.toml in the current directory, in the section [run], under the
 names of these options: interval = \"90s\". A .ckptrc, as the libckpt paper of 1995 defines it, is
@@ -218,6 +220,11 @@ pub(crate) struct Restart {
     /// Process ids: 'auto' restores the old ones where permitted, 'new' takes new ones [default: as in the run]
     #[arg(long, value_name = "POLICY")]
     pub(crate) ids: Option<Ids>,
+    /// Exit status after the job was stopped on request [default: as in the run]
+    #[arg(long, value_name = "N")]
+    pub(crate) stopped_status: Option<StoppedStatus>,
+    #[command(flatten)]
+    pub(crate) notice: Option<SignalNotices>,
     /// Write checkpoints to memory first: a directory, 'auto' or 'off' [default: as in the run]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) memory: Option<Memory>,

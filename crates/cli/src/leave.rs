@@ -3,7 +3,7 @@
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, Signal, getpid, getrlimit, kill_process, set_dumpable_behavior, setrlimit,
 };
-use standfast::{Ending, STOPPED_EXIT_STATUS};
+use standfast::Ending;
 
 /// Offset of the exit status that shells give for a program killed by a signal. It is used if the signal itself does
 /// not kill.
@@ -13,7 +13,7 @@ const KILLED: i32 = 128;
 pub(crate) fn leave(ending: Ending) -> ! {
     match ending {
         Ending::Exited { status } => std::process::exit(status),
-        Ending::Stopped { .. } => std::process::exit(STOPPED_EXIT_STATUS),
+        Ending::Stopped { exit_status, .. } => std::process::exit(exit_status.into()),
         Ending::Killed { signal } => {
             die_by(signal);
             std::process::exit(KILLED + signal)

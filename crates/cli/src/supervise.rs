@@ -66,7 +66,13 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
         }
         named => named.map_or_else(only_directory, Ok)?,
     };
-    let options = OptionChoices { ids: restart.ids, files: restart.files, ..OptionChoices::default() };
+    let options = OptionChoices {
+        ids: restart.ids,
+        files: restart.files,
+        stopped_status: restart.stopped_status,
+        notice: restart.notice,
+        ..OptionChoices::default()
+    };
     let clocks = if restart.clock_jump { ClockPolicy::Jump } else { ClockPolicy::Continue };
     let attach = AttachRequest { directory: directory.clone(), detach_key: restart.detach_key.unwrap_or_default() };
     let memory = restart.memory.map(from_here).transpose()?;

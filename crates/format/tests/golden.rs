@@ -208,6 +208,8 @@ fn manifest() -> Manifest {
         keep_finished: None,
         reserve: None,
         rehearse: None,
+        stopped_status: None,
+        notice: None,
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {

@@ -5,9 +5,9 @@ use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// Exit status of a supervisor that stopped its job after a checkpoint. It is EX_TEMPFAIL of `sysexits.h`, which asks
+/// Usual exit status of a supervisor that stopped its job after a checkpoint. It is EX_TEMPFAIL of `sysexits.h`, which asks
 /// batch systems to queue the job again.
-pub const STOPPED_EXIT_STATUS: i32 = 75;
+pub(crate) const STOPPED_EXIT_STATUS: u8 = 75;
 
 /// Signals that a program causes itself: its code is wrong, or it reached a limit that also applies after a restart.
 const OWN_SIGNALS: [i32; 8] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, SIGXFSZ];
@@ -29,6 +29,8 @@ pub enum Ending {
     Stopped {
         /// Number of the checkpoint.
         generation: u64,
+        /// Exit status that the job's options name for this.
+        exit_status: u8,
     },
 }
 
@@ -61,7 +63,7 @@ impl fmt::Display for Ending {
                 Some(name) => write!(f, "killed by {name}"),
                 None => write!(f, "killed by signal {signal}"),
             },
-            Self::Stopped { generation } => write!(f, "stopped after checkpoint {generation}"),
+            Self::Stopped { generation, .. } => write!(f, "stopped after checkpoint {generation}"),
         }
     }
 }
@@ -81,7 +83,7 @@ mod tests {
         for ending in [exited(0), killed(9), killed(15), killed(1), killed(24), killed(13)] {
             assert!(!ending.is_own_failure(), "{ending}");
         }
-        assert!(!Ending::Stopped { generation: 1 }.is_own_failure());
+        assert!(!Ending::Stopped { generation: 1, exit_status: 75 }.is_own_failure());
     }
 
     #[test]

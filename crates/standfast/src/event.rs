@@ -147,7 +147,7 @@ pub enum JobEvent {
         /// Its generation number.
         generation: u64,
     },
-    /// SIGTERM asked for a checkpoint and an end, but the program continues to run.
+    /// A signal asked to stop after a checkpoint, but the program continues to run.
     NotStopped {
         /// Reason, and what to do.
         reason: String,

@@ -55,7 +55,7 @@ mod terminal;
 pub use clean::{CleanRequest, clean};
 pub use coalesce::coalesce;
 pub use context::{Hooks, JobContext};
-pub use ending::{Ending, STOPPED_EXIT_STATUS};
+pub use ending::Ending;
 pub use error::{Error, UnansweredReason};
 pub use event::{JobEvent, Listener, LongWork, Severity};
 pub use group::{
@@ -75,7 +75,8 @@ pub use run::{
 pub use settings::{
     Compress, DeltaMode, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, FlushMode, FlushReport, Grace,
     INTERVAL_MAX, INTERVAL_MIN, Ids, Incremental, Interval, JobOptions, Keep, KeepFinished, MaxFiles, Memory, Method,
-    MinInterval, OptionChoices, OptionError, Rehearse, Reserve, SaveFiles, SaveFolder, Snapshot, Stack, Track, Why,
+    MinInterval, NoticeMeaning, OptionChoices, OptionError, Rehearse, Reserve, SaveFiles, SaveFolder, SignalNotice,
+    SignalNotices, Snapshot, Stack, StoppedStatus, Track, Why,
 };
 pub use standfast_core::{message_lines, printable, printable_json, printable_lines};
 pub use standfast_engine::{Assistance, ClockPolicy, JobIds, RefusalCode, Streams, UnknownRefusalCode};

@@ -3,12 +3,14 @@
 //! The program leads a process group of its own in the supervisor's session. Usually that group is in the foreground,
 //! and gets the signals of the terminal (Ctrl-C, a hangup, a resized window). If our group is in the foreground (a
 //! shell has brought its job there without telling us), we pass such signals and the terminal on to the program's
-//! group. A signal that a process sends to the supervisor is passed on to the program. SIGCONT wakes the job with us.
+//! group. A signal that a process sends to the supervisor is passed on to the program, unless `--notice` gives it
+//! another meaning. SIGCONT wakes the job with us.
 
+use crate::settings::{NoticeMeaning, SignalNotices};
 use rustix::fd::{AsFd, BorrowedFd};
 use signal_hook::consts::signal::{
     SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGQUIT, SIGTERM, SIGTSTP, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM,
-    SIGWINCH,
+    SIGWINCH, SIGXCPU,
 };
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -18,7 +20,8 @@ use std::os::unix::net::UnixStream;
 
 /// Signals with a name that are passed on to the program. SIGPIPE is not among them, since it results from a process's
 /// own writes. Nor is SIGCHLD.
-const PASSED_ON: [i32; 10] = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGWINCH, SIGURG, SIGIO];
+const PASSED_ON: [i32; 11] =
+    [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGWINCH, SIGURG, SIGIO, SIGXCPU];
 
 /// Signals without a name that programs can use freely (from `SIGRTMIN`, above the C library's own two).
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
@@ -45,16 +48,26 @@ pub(crate) enum Reaction {
     PassOn,
     /// Wake the job.
     GoOn,
-    /// Take a checkpoint, stop the program, end with status 75.
+    /// Take a checkpoint.
+    Checkpoint,
+    /// Take a checkpoint, stop the program, end with the status for that.
     CheckpointAndStop,
 }
 
-/// Decides how to react to a signal. `terminated_before` says whether a SIGTERM came earlier: only the first asks for a
-/// checkpoint.
-pub(crate) fn react(signal: i32, sender: Sender, terminated_before: bool) -> Reaction {
+/// Decides how to react to a signal. A notice holds whoever sends the signal. `stop_heard` says whether an earlier one
+/// asked for a stop: the next is passed on, since the program has not stopped.
+pub(crate) fn react(signal: i32, sender: Sender, notices: &SignalNotices, stop_heard: bool) -> Reaction {
+    match notices.meaning(signal) {
+        Some(NoticeMeaning::Stop) if !stop_heard => Reaction::CheckpointAndStop,
+        Some(NoticeMeaning::Stop | NoticeMeaning::Pass) => Reaction::PassOn,
+        Some(NoticeMeaning::Checkpoint) => Reaction::Checkpoint,
+        Some(NoticeMeaning::Ignore) => Reaction::Leave,
+        None => react_without_notice(signal, sender),
+    }
+}
+
+fn react_without_notice(signal: i32, sender: Sender) -> Reaction {
     match (signal, sender) {
-        (SIGTERM, _) if !terminated_before => Reaction::CheckpointAndStop,
-        (SIGTERM, _) => Reaction::PassOn,
         (SIGCHLD, _) => Reaction::Leave,
         // The sender may be a shell (`fg`), or a process that knows only us.
         (SIGCONT, Sender::Kernel | Sender::Process) => Reaction::GoOn,
@@ -105,40 +118,64 @@ impl AsFd for SignalInbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::SignalNotice;
 
     #[test]
     fn terminal_signals_are_forwarded_to_the_programs_group() {
         for signal in [SIGINT, SIGQUIT, SIGWINCH, SIGHUP, SIGTSTP] {
-            assert_eq!(react(signal, Sender::Kernel, false), Reaction::HandOn);
+            assert_eq!(react(signal, Sender::Kernel, &SignalNotices::default(), false), Reaction::HandOn);
         }
     }
 
     #[test]
     fn signals_from_other_processes_are_forwarded() {
         for signal in PASSED_ON.into_iter().chain(REAL_TIME) {
-            assert_eq!(react(signal, Sender::Process, false), Reaction::PassOn);
+            assert_eq!(react(signal, Sender::Process, &SignalNotices::default(), false), Reaction::PassOn);
         }
     }
 
     #[test]
     fn sigcont_continues_the_job() {
         for sender in [Sender::Kernel, Sender::Process] {
-            assert_eq!(react(SIGCONT, sender, false), Reaction::GoOn);
+            assert_eq!(react(SIGCONT, sender, &SignalNotices::default(), false), Reaction::GoOn);
         }
-        assert_eq!(react(SIGCONT, Sender::Program, false), Reaction::Leave);
+        assert_eq!(react(SIGCONT, Sender::Program, &SignalNotices::default(), false), Reaction::Leave);
     }
 
     #[test]
     fn signals_from_the_program_are_not_sent_back_to_it() {
-        assert_eq!(react(SIGUSR1, Sender::Program, false), Reaction::Leave);
+        assert_eq!(react(SIGUSR1, Sender::Program, &SignalNotices::default(), false), Reaction::Leave);
     }
 
     #[test]
     fn the_first_sigterm_asks_for_a_checkpoint_and_later_ones_are_passed_on() {
         for sender in [Sender::Kernel, Sender::Process] {
-            assert_eq!(react(SIGTERM, sender, false), Reaction::CheckpointAndStop);
-            assert_eq!(react(SIGTERM, sender, true), Reaction::PassOn);
+            assert_eq!(react(SIGTERM, sender, &SignalNotices::default(), false), Reaction::CheckpointAndStop);
+            assert_eq!(react(SIGTERM, sender, &SignalNotices::default(), true), Reaction::PassOn);
         }
+    }
+
+    #[test]
+    fn notices_say_what_signals_mean() {
+        let notices = [
+            SignalNotice::new(SIGUSR1, NoticeMeaning::Checkpoint),
+            SignalNotice::new(SIGUSR2, NoticeMeaning::Stop),
+            SignalNotice::new(SIGTERM, NoticeMeaning::Pass),
+            SignalNotice::new(SIGHUP, NoticeMeaning::Ignore),
+        ];
+        let notices = notices.into_iter().fold(SignalNotices::default(), SignalNotices::with);
+        let reactions = [
+            (SIGUSR1, Reaction::Checkpoint),
+            (SIGUSR2, Reaction::CheckpointAndStop),
+            (SIGTERM, Reaction::PassOn),
+            (SIGHUP, Reaction::Leave),
+            (SIGINT, Reaction::PassOn),
+        ];
+        for (signal, reaction) in reactions {
+            assert_eq!(react(signal, Sender::Process, &notices, false), reaction, "{signal}");
+        }
+        assert_eq!(react(SIGUSR2, Sender::Process, &notices, true), Reaction::PassOn);
+        assert_eq!(react(SIGUSR1, Sender::Process, &notices, true), Reaction::Checkpoint);
     }
 
     #[test]

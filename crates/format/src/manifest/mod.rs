@@ -18,8 +18,8 @@ mod tests;
 
 pub use identity::{GenerationNumber, JobId, LevelId};
 pub use options::{
-    Compress, DeltaMode, ExternalSockets, Files, Flush, Ids, Incremental, Interval, KeepFinished, RehearsedCheckpoints,
-    RunOptions, Snapshot, Stack, Track,
+    Compress, DeltaMode, ExternalSockets, Files, Flush, Ids, Incremental, Interval, KeepFinished, Notices,
+    RehearsedCheckpoints, RunOptions, Snapshot, Stack, Track,
 };
 pub use seal::{MANIFEST_BYTES_MAX, MANIFEST_VERSION, ManifestError, seal, unseal};
 

@@ -69,6 +69,29 @@ pub struct RunOptions {
     /// Which checkpoints are followed by the rehearsal of a restart.
     #[n(20)]
     pub rehearse: Option<RehearsedCheckpoints>,
+    /// Exit status of the command after the job was stopped on request.
+    #[n(21)]
+    pub stopped_status: Option<u8>,
+    /// What signals to the supervisor mean.
+    #[n(22)]
+    pub notice: Option<Notices>,
+}
+
+/// What signals to the supervisor mean. In each set bit n stands for signal n + 1. Signals in no set are for the program.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notices {
+    /// The program stops after a checkpoint.
+    #[n(0)]
+    pub stop: u64,
+    /// A checkpoint is taken.
+    #[n(1)]
+    pub checkpoint: u64,
+    /// They are for the program.
+    #[n(2)]
+    pub pass: u64,
+    /// Nothing.
+    #[n(3)]
+    pub ignore: u64,
 }
 
 /// Which checkpoints are followed by the rehearsal of a restart.

@@ -55,6 +55,8 @@ fn manifest() -> Manifest {
         keep_finished: Some(KeepFinished::No),
         reserve: Some(10 << 30),
         rehearse: Some(RehearsedCheckpoints::Every { checkpoints: 10 }),
+        stopped_status: Some(85),
+        notice: Some(Notices { stop: 1 << 14, checkpoint: 1 << 9, pass: 0, ignore: 1 << 63 }),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];

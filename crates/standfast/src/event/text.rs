@@ -204,7 +204,7 @@ fn write_untracked(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
 }
 
 fn write_not_stopped(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
-    write!(f, "not stopped, and the next SIGTERM is passed to the program, because the checkpoint failed: {reason}")
+    write!(f, "not stopped, and the next such signal is passed to the program, because the checkpoint failed: {reason}")
 }
 
 fn write_leftovers(f: &mut fmt::Formatter<'_>, processes: &[i32]) -> fmt::Result {

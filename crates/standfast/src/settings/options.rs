@@ -10,54 +10,75 @@ use super::flush_mode::Flush;
 use super::interval::Interval;
 use super::levels::{DurableEvery, FlushEvery, Grace};
 use super::min_interval::MinInterval;
+use super::notices::SignalNotices;
 use super::option_kinds::{Kept, words};
 use super::rehearse::Rehearse;
 use super::reserve::Reserve;
 use super::saved_files::{ExternalSockets, SaveFiles};
 use super::snapshot_method::Snapshot;
+use super::stopped_status::StoppedStatus;
 use serde::Serialize;
 use standfast_engine::{FilePolicy, IdPolicy, StackPart};
 use standfast_format::manifest;
 use std::fmt;
 
 /// Defines all that belongs to an option: a field of the job's options, of those of a command line and of the manifest, all
-/// of one name. The text is the option's help, to which its default is added.
+/// of one name. The text is the option's help, to which its default is added. Options that can be repeated come last: their
+/// types define how the command line gives them.
 macro_rules! options {
-    ($($help:literal $(#[$argument:meta])* $option:ident: $kind:ty,)+) => {
+    (
+        $($help:literal $(#[$argument:meta])* $option:ident: $kind:ty,)+
+        repeated: $($about:literal $several:ident: $kinds:ty,)+
+    ) => {
         /// How a job is protected.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
         pub struct JobOptions {
             $(#[doc = $help] pub $option: $kind,)+
+            $(#[doc = $about] pub $several: $kinds,)+
         }
 
         /// Options of a command line: `None` where it names none, so that the job's own options stand.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::Args)]
         pub struct OptionChoices {
             $(#[doc = $help] $(#[$argument])* #[arg(help = with_default($help, <$kind>::default()))] pub $option: Option<$kind>,)+
+            $(#[doc = $about] #[command(flatten)] pub $several: Option<$kinds>,)+
         }
 
         impl JobOptions {
             /// Returns the options as a manifest keeps them.
             pub(crate) fn to_record(self) -> manifest::RunOptions {
-                manifest::RunOptions { $($option: self.$option.to_record()),+ }
+                manifest::RunOptions {
+                    $($option: self.$option.to_record(),)+
+                    $($several: self.$several.to_record(),)+
+                }
             }
 
             /// Returns the options that a manifest keeps. The default applies to an option that is missing, or that no command
             /// line would have accepted.
             pub(crate) fn from_record(record: manifest::RunOptions) -> Self {
-                OptionChoices { $($option: record.$option.and_then(Kept::from_record)),+ }.or(Self::default())
+                let choices = OptionChoices {
+                    $($option: record.$option.and_then(Kept::from_record),)+
+                    $($several: record.$several.and_then(Kept::from_record),)+
+                };
+                choices.or(Self::default())
             }
         }
 
         impl OptionChoices {
             /// Returns these choices, with `otherwise` for those that were not made.
             pub fn or(self, otherwise: JobOptions) -> JobOptions {
-                JobOptions { $($option: self.$option.unwrap_or(otherwise.$option)),+ }
+                JobOptions {
+                    $($option: self.$option.unwrap_or(otherwise.$option),)+
+                    $($several: self.$several.unwrap_or(otherwise.$several),)+
+                }
             }
 
             /// Returns these choices, with those of `weaker` where none was made.
             pub(crate) fn over(self, weaker: Self) -> Self {
-                Self { $($option: self.$option.or(weaker.$option)),+ }
+                Self {
+                    $($option: self.$option.or(weaker.$option),)+
+                    $($several: self.$several.or(weaker.$several),)+
+                }
             }
         }
     };
@@ -143,6 +164,12 @@ options! {
     "Time limit for flushing the newest checkpoint to disk when the job is stopped or fails"
     #[arg(long, value_name = "TIME")]
     grace: Grace,
+    "Exit status after the job was stopped on request (HTCondor: 85, Grid Engine: 99)"
+    #[arg(long, value_name = "N")]
+    stopped_status: StoppedStatus,
+    repeated:
+    "What signals to the supervisor mean"
+    notice: SignalNotices,
 }
 
 words! {
@@ -254,6 +281,8 @@ mod tests {
                 keep_finished: KeepFinished::No,
                 reserve: "10G".parse().unwrap(),
                 rehearse: "every:3".parse().unwrap(),
+                stopped_status: "85".parse().unwrap(),
+                notice: SignalNotices::default().with("USR1=checkpoint".parse().unwrap()),
             };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }

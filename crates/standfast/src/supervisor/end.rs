@@ -39,7 +39,9 @@ impl Supervisor<'_, '_> {
         }
         self.on(Event::JobEnded);
         let ending = match (self.machine.stopped_behind(), status) {
-            (Some(generation), _) => Ending::Stopped { generation },
+            (Some(generation), _) => {
+                Ending::Stopped { generation, exit_status: self.post.options.stopped_status.get() }
+            }
             (None, Some(status)) => Ending::of_status(status),
             (None, None) => return Err(Error::EndUnknown),
         };
@@ -131,7 +133,7 @@ impl Supervisor<'_, '_> {
     fn tell_end(&mut self, ending: Ending) {
         let directory = self.post.context.directory.clone();
         match ending {
-            Ending::Stopped { generation } => self.say(&JobEvent::Stopped { directory, generation }),
+            Ending::Stopped { generation, .. } => self.say(&JobEvent::Stopped { directory, generation }),
             Ending::Exited { status: 0 } if self.post.options.keep_finished == KeepFinished::No => {}
             Ending::Exited { status: 0 } => {
                 // By now nothing is left in memory.

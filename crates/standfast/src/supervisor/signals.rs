@@ -24,10 +24,13 @@ impl Supervisor<'_, '_> {
     }
 
     pub(super) fn handle_signal(&mut self, signal: i32, sender: Sender) {
-        match react(signal, sender, self.machine.has_heard_stop()) {
+        match react(signal, sender, &self.post.options.notice, self.machine.has_heard_stop()) {
             Reaction::Leave => {}
             Reaction::GoOn => self.foreground.go_on(),
             Reaction::HandOn => self.foreground.hand_on_with(signal),
+            Reaction::Checkpoint => {
+                self.on(Event::CheckpointAsked);
+            }
             Reaction::CheckpointAndStop => {
                 self.on(Event::StopAsked);
             }

@@ -48,7 +48,9 @@ pub(super) enum Event {
     AskedHere { client: ClientId, again: bool },
     /// The program has enabled checkpoints.
     Enabled { client: ClientId },
-    /// The program is to stop after a checkpoint (SIGTERM).
+    /// A signal asks for a checkpoint.
+    CheckpointAsked,
+    /// A signal asks to stop the program after a checkpoint.
     StopAsked,
     /// A check that does not touch the program has shown that no checkpoint could be taken.
     Unprotectable { reason: String },
@@ -174,6 +176,8 @@ pub(super) struct Machine {
     asked: Vec<(ClientId, bool)>,
     /// Whether a program has asked for a checkpoint that has not begun.
     here_asked: bool,
+    /// Whether a signal has asked for a checkpoint that has not begun.
+    signal_asked: bool,
     /// When a checkpoint was first wanted that a program has disabled.
     disabled_since: Option<Instant>,
     stop: Stop,
@@ -201,6 +205,7 @@ impl Machine {
             coalescing_asked: Vec::new(),
             asked: Vec::new(),
             here_asked: false,
+            signal_asked: false,
             disabled_since: None,
             stop: Stop::NotAsked,
             stopped_for: Vec::new(),
@@ -230,6 +235,7 @@ impl Machine {
                 }
                 effects.push(Effect::Answer(client, Reply::Noted));
             }
+            Event::CheckpointAsked => self.signal_asked = true,
             Event::StopAsked if self.stopped_behind().is_none() => self.stop = Stop::Wanted,
             Event::StopAsked => {}
             Event::Unprotectable { reason } => {
@@ -310,7 +316,8 @@ impl Machine {
     fn begin_checkpoint(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let is_due = self.schedule.due().is_some_and(|due| due <= now);
         let is_put_off = self.disabled_since.is_some() && !is_due;
-        let is_wanted = is_due || self.stop == Stop::Wanted || self.here_asked || !self.asked.is_empty();
+        let is_asked = self.here_asked || self.signal_asked || !self.asked.is_empty();
+        let is_wanted = is_due || is_asked || self.stop == Stop::Wanted;
         if self.checkpoint.is_some() || self.stopped_behind().is_some() || !is_wanted || is_put_off {
             return;
         }
@@ -324,7 +331,7 @@ impl Machine {
             false if self.here_asked => Purpose::ProtectHere,
             false => Purpose::Protect,
         };
-        self.here_asked = false;
+        (self.here_asked, self.signal_asked) = (false, false);
         self.checkpoint = Some(Running { purpose, served: self.asked.drain(..).map(|(client, _)| client).collect() });
         effects.push(Effect::BeginCheckpoint(Order {
             purpose,

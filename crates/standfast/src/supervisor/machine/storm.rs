@@ -20,6 +20,8 @@ struct World {
     checkpoint: Option<Purpose>,
     /// Whether a program waits for a checkpoint that has not begun, or of whose failure it is not told.
     is_here_asked: bool,
+    /// Whether a signal has asked for a checkpoint that has not begun.
+    is_signal_asked: bool,
     flush: Option<FlushMode>,
     is_coalescing: bool,
     is_rehearsing: bool,
@@ -51,6 +53,7 @@ impl World {
             now,
             checkpoint: None,
             is_here_asked: false,
+            is_signal_asked: false,
             flush: None,
             is_coalescing: false,
             is_rehearsing: false,
@@ -84,6 +87,7 @@ impl World {
                 assert_eq!(self.machine.stopped_behind(), None, "the program is stopped");
                 let is_here_asked = std::mem::take(&mut self.is_here_asked);
                 assert!(!is_here_asked || order.purpose != Purpose::Protect, "a program waits at its present point");
+                self.is_signal_asked = false;
                 self.checkpoint = Some(order.purpose);
                 if self.random.u8(..20) == 0 {
                     self.end_checkpoint(false);
@@ -197,6 +201,10 @@ impl World {
                 self.is_stop_asked |= self.machine.stopped_behind().is_none();
                 self.on(Event::StopAsked);
             }
+            29 if self.random.bool() => {
+                self.on(Event::CheckpointAsked);
+                self.is_signal_asked = self.machine.stopped_behind().is_none();
+            }
             29 => {
                 self.on(Event::Unprotectable { reason: "nothing helps".to_owned() });
             }
@@ -255,6 +263,7 @@ fn after_random_events_all_requests_are_done() {
         world.calm_down();
         let is_stopped = world.machine.stopped_behind().is_some();
         assert!(is_stopped || world.is_stop_refused || !world.is_stop_asked, "seed {seed}: not stopped, not refused");
+        assert!(is_stopped || !world.is_signal_asked, "seed {seed}: a signal's checkpoint never began");
         assert!(is_stopped || world.waiting.is_empty(), "seed {seed}: {:?} wait still", world.waiting);
     }
 }
