@@ -7,6 +7,7 @@ mod appending;
 mod chains;
 mod ckptrc;
 mod clocks;
+mod deadlines;
 mod differential;
 mod directions;
 mod directories;

@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
-    DetachKey, Files, GenerationNumber, Ids, Memory, OptionChoices, RefusalCode, SaveFolder, SignalNotices,
+    Deadline, DetachKey, Files, GenerationNumber, Ids, Memory, OptionChoices, RefusalCode, SaveFolder, SignalNotices,
     StoppedStatus, TerminalKind,
 };
 use std::ffi::OsString;
@@ -225,6 +225,9 @@ pub(crate) struct Restart {
     pub(crate) stopped_status: Option<StoppedStatus>,
     #[command(flatten)]
     pub(crate) notice: Option<SignalNotices>,
+    /// Time within which a stop must end; 'off': no limit [default: as in the run]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) deadline: Option<Deadline>,
     /// Write checkpoints to memory first: a directory, 'auto' or 'off' [default: as in the run]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) memory: Option<Memory>,

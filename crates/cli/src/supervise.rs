@@ -71,6 +71,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
         files: restart.files,
         stopped_status: restart.stopped_status,
         notice: restart.notice,
+        deadline: restart.deadline,
         ..OptionChoices::default()
     };
     let clocks = if restart.clock_jump { ClockPolicy::Jump } else { ClockPolicy::Continue };

@@ -1,5 +1,7 @@
 //! Answers as text for people: tables for lists, otherwise one line for each fact.
 
+mod stop;
+
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 use humantime::{format_duration, format_rfc3339_seconds};
@@ -121,6 +123,7 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
     let mut facts = vec![("supervisor", format!("process {}", live.supervisor_pid)), ("next", next)];
     facts.extend(live.last_checkpoint.as_ref().map(|report| ("last", checkpoint(report))));
     facts.extend(live.flush.as_ref().map(|report| ("flushes", flush(report))));
+    facts.extend(live.stop.as_ref().map(|report| ("stop", stop::stop(report))));
     facts.extend(live.rehearsal.as_ref().map(|last| ("restart", last_rehearsal(last))));
     facts.extend(
         live.last_failure.as_ref().map(|reason| ("failed", message_lines(reason).collect::<Vec<_>>().join("; "))),

@@ -209,6 +209,7 @@ fn manifest() -> Manifest {
         reserve: None,
         rehearse: None,
         stopped_status: None,
+        deadline: None,
         notice: None,
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);

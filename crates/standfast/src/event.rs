@@ -1,10 +1,12 @@
 //! Events that a supervisor reports while a job runs. They go to a listener: the facade itself never prints.
 
+mod deadline_news;
 mod file_notes;
 mod listing_news;
 mod text;
 
 use crate::report::CheckpointReport;
+pub use deadline_news::DeadlineNews;
 use standfast_engine::{BrokenPromise, FileNote, JobIds, ListingNews};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -152,6 +154,8 @@ pub enum JobEvent {
         /// Reason, and what to do.
         reason: String,
     },
+    /// Whether stops end within their deadline has changed.
+    Deadline(DeadlineNews),
     /// Memory has changed since the previous checkpoint although the program promised not to write to it.
     Broken {
         /// The checkpoint at which the change was found.
@@ -311,6 +315,7 @@ impl JobEvent {
             | Self::AddressAwaited { .. }
             | Self::File(_)
             | Self::ProtectedAgain { .. }
+            | Self::Deadline(DeadlineNews::Met { .. })
             | Self::Rehearsed { .. }
             | Self::GoesOn { .. }
             | Self::InBackground { .. }
@@ -330,6 +335,7 @@ impl JobEvent {
             | Self::Unprotectable { .. }
             | Self::NotRestartable { .. }
             | Self::NotStopped { .. }
+            | Self::Deadline(DeadlineNews::Unmet { .. })
             | Self::NotInMemory { is_selector: true, .. }
             | Self::LeftInMemory { .. }
             | Self::MemoryLost { .. }

@@ -57,7 +57,7 @@ pub use coalesce::coalesce;
 pub use context::{Hooks, JobContext};
 pub use ending::Ending;
 pub use error::{Error, UnansweredReason};
-pub use event::{JobEvent, Listener, LongWork, Severity};
+pub use event::{DeadlineNews, JobEvent, Listener, LongWork, Severity};
 pub use group::{
     GroupEnding, GroupEpoch, GroupEvent, GroupRebuilt, GroupRequest, GroupSaved, GroupShard, LaunchLimits, Nodes,
     Trouble, examine_group_memory, group_end, group_memory, group_purge, group_rebuild, group_salvage, group_status,
@@ -73,10 +73,10 @@ pub use run::{
     default_directory, find_directories, read_settings, restart, run,
 };
 pub use settings::{
-    Compress, DeltaMode, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, FlushMode, FlushReport, Grace,
-    INTERVAL_MAX, INTERVAL_MIN, Ids, Incremental, Interval, JobOptions, Keep, KeepFinished, MaxFiles, Memory, Method,
-    MinInterval, NoticeMeaning, OptionChoices, OptionError, Rehearse, Reserve, SaveFiles, SaveFolder, SignalNotice,
-    SignalNotices, Snapshot, Stack, StoppedStatus, Track, Why,
+    Compress, Deadline, DeltaMode, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, FlushMode, FlushReport,
+    Grace, INTERVAL_MAX, INTERVAL_MIN, Ids, Incremental, Interval, JobOptions, Keep, KeepFinished, MaxFiles, Memory,
+    Method, MinInterval, NoticeMeaning, OptionChoices, OptionError, Rehearse, Reserve, SaveFiles, SaveFolder,
+    SignalNotice, SignalNotices, Snapshot, Stack, StoppedStatus, Track, Why,
 };
 pub use standfast_core::{message_lines, printable, printable_json, printable_lines};
 pub use standfast_engine::{Assistance, ClockPolicy, JobIds, RefusalCode, Streams, UnknownRefusalCode};

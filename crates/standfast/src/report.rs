@@ -110,6 +110,20 @@ pub struct LiveReport {
     /// The last rehearsal of a restart in this life.
     #[serde(default)]
     pub rehearsal: Option<LastRehearsal>,
+    /// What a stop would take now; `None` before the first checkpoint of this life.
+    #[serde(default)]
+    pub stop: Option<StopReport>,
+}
+
+/// What it would take to stop the program after a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StopReport {
+    /// Estimated seconds for a stop that is asked for now.
+    pub seconds: f64,
+    /// Seconds within which a stop must end; `None` without a deadline.
+    pub deadline_seconds: Option<f64>,
+    /// Whether a stop at any moment ends in time; `None` without a deadline, or as long as that is not known.
+    pub is_met: Option<bool>,
 }
 
 /// Outcome of the last rehearsal of a restart.

@@ -75,6 +75,9 @@ pub struct RunOptions {
     /// What signals to the supervisor mean.
     #[n(22)]
     pub notice: Option<Notices>,
+    /// Milliseconds within which a stop must end; 0 without a limit.
+    #[n(23)]
+    pub deadline: Option<u64>,
 }
 
 /// What signals to the supervisor mean. In each set bit n stands for signal n + 1. Signals in no set are for the program.

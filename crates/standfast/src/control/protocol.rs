@@ -47,7 +47,7 @@ pub(crate) enum Reply {
     /// The checkpoints have been coalesced.
     Coalesced(CoalescingReport),
     /// The state.
-    Status(LiveReport),
+    Status(Box<LiveReport>),
     /// The request will be carried out.
     Noted,
     /// The request came too early.
@@ -117,7 +117,7 @@ pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::LastRehearsal;
+    use crate::report::{LastRehearsal, StopReport};
     use crate::settings::{FlushMode, FlushReport};
     use crate::settings::{Method, Why};
 
@@ -169,11 +169,12 @@ mod tests {
             last_checkpoint: Some(report()),
             last_failure: Some("two\nlines".into()),
             rehearsal: Some(LastRehearsal::Failed { reason: "a file is gone\nhint: put it back".into() }),
+            stop: Some(StopReport { seconds: 1.25, deadline_seconds: Some(30.0), is_met: Some(true) }),
         };
         let failed = Reply::Failed { message: "no \"space\"".into() };
         let coalesced = CoalescingReport { generation: Some(7), file_bytes: 4096, removed: 5 };
         let theirs = [Reply::Noted, Reply::NotDue { nanoseconds: 5 }];
-        let ours = [Reply::Taken(report()), Reply::Coalesced(coalesced), Reply::Status(status), failed];
+        let ours = [Reply::Taken(report()), Reply::Coalesced(coalesced), Reply::Status(Box::new(status)), failed];
         for reply in ours.into_iter().chain(theirs) {
             let line = encode(&reply);
             assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");

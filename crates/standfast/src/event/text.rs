@@ -31,9 +31,7 @@ impl fmt::Display for JobEvent {
             Self::Flushed { generation, file_bytes } => {
                 write!(f, "checkpoint {generation} flushed to disk: {file_bytes} bytes")
             }
-            Self::NotInMemory { reason, .. } => {
-                write!(f, "checkpoints go to disk instead of memory: {reason}")
-            }
+            Self::NotInMemory { reason, .. } => write!(f, "checkpoints go to disk instead of memory: {reason}"),
             Self::LeftInMemory { place, generation, on_disk, reason } => {
                 write_left_in_memory(f, place, *generation, *on_disk, reason)
             }
@@ -51,6 +49,7 @@ impl fmt::Display for JobEvent {
             }
             Self::ProtectedAgain { generation } => write!(f, "checkpoints work again: {generation} is durable"),
             Self::NotStopped { reason } => write_not_stopped(f, reason),
+            Self::Deadline(news) => news.fmt(f),
             Self::Broken { generation, promise } => write_broken(f, *generation, promise),
             Self::Listing(news) => write_listing_news(f, news),
             Self::GoesOn { processes } => {

@@ -22,7 +22,7 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
     let live = match &lease_state {
         // As root, do not connect to a socket that another user has put there.
         LeaseState::Supervised(_) if !opened.is_of_another_user() => match ask(directory, Request::Status) {
-            Ok(Reply::Status(live)) => Some(live),
+            Ok(Reply::Status(live)) => Some(*live),
             // The supervisor may just be starting or ending; the lease shows that it is alive.
             Ok(_) | Err(_) => None,
         },

@@ -3,6 +3,7 @@
 //! [`options`] has the table of all options. The other files have their values, several of one subject in each.
 
 mod chains;
+mod deadline;
 mod encodings;
 mod flush_mode;
 mod interval;
@@ -19,6 +20,7 @@ mod stopped_status;
 
 pub(crate) use chains::tracking;
 pub use chains::{Incremental, Keep, MaxFiles, Track};
+pub use deadline::Deadline;
 pub(crate) use encodings::encodings;
 pub use encodings::{Compress, DeltaMode};
 pub(crate) use flush_mode::{Beside, FlushCosts};

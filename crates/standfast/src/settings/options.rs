@@ -5,6 +5,7 @@
 //! A new option is a line in the table, with its type, and a field of [`manifest::RunOptions`].
 
 use super::chains::{Incremental, Keep, MaxFiles, Track};
+use super::deadline::Deadline;
 use super::encodings::{Compress, DeltaMode};
 use super::flush_mode::Flush;
 use super::interval::Interval;
@@ -164,6 +165,10 @@ options! {
     "Time limit for flushing the newest checkpoint to disk when the job is stopped or fails"
     #[arg(long, value_name = "TIME")]
     grace: Grace,
+    "Time within which a stop must end, such as 30s: checkpoints are taken so often that it does, and a warning says \
+     where it cannot; 'off': no limit"
+    #[arg(long, value_name = "TIME")]
+    deadline: Deadline,
     "Exit status after the job was stopped on request (HTCondor: 85, Grid Engine: 99)"
     #[arg(long, value_name = "N")]
     stopped_status: StoppedStatus,
@@ -281,6 +286,7 @@ mod tests {
                 keep_finished: KeepFinished::No,
                 reserve: "10G".parse().unwrap(),
                 rehearse: "every:3".parse().unwrap(),
+                deadline: "30s".parse().unwrap(),
                 stopped_status: "85".parse().unwrap(),
                 notice: SignalNotices::default().with("USR1=checkpoint".parse().unwrap()),
             };

@@ -16,9 +16,10 @@ impl Supervisor<'_, '_> {
                 Request::Here { again } => Event::AskedHere { client, again },
                 Request::Enabled => Event::Enabled { client },
                 Request::Status => {
+                    self.note_size();
                     let own = i32::try_from(std::process::id()).expect("process ids are positive and small");
                     let report = self.machine.report(own, self.job.main_process().pid, now);
-                    self.answer(client, &Reply::Status(report));
+                    self.answer(client, &Reply::Status(Box::new(report)));
                     continue;
                 }
             };

@@ -13,6 +13,7 @@ mod preflight;
 mod rehearsals;
 mod schedule;
 mod signals;
+mod sizes;
 
 use end::Leftovers;
 pub(crate) use end::newest;
@@ -80,6 +81,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         machine: Machine::new(Settings::of(options, has_memory, post.memory_is_automatic), flushes, now),
         preflight: Preflight::new(options.interval, now),
         heartbeat_due: now,
+        size_due: options.deadline.get().map(|_| now),
         is_named: false,
         checkpointing: None,
         reports: None,
@@ -108,6 +110,8 @@ struct Supervisor<'a, 'l> {
     machine: Machine,
     preflight: Preflight,
     heartbeat_due: Instant,
+    /// When the size of the job is looked at next, if a deadline needs that.
+    size_due: Option<Instant>,
     /// Whether the lease names the program.
     is_named: bool,
     checkpointing: Option<Checkpointing>,
@@ -153,6 +157,7 @@ impl Supervisor<'_, '_> {
         loop {
             let now = Instant::now();
             self.renew_lease(now);
+            self.look_at_size(now);
             self.begin_what_is_due();
             self.check_free_space(now);
             self.end_due_waits(now);
@@ -342,7 +347,8 @@ impl Supervisor<'_, '_> {
         let client = self.post.control.as_ref().and_then(ControlSocket::deadline);
         let waits = if self.ending_waits.is_none() { self.job.freezer().next_wait_end() } else { None };
         let report = self.reports.as_ref().map(Reports::due);
-        let dues = [Some(self.heartbeat_due), self.machine.due(), self.preflight.due(), client, waits, report];
+        let dues =
+            [Some(self.heartbeat_due), self.machine.due(), self.preflight.due(), client, waits, report, self.size_due];
         dues.into_iter().flatten().min()
     }
 

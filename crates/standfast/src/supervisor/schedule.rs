@@ -77,6 +77,11 @@ impl Schedule {
         self.due = Some(now);
     }
 
+    /// Makes the next checkpoint due at `until` at the latest.
+    pub(crate) fn shorten(&mut self, until: Instant) {
+        self.due = Some(self.due.map_or(until, |due| due.min(until)));
+    }
+
     /// Arms the timer again at `now`, when a checkpoint has ended, no matter who asked for it.
     pub(crate) fn arm(&mut self, now: Instant, outcome: AttemptEnd) {
         let pause = match outcome {

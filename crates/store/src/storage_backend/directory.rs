@@ -129,6 +129,8 @@ struct DirectoryFile(File);
 
 impl StorageFile for DirectoryFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        #[cfg(feature = "planted-faults")]
+        super::disk_speed::wait_for(bytes.len());
         self.0.write_all_at(bytes, offset)
     }
 

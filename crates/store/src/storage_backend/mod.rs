@@ -3,6 +3,8 @@
 //! [`Directory`] is the real implementation. Tests use one that fails or loses power after any number of operations.
 
 mod directory;
+#[cfg(feature = "planted-faults")]
+mod disk_speed;
 mod way;
 
 pub use directory::Directory;

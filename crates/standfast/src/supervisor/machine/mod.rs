@@ -12,8 +12,10 @@
 //! At most one piece of work of each kind is under way. While the program is stopped for a flush no checkpoint begins,
 //! since there is nothing new to save. A checkpoint after which the program stops abandons such a flush.
 
+mod deadlines;
 mod outcomes;
 mod rehearsals;
+mod stops;
 #[cfg(test)]
 mod storm;
 mod told;
@@ -33,6 +35,7 @@ use rehearsals::Rehearsals;
 use standfast_engine::Tracking;
 use standfast_store::Level;
 use std::time::{Duration, Instant};
+use stops::Stops;
 use told::{Condition, Told};
 
 /// What has happened.
@@ -64,6 +67,8 @@ pub(super) enum Event {
     CoalescingNotBegun(String),
     /// The rehearsal under way has ended: its result, or why a restart would fail, or nothing if it was killed.
     RehearsalEnded(Option<Result<RehearsalReport, String>>),
+    /// The job has been looked at: its bytes in memory.
+    Sized { resident_bytes: u64 },
     /// The job has ended: nothing new begins.
     JobEnded,
 }
@@ -113,6 +118,8 @@ pub(super) struct Settings {
     /// Whether memory is used only if there is room, without a report if there is not.
     memory_is_automatic: bool,
     rehearse: Rehearse,
+    /// Time within which a stop must end, if there is a limit.
+    deadline: Option<Duration>,
 }
 
 impl Settings {
@@ -126,6 +133,7 @@ impl Settings {
             has_memory,
             memory_is_automatic,
             rehearse: options.rehearse,
+            deadline: options.deadline.get(),
         }
     }
 }
@@ -189,12 +197,13 @@ pub(super) struct Machine {
     /// options say.
     has_promises: bool,
     rehearsals: Rehearsals,
+    stops: Stops,
     told: Told,
 }
 
 impl Machine {
     pub(super) fn new(settings: Settings, flushes: FlushSchedule, now: Instant) -> Self {
-        Self {
+        let mut machine = Self {
             schedule: Schedule::new(settings.interval, settings.min_interval, now),
             settings,
             flushes,
@@ -213,8 +222,11 @@ impl Machine {
             past: Past::default(),
             has_promises: false,
             rehearsals: Rehearsals::default(),
+            stops: Stops::default(),
             told: Told::default(),
-        }
+        };
+        machine.hasten_first(now);
+        machine
     }
 
     /// Handles an event, and returns the effects in the order in which they are to be carried out.
@@ -248,6 +260,7 @@ impl Machine {
             Event::CoalescingEnded(outcome) => self.end_coalescing(outcome, &mut effects),
             Event::CoalescingNotBegun(reason) => self.miss_coalescing(reason, &mut effects),
             Event::RehearsalEnded(outcome) => self.end_rehearsal(outcome, now, &mut effects),
+            Event::Sized { resident_bytes } => self.note_size(resident_bytes, now),
             Event::JobEnded => self.disappoint(&mut effects),
         }
         effects
@@ -293,6 +306,7 @@ impl Machine {
     /// Turns off periodic checkpoints and those that the program asks for.
     pub(super) fn take_no_more(&mut self, now: Instant) {
         self.schedule = Schedule::new(Interval::Off, MinInterval::Never, now);
+        self.settings.deadline = None;
     }
 
     /// Returns the state of the supervisor for a client.
@@ -309,6 +323,7 @@ impl Machine {
             last_checkpoint: self.last_checkpoint,
             last_failure: self.told.reason(Condition::NotTaken).cloned(),
             rehearsal: self.rehearsals.report(),
+            stop: self.stops.report(self.settings.deadline, self.checkpoint.is_some(), now),
         }
     }
 

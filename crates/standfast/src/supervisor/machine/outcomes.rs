@@ -98,6 +98,7 @@ impl Machine {
         self.schedule.arm(now, AttemptEnd::Taken);
         self.last_checkpoint = Some(report);
         self.past.note(&report, self.settings.is_tracking);
+        self.stops.note(&report, self.settings.is_tracking, now);
         let mut say = |event| effects.push(Effect::Say(event));
         say(JobEvent::Taken(report));
         if self.told.end(Condition::NotTaken) {
@@ -116,6 +117,10 @@ impl Machine {
             let reason = format!("the program's memory directives are ignored, and all memory is saved: {reason}");
             say(JobEvent::Trouble { reason });
         }
+        if running.purpose != Purpose::Stop {
+            self.keep_deadline(now, effects);
+        }
+        let mut say = |event| effects.push(Effect::Say(event));
         taken.broken.into_iter().for_each(|promise| say(JobEvent::Broken { generation, promise }));
         taken.listing.into_iter().for_each(|news| say(JobEvent::Listing(news)));
         self.coalesce(level, effects);

@@ -44,6 +44,7 @@ impl World {
             builds_chains: random.bool(),
             has_memory: random.bool(),
             memory_is_automatic: random.bool(),
+            deadline: random.bool().then(|| Duration::from_millis(random.u64(1..60_000))),
             rehearse: random.choice([Rehearse::Off, Rehearse::First, Rehearse::Every(NonZeroU32::MIN)]).expect("three"),
         };
         let flushes = FlushSchedule::new(Default::default(), Default::default(), now);
@@ -130,9 +131,17 @@ impl World {
     fn taken(&mut self) -> TakenFacts {
         self.generation += 1;
         let is_in_memory = self.random.bool();
+        let report = CheckpointReport {
+            generation: self.generation,
+            pages_read: self.random.u64(..1 << 20),
+            pages_scanned: 1 << 20,
+            file_bytes: self.random.u64(..1 << 32),
+            durable_nanoseconds: self.random.u64(..1 << 34),
+            ..CheckpointReport::default()
+        };
         let mut reason = || self.random.choice([None, Some("a"), Some("b")]).flatten().map(str::to_owned);
         TakenFacts {
-            report: CheckpointReport { generation: self.generation, ..CheckpointReport::default() },
+            report,
             level: if is_in_memory { Level::Memory } else { Level::Directory },
             degraded: reason(),
             untracked: reason(),
@@ -208,7 +217,11 @@ impl World {
             29 => {
                 self.on(Event::Unprotectable { reason: "nothing helps".to_owned() });
             }
-            30..45 => {
+            30 => {
+                let resident_bytes = self.random.u64(..1 << 34);
+                self.on(Event::Sized { resident_bytes });
+            }
+            31..45 => {
                 let is_taken = self.random.bool();
                 self.end_checkpoint(is_taken);
             }
