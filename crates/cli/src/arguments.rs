@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
     Deadline, DetachKey, Files, GenerationNumber, Ids, Memory, OptionChoices, RefusalCode, SaveFolder, SignalNotices,
-    StoppedStatus, TerminalKind,
+    StoppedStatus, TerminalKind, WatchNotice,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -169,6 +169,10 @@ pub(crate) struct Run {
     /// 'off' never [default: off]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) memory: Option<Memory>,
+    /// Stop the program after a checkpoint when this machine is about to be taken away: 'aws', 'gcp' and 'azure' ask
+    /// the cloud, 'file:PATH' waits for a file, 'command:TEXT' for a command of the shell to succeed
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) watch_notice: Option<WatchNotice>,
     /// Continue an unfinished job if it has a good checkpoint; otherwise start the program
     #[arg(long, conflicts_with = "fresh")]
     pub(crate) resume: bool,
@@ -228,6 +232,10 @@ pub(crate) struct Restart {
     /// Time within which a stop must end; 'off': no limit [default: as in the run]
     #[arg(long, value_name = "TIME")]
     pub(crate) deadline: Option<Deadline>,
+    /// Stop the program after a checkpoint when this machine is about to be taken away: 'aws', 'gcp', 'azure',
+    /// 'file:PATH' or 'command:TEXT'
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) watch_notice: Option<WatchNotice>,
     /// Write checkpoints to memory first: a directory, 'auto' or 'off' [default: as in the run]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) memory: Option<Memory>,

@@ -44,6 +44,7 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
             wait: run.wait,
             front: Some(front),
             detached: run.detach,
+            watch_notice: run.watch_notice,
             streams: streams(run.redirect),
             shared_binaries: shared_binaries(),
             hooks: HOOKS,
@@ -78,7 +79,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
     let attach = AttachRequest { directory: directory.clone(), detach_key: restart.detach_key.unwrap_or_default() };
     let memory = restart.memory.map(from_here).transpose()?;
     let streams = streams(restart.redirect);
-    let Restart { at, force, wait, detach: detached, despite, .. } = restart;
+    let Restart { at, force, wait, detach: detached, despite, watch_notice, .. } = restart;
     let request = |front| {
         let (front, shared_binaries) = (Some(front), shared_binaries());
         RestartRequest {
@@ -91,6 +92,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
                 front,
                 detached,
                 streams,
+                watch_notice,
                 shared_binaries,
                 hooks: HOOKS,
             },

@@ -2,6 +2,7 @@
 
 use crate::settings::{Memory, OptionChoices};
 use crate::terminal::ForegroundConnection;
+use crate::watch::WatchNotice;
 use standfast_engine::Streams;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,8 @@ pub struct JobContext {
     pub detached: bool,
     /// Targets of standard output and error of a job that is continued, if they were files.
     pub streams: Streams,
+    /// What is watched for a notice that this machine is about to be taken away.
+    pub watch_notice: Option<WatchNotice>,
     /// Directory in which the jobs of this user share the binaries that they save, if they share them.
     pub shared_binaries: Option<PathBuf>,
     /// Functions that the caller wants called at certain moments of the life.
@@ -60,6 +63,7 @@ impl JobContext {
             front: None,
             detached: false,
             streams: Streams::default(),
+            watch_notice: None,
             shared_binaries: None,
             hooks: Hooks::default(),
         }

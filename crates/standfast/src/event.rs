@@ -154,6 +154,11 @@ pub enum JobEvent {
         /// Reason, and what to do.
         reason: String,
     },
+    /// The machine is about to be taken away: the program stops after a checkpoint.
+    MachineNotice {
+        /// What happens, and why.
+        notice: String,
+    },
     /// Whether stops end within their deadline has changed.
     Deadline(DeadlineNews),
     /// Memory has changed since the previous checkpoint although the program promised not to write to it.
@@ -316,6 +321,7 @@ impl JobEvent {
             | Self::File(_)
             | Self::ProtectedAgain { .. }
             | Self::Deadline(DeadlineNews::Met { .. })
+            | Self::MachineNotice { .. }
             | Self::Rehearsed { .. }
             | Self::GoesOn { .. }
             | Self::InBackground { .. }

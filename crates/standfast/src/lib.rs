@@ -51,6 +51,7 @@ mod signals;
 mod supervisor;
 mod takeover;
 mod terminal;
+mod watch;
 
 pub use clean::{CleanRequest, clean};
 pub use coalesce::coalesce;
@@ -84,3 +85,4 @@ pub use standfast_format::manifest::GenerationNumber;
 pub use terminal::{
     AttachRequest, Departure, DetachKey, ForegroundConnection, ForegroundProxy, Left, Side, TerminalKind, attach, split,
 };
+pub use watch::{WatchNotice, WatchNoticeError};

@@ -17,7 +17,9 @@ impl fmt::Display for JobEvent {
             Self::Running { pid } => write!(f, "the program runs as process {pid}"),
             Self::Continued { generation, .. } => write!(f, "continued from checkpoint {generation}"),
             Self::Ids { ids, .. } => f.write_str(&consequences(ids)),
-            Self::Without { remark: text } | Self::Trouble { reason: text } => f.write_str(text),
+            Self::Without { remark: text } | Self::Trouble { reason: text } | Self::MachineNotice { notice: text } => {
+                f.write_str(text)
+            }
             Self::AddressAwaited { address, rest } => write_address_awaited(f, address, *rest),
             Self::File(note) => write_file_note(f, note),
             Self::Skipped { generation, reason } => write!(f, "checkpoint {generation} cannot be used: {reason}"),

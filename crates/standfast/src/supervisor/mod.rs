@@ -9,6 +9,7 @@ mod end;
 mod flushing;
 mod levels;
 mod machine;
+mod machine_notices;
 mod preflight;
 mod rehearsals;
 mod schedule;
@@ -34,6 +35,7 @@ use crate::rehearsal::Rehearsing;
 use crate::settings::JobOptions;
 use crate::signals::SignalInbox;
 use crate::terminal::{Foreground, ForegroundConnection, HeldTerminal};
+use crate::watch::Watcher;
 use crate::{Ending, Error};
 use flushing::{FlushSchedule, Flushing};
 use preflight::{Preflight, look};
@@ -88,6 +90,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         coalescing: None,
         rehearsing: None,
         flushing: None,
+        watcher: None,
         unsynced: None,
         ending_waits: None,
         leftovers: Leftovers::default(),
@@ -98,6 +101,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         listener,
     };
     supervisor.show_terminal();
+    supervisor.begin_to_watch();
     let status = supervisor.watch()?;
     supervisor.wind_up(status)
 }
@@ -120,6 +124,8 @@ struct Supervisor<'a, 'l> {
     coalescing: Option<Coalescing>,
     rehearsing: Option<Rehearsing>,
     flushing: Option<Flushing>,
+    /// Watches for a notice of the machine.
+    watcher: Option<Watcher>,
     /// Files that the program writes, if the last checkpoint is in memory.
     unsynced: Option<Arc<Vec<Output>>>,
     /// Thread that ends waits of the program's threads whose time limits are reached.
@@ -142,6 +148,7 @@ enum Source {
     Preflight,
     Waits,
     Signals,
+    MachineNotice,
     Front,
     Terminal,
     /// Clients of the control socket, and new connections to it.
@@ -190,6 +197,7 @@ impl Supervisor<'_, '_> {
             Source::Preflight => self.tell_preflight(),
             Source::Waits => self.join_waits(),
             Source::Signals => self.handle_signals(),
+            Source::MachineNotice => self.handle_machine_notices(),
             Source::Front => self.handle_front(),
             Source::Terminal => {
                 self.post.terminal.iter().for_each(|terminal| terminal.reap());
@@ -326,6 +334,7 @@ impl Supervisor<'_, '_> {
             .chain(checking.map(|it| (Source::Preflight, PollFd::new(it, PollFlags::IN))))
             .chain(self.ending_waits.iter().map(|it| (Source::Waits, PollFd::new(it, PollFlags::IN))))
             .chain([(Source::Signals, PollFd::new(&self.post.signals, PollFlags::IN))])
+            .chain(self.watcher.iter().map(|it| (Source::MachineNotice, PollFd::new(it, PollFlags::IN))))
             .chain(self.post.context.front.iter().map(|it| (Source::Front, PollFd::new(it, PollFlags::IN))))
             .chain(lines.map(|line| (Source::Terminal, PollFd::from_borrowed_fd(line, PollFlags::RDHUP))))
             .chain(self.post.control.iter().flat_map(ControlSocket::poll_fds).map(|fd| (Source::Client, fd)))
