@@ -26,6 +26,7 @@
 //! simulated nodes with their own networks, processes and memory
 //! stuck     launches that make no progress
 //! slurm     a stand-in for Slurm
+//! schedulers  the signals of batch systems, played against the scripts of `standfast batch`
 //! groups    other features of `group run`, and Python
 //! ```
 //!
@@ -49,6 +50,7 @@ pub mod parallel;
 mod programs;
 pub mod result;
 pub mod running;
+pub mod schedulers;
 pub mod screen;
 pub mod simulated;
 pub mod skip;

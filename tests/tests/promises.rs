@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "a test binary")]
 
 mod appending;
+mod batch;
 mod chains;
 mod ckptrc;
 mod clocks;

@@ -1,11 +1,11 @@
 //! Commands that query a job and print the answer, for people or as JSON.
 
 use crate::arguments::{
-    Arguments, Checkpoint, Clean, Coalesce, Command, Doctor, Form, Inspect, Man, Rehearse, Status, Verify,
+    Arguments, Batch, Checkpoint, Clean, Coalesce, Command, Doctor, Form, Inspect, Man, Rehearse, Status, Verify,
 };
 use crate::homes::shared_binaries;
 use crate::reporter::say;
-use crate::{refusals, tables};
+use crate::{batch, refusals, tables};
 use anyhow::bail;
 use clap::CommandFactory;
 use serde::Serialize;
@@ -13,13 +13,18 @@ use standfast::doctor::{Finding, examine_machine, examine_process};
 use standfast::{
     Afterwards, CleanRequest, JobEvent, examine_group_memory, group_memory, printable_json, printable_lines,
 };
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
     match question {
         Command::Checkpoint(checkpoint) => take_checkpoint(&checkpoint),
-        Command::Status(Status { place }) => {
+        Command::Status(Status { place, state: true }) => {
+            write_out(format!("{}\n", standfast::phase(&place.directory)?).as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Status(Status { place, state: false }) => {
             let status = standfast::status(&place.directory)?;
             print(place.form, &status, || tables::status(&status))?;
             Ok(ExitCode::SUCCESS)
@@ -62,10 +67,16 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Man(man) => manual(&man),
-        Command::Run(_) | Command::Restart(_) | Command::Attach(_) | Command::Group(_) => {
+        Command::Run(_) | Command::Restart(_) | Command::Attach(_) | Command::Group(_) | Command::Batch(_) => {
             unreachable!("these are no questions")
         }
     }
+}
+
+/// Prints a script for a scheduler.
+pub(crate) fn print_script(batch: &Batch, line: &[OsString]) -> anyhow::Result<ExitCode> {
+    write_out(&batch::script(batch, line)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the events that come before the answer.

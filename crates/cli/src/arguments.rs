@@ -130,6 +130,7 @@ pub(crate) enum Command {
     Rehearse(Rehearse),
     Coalesce(Coalesce),
     Clean(Clean),
+    Batch(Batch),
     Doctor(Doctor),
     Explain(Explain),
     #[command(subcommand)]
@@ -292,6 +293,10 @@ pub(crate) struct Checkpoint {
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) place: Place,
+    /// Print only the state, in one word: 'none' without a job, 'running', 'unprotected', 'elsewhere', 'stopped' on
+    /// request, 'killed', 'crashed', 'failed' by itself, or 'finished'
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) state: bool,
 }
 
 /// List the checkpoints of a job
@@ -417,8 +422,10 @@ fn generation(text: &str) -> Result<GenerationNumber, String> {
     number.ok_or_else(|| "a checkpoint is named by its number, 1 or more: see `standfast list DIR`".to_owned())
 }
 
+mod batch;
 mod group;
 
+pub(crate) use batch::{Batch, Requeue, Scheduler};
 pub(crate) use group::{Group, GroupRun};
 #[cfg(test)]
 mod tests;

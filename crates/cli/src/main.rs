@@ -4,6 +4,7 @@
 
 mod answers;
 mod arguments;
+mod batch;
 mod group;
 mod homes;
 mod leave;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Attach(attach) => supervise::attach(attach),
         Command::Restart(restart) => supervise::restart(restart, reporter),
         Command::Group(question) => group::answer(question),
+        Command::Batch(batch) => answers::print_script(&batch, &line),
         question => answers::answer(question),
     };
     outcome.unwrap_or_else(|error| {

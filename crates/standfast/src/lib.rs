@@ -65,8 +65,8 @@ pub use group::{
     group_verify, group_watch, run_group,
 };
 pub use messages::open_messages;
-pub use queries::{inspect, list, rehearse, status, verify};
-pub use quoting::{ForShell, InWords, without_numbers};
+pub use queries::{inspect, list, phase, rehearse, status, verify};
+pub use quoting::{ForShell, InWords, quoted_word, without_numbers};
 pub use rehearsal::give_way;
 pub use request::{Afterwards, checkpoint};
 pub use run::{

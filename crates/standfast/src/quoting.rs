@@ -49,8 +49,8 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Quotes a word for a remote shell, so that a command gets exactly the same bytes.
-pub(crate) fn quoted_word(word: &OsStr) -> OsString {
+/// Quotes a word for a remote shell or a script, so that a command gets exactly the same bytes.
+pub fn quoted_word(word: &OsStr) -> OsString {
     match word.to_str() {
         Some(text) => quoted(text).into(),
         None => {

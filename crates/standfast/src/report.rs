@@ -1,8 +1,10 @@
 //! Facts about a job and its checkpoints, for people and programs. All types are plain data. Field names say what a
 //! value means and its unit, since they are also the names in the command's JSON.
 
+use crate::Ending;
 use crate::settings::{FlushReport, JobOptions, Method, Why};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
 
 /// A checkpoint that has become durable.
@@ -165,6 +167,63 @@ pub enum JobStatus {
     },
 }
 
+/// State of a job in one word, for scripts that decide whether it is to run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobPhase {
+    /// There is no job.
+    None,
+    /// It runs and is protected.
+    Running,
+    /// It runs without a supervisor.
+    Unprotected,
+    /// It may run on another host or in another container.
+    Elsewhere,
+    /// It is gone, and how it ended was not recorded.
+    Crashed,
+    /// A signal from outside killed it.
+    Killed,
+    /// It was stopped on request, after a checkpoint.
+    Stopped,
+    /// It ended by an error of its own: a status other than 0, or a signal that it caused.
+    Failed,
+    /// It ended by itself with status 0.
+    Finished,
+}
+
+impl JobPhase {
+    /// Returns the phase of a job in this state.
+    pub fn of(state: JobStatus) -> Self {
+        match state {
+            JobStatus::Running => Self::Running,
+            JobStatus::Unprotected => Self::Unprotected,
+            JobStatus::Elsewhere => Self::Elsewhere,
+            JobStatus::Crashed => Self::Crashed,
+            JobStatus::Stopped => Self::Stopped,
+            JobStatus::Exited { status: 0 } => Self::Finished,
+            JobStatus::Exited { .. } => Self::Failed,
+            JobStatus::Killed { signal } if (Ending::Killed { signal }).is_own_failure() => Self::Failed,
+            JobStatus::Killed { .. } => Self::Killed,
+        }
+    }
+}
+
+impl fmt::Display for JobPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Running => "running",
+            Self::Unprotected => "unprotected",
+            Self::Elsewhere => "elsewhere",
+            Self::Crashed => "crashed",
+            Self::Killed => "killed",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+            Self::Finished => "finished",
+        })
+    }
+}
+
 /// One generation of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GenerationReport {
@@ -211,6 +270,8 @@ pub struct StatusReport {
     pub started_nanoseconds: u64,
     /// State of the job.
     pub state: JobStatus,
+    /// The same in one word.
+    pub phase: JobPhase,
     /// Process id of its main process, if it runs on this machine.
     pub program_pid: Option<i32>,
     /// How it is protected.

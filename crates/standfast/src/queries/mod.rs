@@ -7,4 +7,4 @@ mod status;
 
 pub use inspect::{inspect, verify};
 pub use rehearse::rehearse;
-pub use status::{list, status};
+pub use status::{list, phase, status};

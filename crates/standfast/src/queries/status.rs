@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::control::{Reply, Request, ask};
 use crate::quoting::without_numbers;
-use crate::report::{DurableReport, GenerationReport, JobStatus, MemoryLevelReport, StatusReport};
+use crate::report::{DurableReport, GenerationReport, JobPhase, JobStatus, MemoryLevelReport, StatusReport};
 use crate::settings::JobOptions;
 use standfast_format::manifest::{Generation, GenerationNumber, Outcome};
 use standfast_store::{JobDirectory, LeaseState, Level, Levels, StoreError};
@@ -40,6 +40,7 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
     };
     let description = &manifest.description;
     let generations = generations(&levels).map_err(of_store)?;
+    let state = job_status(&lease_state, manifest.outcome);
     Ok(StatusReport {
         durable: last_durable(&generations, SystemTime::now()),
         directory: directory.to_owned(),
@@ -48,7 +49,8 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
         arguments: description.arguments.iter().map(ToString::to_string).collect(),
         working_directory: description.working_directory.to_string(),
         started_nanoseconds: description.started_nanoseconds,
-        state: job_status(&lease_state, manifest.outcome),
+        state,
+        phase: JobPhase::of(state),
         program_pid,
         options: JobOptions::from_record(manifest.options),
         live,
@@ -58,6 +60,21 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
             missing: missing.map(|error| without_numbers(&error.to_string())),
         }),
     })
+}
+
+/// Returns the state of the job in `directory` in one word, without asking its supervisor.
+///
+/// # Errors
+/// If the directory cannot be read or trusted.
+pub fn phase(directory: &Path) -> Result<JobPhase, Error> {
+    let found = JobDirectory::look(directory).and_then(|opened| {
+        let lease_state = opened.lease_state()?;
+        Ok(JobPhase::of(job_status(&lease_state, opened.manifest()?.outcome)))
+    });
+    match found {
+        Err(StoreError::NoJob(_) | StoreError::NoDirectory(_)) => Ok(JobPhase::None),
+        found => found.map_err(|error| Error::of_store(directory, error)),
+    }
 }
 
 /// Returns the newest checkpoint on disk that is not superseded.
@@ -159,5 +176,15 @@ mod tests {
         assert_eq!(nobody(Outcome::Killed { signal: 9 }), JobStatus::Killed { signal: 9 });
         assert_eq!(nobody(Outcome::Exited { status: 0 }), JobStatus::Exited { status: 0 });
         assert_eq!(job_status(&LeaseState::Unreadable, Outcome::Running), JobStatus::Elsewhere);
+    }
+
+    #[test]
+    fn a_word_tells_a_stop_from_a_program_that_ends_with_the_same_status() {
+        let word = |state| JobPhase::of(state).to_string();
+        assert_eq!(word(JobStatus::Stopped), "stopped");
+        assert_eq!(word(JobStatus::Exited { status: 75 }), "failed");
+        assert_eq!(word(JobStatus::Exited { status: 0 }), "finished");
+        assert_eq!(word(JobStatus::Killed { signal: 11 }), "failed");
+        assert_eq!(word(JobStatus::Killed { signal: 9 }), "killed");
     }
 }
