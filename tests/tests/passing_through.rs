@@ -130,6 +130,10 @@ fn sigterm_stops_after_a_checkpoint_and_resume_continues() -> Result<()> {
     let mut command = standfast.command(&["run", "--resume", "-d"]);
     command.arg(arena.images()).arg("--").arg(&program.path);
     Running::start(&arena, "resume", Output::Nowhere, &mut command)?.wait(PATIENCE)?.well("run --resume")?;
+    ensure!(
+        !arena.images().join("lease").exists(),
+        "a machine that sees no process of this one could not take it over"
+    );
     RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?).with_context(|| arena.evidence())
 }
 

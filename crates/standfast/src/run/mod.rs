@@ -83,8 +83,11 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
     let of_store = |error| Error::of_store(path, error);
     let directory = Arc::new(JobDirectory::create(path).map_err(of_store)?);
     request.context.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
-    let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.context.force };
-    let lease = Arc::new(take_lease(&directory, path, lease_request, request.context.front.as_ref(), listener)?);
+    let take_lease = |listener: &mut Listener<'_>| {
+        let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.context.force };
+        take_lease(&directory, path, lease_request, request.context.front.as_ref(), listener).map(Arc::new)
+    };
+    let lease = take_lease(listener)?;
     let description = describe(request)?;
     let found = find_manifest(&directory, request.unfinished).map_err(of_store)?;
     let plan = plan_run(found.as_ref(), &description, request.unfinished);
@@ -93,19 +96,21 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
         unmet.for_each(|reason| listener(&JobEvent::Trouble { reason }));
     }
     match plan {
-        RunPlan::Start => start(request, directory, lease, description, listener),
+        RunPlan::Start => start(request, directory.clone(), lease, description, listener),
         RunPlan::Continue => {
             let continuation = Continuation {
                 context: JobContext { options: request.choices(), ..request.context.clone() },
                 directory: directory.clone(),
-                lease: lease.clone(),
+                // Nobody else may hold it when the life ends, or it is not released.
+                lease,
                 clocks: ClockPolicy::Continue,
                 despite: Vec::new(),
             };
             match continue_job(continuation, Selector::Newest, listener) {
                 Err(Error::Store(error)) if is_hopeless(&error) => {
                     listener(&JobEvent::StartedAfresh { reason: without_numbers(&error.to_string()) });
-                    start(request, directory, lease, description, listener)
+                    let lease = take_lease(listener)?;
+                    start(request, directory.clone(), lease, description, listener)
                 }
                 other => other,
             }
