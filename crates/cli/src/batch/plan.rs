@@ -15,7 +15,7 @@ const SECONDS: u64 = 120;
 const MARGIN: u64 = 10;
 
 /// Options that the scripts set themselves, or that contradict them.
-const NOT_HERE: [&str; 6] = ["notice", "stopped-status", "fresh", "detach", "force", "terminal"];
+const NOT_HERE: [&str; 5] = ["notice", "stopped-status", "fresh", "detach", "terminal"];
 
 /// What a script is to run, and how.
 #[derive(Debug, Clone)]
