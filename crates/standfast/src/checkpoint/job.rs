@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const FREE_MEMORY_MAX: Duration = Duration::from_secs(1);
 
 /// A running job.
-pub(super) trait JobFreezer: Sync {
+pub(super) trait JobFreezer {
     type Frozen: FrozenJob<Precopied = Self::Precopied, Captured = Self::Captured>;
     type Precopied: PrecopiedPages;
     type Captured: CapturedJob;

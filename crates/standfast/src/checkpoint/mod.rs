@@ -48,6 +48,9 @@ pub(crate) const STOPPABLE_MAX: Duration = Duration::from_secs(5);
 /// the program has said nothing else meanwhile. If the program keeps changing its statements, the last attempt asks
 /// while it is frozen.
 const ATTEMPTS: [Asking; 3] = [Asking::Ahead, Asking::Ahead, Asking::Stopped];
+/// The same for a checkpoint that cannot be attempted again, because the program does not run again, or because it is
+/// told that this attempt is the checkpoint it asked for and goes on to another point.
+const ONE_ATTEMPT: [Asking; 1] = [Asking::Stopped];
 
 /// What the program does after the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +123,7 @@ impl Checkpointing {
         let work = move || {
             let attempt = take(&destination, &freezer, &order);
             if attempt.as_ref().is_err_and(|given_up| !given_up.is_told) {
-                tell(&freezer, None, order.behind_failure);
+                tell_failure(&freezer, order.behind_failure);
             }
             attempt
         };
@@ -161,9 +164,8 @@ fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) ->
 
 fn take_at<F: JobFreezer>(site: Site<'_, F>) -> Attempt {
     let attempts = match site.order.purpose {
-        Purpose::Protect | Purpose::ProtectHere => &ATTEMPTS[..],
-        // The program does not run again.
-        Purpose::Stop => &[Asking::Stopped],
+        Purpose::Protect => &ATTEMPTS[..],
+        Purpose::ProtectHere | Purpose::Stop => &ONE_ATTEMPT,
     };
     let (last, others) = attempts.split_last().expect("there are some");
     for asking in others {
@@ -185,13 +187,11 @@ fn attempt<F: JobFreezer>(site: Site<'_, F>, asking: Asking) -> Attempt {
     Ok(committed.retain())
 }
 
-/// Tells programs that wait for a checkpoint its number, or that it failed. If that does not work, they ask again. Returns
-/// how long they were stopped for that.
-fn tell(freezer: &impl JobFreezer, taken: Option<u64>, advised: Advised) -> Duration {
-    let Ok(frozen) = freezer.freeze() else { return Duration::ZERO };
-    let since = frozen.since();
-    let _ = frozen.tell(taken, advised).and_then(|()| frozen.thaw());
-    since.elapsed()
+/// Tells programs that wait for a checkpoint that it failed. If that does not work, they ask again.
+fn tell_failure(freezer: &impl JobFreezer, advised: Advised) {
+    if let Ok(frozen) = freezer.freeze() {
+        let _ = frozen.tell(None, advised).and_then(|()| frozen.thaw());
+    }
 }
 
 /// Keeps copies of the executable and the libraries, so that the job does not depend on an unchanged system. It copies

@@ -9,7 +9,7 @@
 
 use super::job::{CaptureNews, CapturedJob, FrozenJob, JobFreezer, PrecopiedPages};
 use super::snapshots::Choice;
-use super::{Destination, Failure, GivenUp, Order, Purpose, Taken, keep_code, sync_outputs, tell};
+use super::{Destination, Failure, GivenUp, Order, Taken, keep_code, sync_outputs};
 use crate::settings::Method;
 use standfast_engine::Output;
 use standfast_engine::{Asking, CaptureOptions, EngineError, Readiness, rehearse};
@@ -81,8 +81,7 @@ pub(super) struct Stopped<'a, F: JobFreezer> {
     since: Instant,
 }
 
-/// A checkpoint whose state has been collected, and whose memory was read or cloned. Programs know of it, unless they
-/// wait for it at their present point and it must still be confirmed.
+/// A checkpoint whose state has been collected, and whose memory was read or cloned. Programs that wait for it know.
 pub(super) struct Caught<'a, F: JobFreezer> {
     prepared: Prepared,
     captured: F::Captured,
@@ -126,9 +125,6 @@ pub(super) struct Moments<'a, F> {
     pub(super) choice: Choice,
     /// Whether nothing was read ahead.
     pub(super) is_untracked: bool,
-    /// Whether a program waits for it and does not know of it yet: it would go on to another point, and the checkpoint may
-    /// have to be repeated at this one.
-    is_untold: bool,
 }
 
 impl GivenUp {
@@ -209,21 +205,11 @@ impl<'a, F: JobFreezer> Stopped<'a, F> {
         });
         let taken = captured.is_ok().then(|| prepared.number().get());
         let advised = if captured.is_ok() { site.order.behind_success } else { site.order.behind_failure };
-        let is_untold =
-            captured.is_ok() && site.order.purpose == Purpose::ProtectHere && options.asking == Asking::Ahead;
-        let told = if is_untold { Ok(()) } else { frozen.tell(taken, advised) };
+        let told = frozen.tell(taken, advised);
         match captured.and_then(|captured| told.map(|()| captured)) {
             Ok(captured) => {
-                let moments = Moments {
-                    site,
-                    started,
-                    freezing: since,
-                    earlier: stood_still,
-                    is_held,
-                    choice,
-                    is_untracked,
-                    is_untold,
-                };
+                let moments =
+                    Moments { site, started, freezing: since, earlier: stood_still, is_held, choice, is_untracked };
                 Ok(Caught { prepared, captured, frozen, moments })
             }
             Err(error) => {
@@ -264,11 +250,10 @@ impl<'a, F: JobFreezer> Caught<'a, F> {
 
 impl<'a, F: JobFreezer> Resumed<'a, F> {
     /// Reads the remaining pages and makes the image durable. Meanwhile it confirms that the statements that were read
-    /// ahead still held, and tells programs that do not know of the checkpoint yet.
+    /// ahead still held.
     pub(super) fn seal(self) -> Result<Durable<'a, F>, Box<GivenUp>> {
         let Self { mut prepared, mut captured, moments, pause } = self;
-        let (confirm, number) = (captured.take_confirmation(), prepared.number().get());
-        let confirm = || confirm().then(|| moments.tell(number));
+        let confirm = captured.take_confirmation();
         let sealed = std::thread::scope(|scope| {
             let confirming = std::thread::Builder::new().spawn_scoped(scope, confirm).map_err(Failure::Thread)?;
             if moments.is_held {
@@ -278,11 +263,10 @@ impl<'a, F: JobFreezer> Resumed<'a, F> {
             }
             moments.make_durable(captured.outputs())?;
             let sealed = prepared.seal()?;
-            let telling = confirming.join().ok().flatten().ok_or(Failure::Outdated)?;
-            Ok((sealed, telling))
+            if confirming.join().unwrap_or(false) { Ok(sealed) } else { Err(Failure::Outdated) }
         });
-        let (sealed, telling) = sealed.map_err(|failure: Failure| GivenUp::told(failure, None))?;
-        Ok(Durable { sealed, captured, moments, pause: pause + telling })
+        let sealed = sealed.map_err(|failure| GivenUp::told(failure, None))?;
+        Ok(Durable { sealed, captured, moments, pause })
     }
 }
 
@@ -331,14 +315,6 @@ impl<F: JobFreezer> Moments<'_, F> {
     /// Returns how long the program has been stopped so far.
     fn pause(&self) -> Duration {
         self.earlier + self.freezing.elapsed()
-    }
-
-    /// Tells programs that do not know of the checkpoint yet. Returns how long they were stopped for that.
-    fn tell(&self, number: u64) -> Duration {
-        match self.is_untold {
-            true => tell(self.site.freezer, Some(number), self.site.order.behind_success),
-            false => Duration::ZERO,
-        }
     }
 
     /// Makes the program's writes to its files durable. Up to the checkpoint they must survive a power failure as the
