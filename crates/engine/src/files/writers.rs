@@ -73,6 +73,9 @@ pub(crate) fn other_writers(files: &BTreeSet<FileId>, job: &[Pid]) -> HashMap<Fi
     found
 }
 
+/// How long a process may be seen in a directory without being a resident.
+const PASSING_MAX: Duration = Duration::from_millis(20);
+
 /// Returns those of `directories` that are the working directory of another process, by the rules of `other_writers`.
 pub(crate) fn residents(directories: &BTreeSet<FileId>, job: &[Pid]) -> BTreeSet<FileId> {
     let own: BTreeSet<Pid> = job.iter().copied().chain(ancestors(Pid::own())).collect();
@@ -88,7 +91,12 @@ pub(crate) fn residents(directories: &BTreeSet<FileId>, job: &[Pid]) -> BTreeSet
         (is_other && is_there).then_some(key)
     };
     let pids = proc::all().unwrap_or_default();
-    pids.into_iter().filter(|pid| !own.contains(pid)).filter_map(lives_there).collect()
+    let found: Vec<Pid> = pids.into_iter().filter(|pid| !own.contains(pid) && lives_there(*pid).is_some()).collect();
+    if !found.is_empty() {
+        // A process that is about to execute another program in its directory, or to end, is no resident.
+        std::thread::sleep(PASSING_MAX);
+    }
+    found.into_iter().filter_map(lives_there).collect()
 }
 
 /// Describes a process outside the job that has something open. `is_it` judges by pid, descriptor number and file.
