@@ -14,7 +14,8 @@ use std::io;
 const NAMED_MAX: usize = 5;
 /// Fields, or the beginnings of their names, in which the kernel may deny a job what it had: the limits, privileges,
 /// processors and NUMA nodes of the restart are other ones. Attributes of mappings that no result depends on are asked
-/// before the stop, and may have changed by then.
+/// before the stop, and may have changed by then. A wait that had nearly ended may be over when the rebuilt job is
+/// collected (seen on Linux 5.10).
 const MAY_DIFFER: &[&str] = &[
     "processes.limits",
     "processes.switches",
@@ -23,6 +24,7 @@ const MAY_DIFFER: &[&str] = &[
     "processes.threads.io_priority",
     "processes.threads.numa",
     "processes.threads.scheduling",
+    "processes.threads.wait",
     "processes.mappings.attributes.accounting",
     "processes.mappings.attributes.advice",
     "processes.mappings.attributes.lock",
