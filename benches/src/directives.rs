@@ -72,8 +72,8 @@ pub(crate) fn promises() -> Result<Vec<Verdict>> {
     // 46 MB, so that the fixed cost of a checkpoint, three milliseconds, does not matter.
     if let Some((plain, directed)) = pair(SOLVE, &["3400", "3"], &WHOLE, &WHOLE, Moments::Directed)? {
         verdicts.push(smaller("SOLVE: image with directives against whole", &directed, &plain, 0.10));
-        // Two of five milliseconds are for attributes of memory: at a checkpoint that the program asks for they are read
-        // while it is stopped, since it goes on with the news that this attempt was its checkpoint.
+        // Two of five milliseconds are for attributes of memory. At a checkpoint that the program asks for, they are read
+        // while it is stopped: it is told then that the checkpoint was taken, so that cannot be repeated later.
         verdicts.push(shorter("SOLVE: pause with directives against whole", &directed, &plain, 0.20));
     }
     if let Some((plain, directed)) = pair(CELL, &["2850", "300"], &WHOLE, &WHOLE, Moments::Directed)? {

@@ -111,7 +111,7 @@ pub const VFORKED: Victim = c("vforked", include_str!("../victims/vforked.c"));
 pub const FAMILY: Victim = c("family", include_str!("../victims/family.c"));
 /// Writes to a fraction of its pages, for measurements.
 pub const DIRTIER: Victim = c("dirtier", include_str!("../victims/dirtier.c"));
-/// Changes so many bytes of its memory a second.
+/// Changes a given number of bytes of its memory each second.
 pub const PACER: Victim = c("pacer", include_str!("../victims/pacer.c"));
 /// The program of the demo, for measurements.
 pub const HEAT: Victim = c("heat", include_str!("../../examples/heat.c"));

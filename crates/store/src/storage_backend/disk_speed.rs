@@ -7,7 +7,7 @@ use std::{env, thread};
 
 const VARIABLE: &str = "STANDFAST_DISK_BYTES_PER_SECOND";
 
-/// Waits as long as the disk would take for so many bytes, after those of other threads.
+/// Waits as long as the disk would take for this number of bytes, after those of other threads.
 pub(super) fn wait_for(bytes: usize) {
     /// When the disk has written everything.
     static FREE: Mutex<Option<Instant>> = Mutex::new(None);

@@ -84,7 +84,7 @@ impl Costs {
         }
     }
 
-    /// Returns the seconds of a checkpoint for which so many bytes have changed.
+    /// Returns the seconds that a checkpoint takes for which this number of bytes has changed.
     fn of(&self, changed: f64) -> f64 {
         let written = changed * self.stored.unwrap_or(1.0);
         self.fixed.unwrap_or(0.0) + written * self.byte.unwrap_or(BYTE)
