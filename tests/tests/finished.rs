@@ -215,17 +215,24 @@ fn jobs_share_saved_binaries_and_a_copied_job_keeps_its_own() -> Result<()> {
     Ok(())
 }
 
+/// Runs a job up to its gate, saves and kills it. Its restart comes to the end.
+fn killed_before_its_end<'a>(arena: &'a Arena, options: &[&str]) -> Result<Standfast<'a>> {
+    let standfast = Standfast::new(arena)?;
+    let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+    let job = standfast.run_with(&options, Checkpoints::OnRequest, &shell("exit 0"))?;
+    standfast.await_gate()?;
+    standfast.checkpoint_when_supervised()?;
+    ensure!(standfast.kill_job()?, "it ended by itself");
+    job.wait(PATIENCE)?;
+    open_gate(arena)?;
+    Ok(standfast)
+}
+
 #[test]
 fn output_stays_in_its_file_unless_the_restart_redirects_it() -> Result<()> {
     for redirect in [false, true] {
         let arena = Arena::new()?;
-        let standfast = Standfast::new(&arena)?;
-        let job = standfast.run(Checkpoints::OnRequest, &shell("exit 0"))?;
-        standfast.await_gate()?;
-        standfast.checkpoint_when_supervised()?;
-        ensure!(standfast.kill_job()?, "it ended by itself");
-        job.wait(PATIENCE)?;
-        open_gate(&arena)?;
+        let standfast = killed_before_its_end(&arena, &[])?;
         let mut command = standfast.restart_command(&arena.images());
         command.args(redirect.then_some("--redirect"));
         let restarted =
@@ -241,13 +248,7 @@ fn output_stays_in_its_file_unless_the_restart_redirects_it() -> Result<()> {
 #[test]
 fn output_and_errors_of_two_files_can_be_redirected_to_one() -> Result<()> {
     let arena = Arena::new()?;
-    let standfast = Standfast::new(&arena)?;
-    let job = standfast.run(Checkpoints::OnRequest, &shell("exit 0"))?;
-    standfast.await_gate()?;
-    standfast.checkpoint_when_supervised()?;
-    ensure!(standfast.kill_job()?, "it ended by itself");
-    job.wait(PATIENCE)?;
-    open_gate(&arena)?;
+    let standfast = killed_before_its_end(&arena, &[])?;
     let restart = standfast.restart_command(&arena.images());
     let mut command = arena.command("/bin/sh");
     command.args(["-c", r#"exec "$0" "$@" 2>&1"#]).arg(restart.get_program()).args(restart.get_args());
@@ -260,14 +261,7 @@ fn output_and_errors_of_two_files_can_be_redirected_to_one() -> Result<()> {
 #[test]
 fn output_whose_file_is_gone_can_be_redirected() -> Result<()> {
     let arena = Arena::new()?;
-    let standfast = Standfast::new(&arena)?;
-    let options = ["--save-files=off".to_owned()];
-    let job = standfast.run_with(&options, Checkpoints::OnRequest, &shell("exit 0"))?;
-    standfast.await_gate()?;
-    standfast.checkpoint_when_supervised()?;
-    ensure!(standfast.kill_job()?, "it ended by itself");
-    job.wait(PATIENCE)?;
-    open_gate(&arena)?;
+    let standfast = killed_before_its_end(&arena, &["--save-files=off"])?;
     fs::remove_file(arena.work().join(OUTPUT))?;
     let refused = about(&arena, &["restart"])?.refusal("a restart without its output")?;
     ensure!(refused.contains("--redirect"), "it said {refused}");
