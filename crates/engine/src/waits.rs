@@ -128,6 +128,10 @@ impl Waits {
         memory: &ProcessMemory,
         is_limited: bool,
     ) -> Interrupted {
+        let known_tag = self.met.get(&tid).map_or(0, |met| met.tag);
+        if registers.may_be_making_call_again(known_tag) && is_at_call(registers, memory) {
+            registers.take_back_restart();
+        }
         let Abort::Restart { number } = registers.pending_restart() else {
             self.met.remove(&tid);
             return Interrupted::default();
@@ -236,6 +240,12 @@ fn call_of(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.split_whitespace().next()?.parse().ok()
 }
 
+/// Reports whether a thread continues at a `syscall` instruction.
+fn is_at_call(registers: &Registers, memory: &ProcessMemory) -> bool {
+    let mut next = [0; SYSCALL_INSTRUCTION.len()];
+    memory.read(Address::new(registers.instruction()), &mut next).is_ok() && next == SYSCALL_INSTRUCTION
+}
+
 /// Returns the number of the call in progress, according to the code before it.
 fn call_in_code(registers: &Registers, memory: &ProcessMemory) -> Option<i64> {
     let mut code = [0u8; CODE_BEFORE_CALL];
@@ -317,6 +327,8 @@ mod tests {
     const RAX: usize = 10;
     const ORIG_RAX: usize = 15;
 
+    const RIP: usize = 16;
+
     /// Returns a thread of this process that waits in a call with a limit of one minute, in milliseconds.
     fn waiting() -> Registers {
         let mut words = [60_000u64; 27];
@@ -340,6 +352,31 @@ mod tests {
         let mut later = waiting();
         assert!(waits.meet(own, thread, &mut later, &memory, true).end.unwrap() > end);
         assert_eq!(waits.next_end(), None);
+    }
+
+    #[test]
+    fn a_wait_is_recognised_where_the_kernel_is_about_to_make_its_call_again() {
+        // mov $SYS_poll, %eax; syscall
+        let code = [0xb8, abi::SYS_poll as u8, 0, 0, 0, SYSCALL_INSTRUCTION[0], SYSCALL_INSTRUCTION[1], 0x90];
+        let syscall = code.as_ptr().addr() as u64 + 5;
+        let own = Pid::own();
+        let thread = own.main_thread();
+        let memory = ProcessMemory::open(own).unwrap();
+        let mut waits = Waits::default();
+        let back_at = |number: u64| {
+            let mut words = [60_000u64; 27];
+            (words[ORIG_RAX], words[RAX], words[RIP]) = (u64::MAX, number, syscall);
+            Registers(words)
+        };
+        let mut nameless = back_at(abi::SYS_restart_syscall as u64);
+        let first = waits.meet(own, thread, &mut nameless, &memory, false);
+        assert_eq!((first.call, nameless.instruction()), (Some(abi::SYS_poll), syscall + 2));
+        let again = Abort::Restart { number: abi::SYS_restart_syscall };
+        assert_eq!((first.end.is_some(), nameless.pending_restart()), (true, again));
+        let mut tagged = back_at(u64::from(nameless.tag()) << 32 | abi::SYS_epoll_wait as u64);
+        assert_eq!(waits.meet(own, thread, &mut tagged, &memory, false).end, first.end);
+        let mut untagged = back_at(abi::SYS_epoll_wait as u64);
+        assert_eq!(waits.meet(own, thread, &mut untagged, &memory, false).call, None);
     }
 
     #[test]

@@ -44,6 +44,9 @@ const RESTART_BLOCK: i64 = -516;
 const RESTART_CODES: RangeInclusive<i64> = -516..=-512;
 const CODE_515_IS_NO_RESTART: i64 = -515;
 
+/// `-ERESTARTNOINTR`: made again in any case.
+const RESTART_ALWAYS: i64 = -513;
+
 /// Calls that return EINTR because of the stop itself, though no signal is to be handled (nine of them measured on
 /// Linux 6.18; signal(7) names those that are never restarted, and sockets with a timeout). None of them has done
 /// anything by then, so that making them again is harmless. If no handler runs, a program must not see that EINTR.
@@ -202,6 +205,21 @@ impl Registers {
             self.0[RAX] = RESTART_UNLESS_HANDLED as u64;
         }
         self.0[ORIG_RAX] = u64::from(tag) << 32 | number as u64;
+    }
+
+    /// Reports whether this may be a task that the kernel has moved back to the `syscall` instruction, where it will make
+    /// an interrupted call again: one with a restart block, or one with this tag.
+    pub fn may_be_making_call_again(&self, tag: u32) -> bool {
+        let (number, upper) = (self.0[RAX] as i32, (self.0[RAX] >> 32) as u32);
+        i64::from(number) == libc::SYS_restart_syscall || (number >= 0 && tag != 0 && upper == tag)
+    }
+
+    /// Returns such a task to the state in which the kernel decides on the call.
+    pub fn take_back_restart(&mut self) {
+        let has_block = i64::from(self.0[RAX] as i32) == libc::SYS_restart_syscall;
+        self.0[ORIG_RAX] = self.0[RAX];
+        self.0[RAX] = if has_block { RESTART_BLOCK } else { RESTART_ALWAYS } as u64;
+        self.0[RIP] += SYSCALL_INSTRUCTION.len() as u64;
     }
 
     /// Ends the interrupted call with `result`.
@@ -451,9 +469,7 @@ mod tests {
         waiting.tag_wait(9);
         assert_eq!((waiting.tag(), waiting.arguments()), (9, [7; 6]));
         assert_eq!(waiting.pending_restart(), Abort::Restart { number: libc::SYS_epoll_wait });
-        let plain = interrupted(libc::SYS_epoll_wait, -514);
-        assert_eq!(waiting.without_restart_block(libc::SYS_epoll_wait), plain);
-
+        assert_eq!(waiting.without_restart_block(libc::SYS_epoll_wait), interrupted(libc::SYS_epoll_wait, -514));
         let mut asleep = interrupted(libc::SYS_nanosleep, -516);
         asleep.tag_wait(1);
         assert_eq!(asleep.pending_restart(), Abort::Restart { number: libc::SYS_restart_syscall });
@@ -468,8 +484,7 @@ mod tests {
         let (record, frame_bytes) = frame.bytes.split_at(CallRecord::BYTES);
         assert!(record.iter().copied().eq(CallRecord::new(libc::SYS_rt_sigreturn, [0; 6]).bytes()));
         let word = |index: usize| u64::from_le_bytes(frame_bytes[index * 8..][..8].try_into().unwrap());
-        let (rax, rip) = (word(5 + 13), word(5 + 16));
-        assert_eq!((rax, rip), (230, 0x1000));
+        assert_eq!((word(5 + 13), word(5 + 16)), (230, 0x1000));
         assert_eq!((frame.start + CallRecord::BYTES as u64) % 16, 0);
         assert_eq!(word(28) % 64, 0);
         assert!(frame.start + frame.bytes.len() as u64 <= 0x8000_0000);
