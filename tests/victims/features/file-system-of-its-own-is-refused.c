@@ -28,14 +28,15 @@ static void answer(int device, uint64_t request, int error, const void *bytes, s
     CHECK(write(device, out, header.len) == (ssize_t)header.len || errno == ENOENT);
 }
 
-/* Whatever is known is known for no time: every question is asked anew. */
+/* Whatever is known is known for no time: every question is asked again. */
 static void serve(int device)
 {
     static char request[REQUEST_BYTES], contents[LENGTH];
     memset(contents, 'f', sizeof contents);
     for (;;) {
         ssize_t length = read(device, request, sizeof request);
-        if (length < 0 && errno == ENODEV)
+        /* Unmounted: the second is what a read gets that was already under way. */
+        if (length < 0 && (errno == ENODEV || errno == ECONNABORTED))
             _exit(0);
         if (length < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT))
             continue;
