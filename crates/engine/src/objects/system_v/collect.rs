@@ -324,15 +324,22 @@ pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
     let of_job = |user: &ObjectUser| job.processes.iter().any(|process| process.pid == user.pid.get());
     let is_it = |object: &SystemVObject| {
         object.kind == SystemVKind::Segment
-            && object.attached == 0
             && object.creator == process::effective_user()
             && object.changed_seconds >= taken
-            && object.users.iter().any(of_job)
-            && object.users.iter().all(|user| of_job(user) || is_supervisor(user.pid.main_thread()))
+            && is_unused(object, of_job)
             && !known(object.id)
     };
     let all = SystemVObject::all().unwrap_or_default();
     all.into_iter().filter(is_it).map(|object| object.id).collect()
+}
+
+/// Reports whether a segment was made by one of these processes, and nobody else uses it. Supervisors of other jobs do
+/// not count: they may have read it, and ended since.
+fn is_unused(segment: &SystemVObject, of_job: impl Fn(&ObjectUser) -> bool) -> bool {
+    let [maker, others @ ..] = &segment.users[..] else { return false };
+    let reads = |user: &ObjectUser| is_supervisor(user.pid.main_thread());
+    let is_attached = segment.attached > u64::from(others.iter().any(reads));
+    of_job(maker) && !is_attached && others.iter().all(|user| of_job(user) || !may_have_been(user) || reads(user))
 }
 
 /// Times of objects, of the start of processes and of the start of the machine are each rounded to a second.
@@ -426,6 +433,21 @@ mod tests {
         assert!(!with(0, 7, &[NOBODY]), "nobody has it");
         assert!(!with(1, 7, &[NOBODY, own]), "its user lives");
         assert!(!with(1, 9, &[NOBODY]), "the job has it");
+    }
+
+    #[test]
+    fn a_segment_is_unused_though_other_jobs_have_read_it() {
+        let (job, own, stranger) = (Pid::new(i32::MAX - 1), Pid::own(), Stat::of(Pid::own()).unwrap().parent);
+        let is_unused = |users: &[Pid], attached| {
+            let segment = SystemVObject { attached, ..object(SystemVKind::Segment, users) };
+            is_unused(&segment, |user| user.pid == job)
+        };
+        assert!(is_unused(&[job], 0) && is_unused(&[job, job], 0));
+        assert!(is_unused(&[job, own], 0) && is_unused(&[job, own], 1), "a supervisor reads it");
+        assert!(is_unused(&[job, NOBODY], 0), "one that has ended read it");
+        assert!(!is_unused(&[job, stranger], 0), "another program uses it");
+        assert!(!is_unused(&[job, own], 2) && !is_unused(&[job, job], 1), "it is attached");
+        assert!(!is_unused(&[NOBODY, job], 0) && !is_unused(&[], 0), "another process made it");
     }
 
     #[test]
