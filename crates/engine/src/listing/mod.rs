@@ -216,7 +216,9 @@ impl Listing {
             let State { unsaved, news, .. } = &mut *state;
             unsaved.judge_closed(&closed, news);
         }
-        state.leased = leased_inodes().unwrap_or_default();
+        if !references.iter_mut().all(|(_, _, reference)| self.samples.fill_known(reference)) {
+            state.leased = leased_inodes().unwrap_or_default();
+        }
         let deadline = Instant::now() + SAMPLING_MAX;
         for (chosen, entry, reference) in &mut references {
             if Instant::now() < deadline && !state.leased.contains(&reference.identity.inode) {
