@@ -165,13 +165,28 @@ fn course(program: &Program, words: &[&str], moments: Moments) -> Result<Option<
     standfast.run_with(&options, checkpoints, program)?.wait(PATIENCE)?.well("the program")?;
     // The program has checked its result itself.
     checksum(&RunResult::read(&arena.work())?.output())?;
+    let behind = checkpoints_left(&standfast, &arena)?.into_iter().skip(1);
+    let (bytes, pauses): (Vec<_>, Vec<_>) = behind.map(|taken| (taken.bytes, taken.pause)).unzip();
+    Ok((!bytes.is_empty()).then_some(Course { bytes, pauses }))
+}
+
+/// A checkpoint that is still there.
+pub(crate) struct Taken {
+    /// The size of its image.
+    pub(crate) bytes: u64,
+    pub(crate) pause: Duration,
+}
+
+/// Returns the checkpoints of a job, the oldest first.
+pub(crate) fn checkpoints_left(standfast: &Standfast<'_>, arena: &Arena) -> Result<Vec<Taken>> {
     let said = standfast.ask("list", &arena.images(), &["--json"])?.well("list")?.output;
     let generations: Vec<Value> = serde_json::from_str(&said).with_context(|| format!("list said {said:?}"))?;
     let number = |of: &Value, name: &str| of[name].as_u64().with_context(|| format!("no {name} in {of}"));
-    let behind = generations.iter().skip(1);
-    let bytes = behind.clone().map(|of| number(of, "file_bytes")).collect::<Result<Vec<_>>>()?;
-    let pauses = behind.map(|of| number(of, "pause_nanoseconds").map(Duration::from_nanos)).collect::<Result<_>>()?;
-    Ok((!bytes.is_empty()).then_some(Course { bytes, pauses }))
+    let taken = |of: &Value| {
+        let pause = Duration::from_nanos(number(of, "pause_nanoseconds")?);
+        Ok(Taken { bytes: number(of, "file_bytes")?, pause })
+    };
+    generations.iter().map(taken).collect()
 }
 
 fn smaller(what: &str, course: &Course, reference: &Course, bound: f64) -> Verdict {

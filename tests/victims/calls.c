@@ -1,4 +1,5 @@
-/* Says what calls of libstandfast take, in nanoseconds, and what its table takes, in bytes a region: a line for each. */
+/* Says what calls of libstandfast take, in nanoseconds, and what its table takes, in bytes a region: a line for each. With
+ * `waits`, only how long the program waits for a checkpoint that it asks for. */
 #include "check.h"
 #include <standfast.h>
 #include <time.h>
@@ -8,6 +9,7 @@
 #define STRIDE 24
 #define REPEATS 101
 #define BATCH 20000
+#define WAITS 30
 
 static char places[MANY][STRIDE];
 
@@ -43,10 +45,30 @@ static void exclude(size_t place)
     CHECK(standfast_exclude(places[place], STRIDE / 2, STANDFAST_DEAD) == 0);
 }
 
-int main(void)
+static void time_waits(void)
+{
+    static double waits[WAITS];
+    int taken = 0;
+    CHECK(standfast_exclude(places, sizeof places, STANDFAST_DEAD) == 0);
+    while (taken < WAITS) {
+        double begun = now();
+        int what = standfast_checkpoint_here(NULL);
+        waits[taken] = now() - begun;
+        CHECK(what == STANDFAST_TAKEN || what == STANDFAST_NOT_TAKEN);
+        taken += what == STANDFAST_TAKEN;
+    }
+    /* The first one saves everything. */
+    printf("waits %.1f\n", median(waits + 1, WAITS - 1));
+}
+
+int main(int argc, char **argv)
 {
     static double times[REPEATS], single[BATCH];
     memset(places, 1, sizeof places);
+    if (argc > 1 && strcmp(argv[1], "waits") == 0) {
+        time_waits();
+        return 0;
+    }
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         double begun = now();
         for (int call = 0; call < BATCH; call++)

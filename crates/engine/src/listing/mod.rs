@@ -83,7 +83,7 @@ struct State {
     reported: BTreeSet<PathBuf>,
     /// Directories in which programs of the job have been handed files.
     handed_on_in: BTreeSet<PathBuf>,
-    /// Inodes of files with leases, as of the look ahead. The kernel takes ten milliseconds or more to list them.
+    /// Inodes of files with leases, as of the last look ahead that read a file. To list them takes 10 ms or more.
     leased: BTreeSet<u64>,
 }
 
@@ -209,9 +209,8 @@ impl Listing {
         self.samples.keep_only(&keys);
         state.growing.retain(|key, _| keys.contains(key));
         if !job.folders.saves_written {
-            let closed = references
-                .iter()
-                .filter(|(chosen, entry, _)| !chosen.is_shared && !job.outputs.contains_key(&entry.key()));
+            let is_open = |file: &FileId| job.outputs.contains_key(file);
+            let closed = references.iter().filter(|(chosen, entry, _)| !chosen.is_shared && !is_open(&entry.key()));
             let closed: Vec<_> = closed.map(|(_, _, reference)| reference).collect();
             let State { unsaved, news, .. } = &mut *state;
             unsaved.judge_closed(&closed, news);
