@@ -120,7 +120,7 @@ static enum answer say(struct header *header, const char *request, uint64_t *nan
     return answer;
 }
 
-int standfast_ask(struct header *header, uint64_t *generation)
+static int ask(struct header *header, uint64_t *generation)
 {
     uint32_t before = atomic_load(&header->sequence);
     uint64_t nanoseconds = 0;
@@ -159,6 +159,16 @@ int standfast_ask(struct header *header, uint64_t *generation)
     int outcome = atomic_load(&header->outcome);
     if (outcome > 0 && generation != NULL)
         *generation = atomic_load(&header->generation);
+    return outcome;
+}
+
+int standfast_ask(struct header *header, uint64_t *generation)
+{
+    own.waiting++;
+    atomic_fetch_add(&header->flags, ONE_WAITING);
+    int outcome = ask(header, generation);
+    atomic_fetch_sub(&header->flags, ONE_WAITING);
+    own.waiting--;
     return outcome;
 }
 

@@ -63,7 +63,7 @@ static void in_child(void)
         return;
     atomic_store(&header->asking, own.asking);
     atomic_store(&header->disabled, own.disabled);
-    atomic_fetch_and(&header->flags, ~(uint32_t)FLAG_GIVING);
+    atomic_store(&header->flags, (atomic_load(&header->flags) & FLAG_CHECKING) + own.waiting * ONE_WAITING);
     if ((atomic_load(&header->lock) & ~1ull) != (uint64_t)(uintptr_t)&own)
         atomic_store(&header->lock, 0);
 }

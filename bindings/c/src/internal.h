@@ -73,8 +73,9 @@ struct view {
 /* The most regions that signal handlers may name while they interrupt a call under the lock. They apply after the log. */
 #define DEFERRED_MAX 16
 
-/* Flags: the library checks exclusions; a thread of the library gives back free memory on request. */
-enum { FLAG_CHECKING = 1, FLAG_GIVING = 2 };
+/* Flags: the library checks exclusions; a thread of the library gives back free memory on request. Above them is the number
+ * of threads that wait for a checkpoint at their present point, in units of ONE_WAITING. */
+enum { FLAG_CHECKING = 1, FLAG_GIVING = 2, ONE_WAITING = 1 << 16 };
 
 struct header {
     uint64_t magic_low, magic_high;
@@ -139,7 +140,7 @@ _Static_assert(offsetof(struct header, directory) == 472 && sizeof(struct header
 
 struct own {
     /* The thread's share of the header's counts. */
-    uint32_t asking, disabled;
+    uint32_t asking, disabled, waiting;
     /* The address of this struct identifies the thread, so its last bit must be free. */
 } __attribute__((aligned(16)));
 

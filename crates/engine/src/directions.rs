@@ -41,6 +41,9 @@ const POISON_BYTES: u64 = 1 << 20;
 pub enum Readiness {
     /// They are ready.
     Ready,
+    /// They are ready, and a thread waits for this checkpoint at its present point. Once it is told of the checkpoint, it
+    /// goes on from there, so the checkpoint cannot be attempted again.
+    Awaited,
     /// One of its threads communicates with the supervisor at this moment.
     Asking,
     /// A program has disabled checkpoints temporarily. It has been told that one waits.
@@ -79,7 +82,10 @@ impl Frozen {
             let Some(Heading { place, header: Ok(header) }) = process.heading()? else { continue };
             if header.is_asking {
                 readiness = Readiness::Asking;
-            } else if header.is_disabled {
+            } else if header.is_awaited && readiness == Readiness::Ready {
+                readiness = Readiness::Awaited;
+            }
+            if header.is_disabled {
                 write(&process.memory, place, &directions::pending())?;
                 return Ok(Readiness::Disabled);
             }

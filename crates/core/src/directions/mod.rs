@@ -9,7 +9,8 @@
 //!  32  two views, each: base, regions in it, log, regions in it, room in it, when the base was made (6 times 8)
 //! 128  regions named by interrupting signal handlers: how many (8), 16 of them (16 each)
 //! 392  threads that talk with the supervisor (4)   396 sections that forbid checkpoints (4)   400 a checkpoint waits (4)
-//! 404  flags (4): exclusions are checked, a thread gives back free memory
+//! 404  flags (2): exclusions are checked, a thread gives back free memory
+//! 406  threads that wait for a checkpoint at their present point (2)
 //! 408  outcomes reported (4)   412 the last one (4)   416 its generation (8)   424 checkpoints of this memory (8)
 //! 432  when requests are honoured (8)   440 when the next checkpoint comes without a request (8)
 //! 448  requests to give back free memory (4), and how many were fulfilled (4)
@@ -59,6 +60,7 @@ const DEFERRED: usize = 128;
 const ASKING: usize = 392;
 const PENDING: usize = 400;
 const FLAGS: usize = 404;
+const WAITING: usize = 406;
 const OUTCOME: usize = 408;
 const GIVING: usize = 448;
 const RECORDS: usize = 456;
@@ -83,6 +85,8 @@ pub struct DirectivesHeader {
     pub is_asking: bool,
     /// Whether the program currently forbids checkpoints.
     pub is_disabled: bool,
+    /// Whether a thread waits for a checkpoint at its present point.
+    pub is_awaited: bool,
     /// Whether the program's promises are checked.
     pub is_checking: bool,
     /// Whether one of its threads gives back free memory on request.
@@ -149,6 +153,7 @@ impl DirectivesHeader {
             deferred: bytes[DEFERRED + 8..][..deferred].to_vec(),
             is_asking: number32(bytes, ASKING) != 0,
             is_disabled: number32(bytes, ASKING + 4) != 0,
+            is_awaited: bytes[WAITING..FLAGS + 4] != [0; 2],
             is_checking: number32(bytes, FLAGS) & FLAG_CHECKING != 0,
             gives_back: number32(bytes, FLAGS) & FLAG_GIVING != 0,
             given: number32(bytes, GIVING + 4),
@@ -252,12 +257,12 @@ mod tests {
         }
         bytes[DEFERRED + 8] = 0x77;
         bytes[ASKING + 4] = 1;
-        (bytes[FLAGS], bytes[GIVING + 4]) = (2, 9);
+        (bytes[FLAGS], bytes[WAITING], bytes[GIVING + 4]) = (2, 1, 9);
         let parsed = DirectivesHeader::parse(&bytes).unwrap().unwrap();
         assert_eq!(parsed.base, Stretch { start: Address::new(0x5000), bytes: 42 });
         assert_eq!(parsed.log, Stretch { start: Address::new(0x9000), bytes: 32 });
         assert_eq!((parsed.deferred.len(), parsed.deferred[0]), (ENTRY_BYTES, 0x77));
-        assert!(parsed.is_disabled && !parsed.is_asking);
+        assert!(parsed.is_disabled && parsed.is_awaited && !parsed.is_asking);
         assert_eq!((parsed.epoch, parsed.made), (7, 77));
         assert_eq!((parsed.is_checking, parsed.gives_back, parsed.given), (false, true, 9));
     }

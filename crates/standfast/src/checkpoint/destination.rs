@@ -95,7 +95,7 @@ impl Destination {
         let builds = self.tracking != Tracking::Off || figures.has_promises;
         let parent = figures.last_committed.filter(|_| builds).and_then(GenerationNumber::new);
         let choice = match purpose {
-            Purpose::Protect | Purpose::ProtectHere => {
+            Purpose::Protect => {
                 let room = Room::of(Pid::new(figures.pid));
                 let expected = figures.expected_bytes.filter(|_| parent.is_some());
                 let is_tracked = parent.is_some() && figures.is_tracked;
@@ -108,7 +108,7 @@ impl Destination {
         let links_max = CHAINS_AHEAD * self.max_files.get().get().max(self.keep.get().get() + 1) as usize;
         let number_min = self.levels.next()?.max(self.number_min);
         // A program that ends after the checkpoint does not wait to continue.
-        let in_haste = purpose != Purpose::Stop && choice.method == Method::Sequential;
+        let in_haste = purpose == Purpose::Protect && choice.method == Method::Sequential;
         Ok((PreparePlan { parent, links_max, writing: choice.writing(), in_haste, number_min }, choice))
     }
 

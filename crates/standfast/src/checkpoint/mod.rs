@@ -48,17 +48,12 @@ pub(crate) const STOPPABLE_MAX: Duration = Duration::from_secs(5);
 /// the program has said nothing else meanwhile. If the program keeps changing its statements, the last attempt asks
 /// while it is frozen.
 const ATTEMPTS: [Asking; 3] = [Asking::Ahead, Asking::Ahead, Asking::Stopped];
-/// The same for a checkpoint that cannot be attempted again, because the program does not run again, or because it is
-/// told that this attempt is the checkpoint it asked for and goes on to another point.
-const ONE_ATTEMPT: [Asking; 1] = [Asking::Stopped];
 
 /// What the program does after the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// It continues as soon as its memory has been read.
     Protect,
-    /// The same, and it has asked for a checkpoint at its present point.
-    ProtectHere,
     /// It ends in the saved state, once the checkpoint is durable.
     Stop,
 }
@@ -165,7 +160,8 @@ fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) ->
 fn take_at<F: JobFreezer>(site: Site<'_, F>) -> Attempt {
     let attempts = match site.order.purpose {
         Purpose::Protect => &ATTEMPTS[..],
-        Purpose::ProtectHere | Purpose::Stop => &ONE_ATTEMPT,
+        // The program does not run again.
+        Purpose::Stop => &[Asking::Stopped],
     };
     let (last, others) = attempts.split_last().expect("there are some");
     for asking in others {
@@ -181,7 +177,7 @@ fn take_at<F: JobFreezer>(site: Site<'_, F>) -> Attempt {
 fn attempt<F: JobFreezer>(site: Site<'_, F>, asking: Asking) -> Attempt {
     let captured = site.plan()?.prepare()?.read_ahead(asking)?.stop()?.capture()?;
     let committed = match site.order.purpose {
-        Purpose::Protect | Purpose::ProtectHere => captured.resume().seal()?.commit()?,
+        Purpose::Protect => captured.resume().seal()?.commit()?,
         Purpose::Stop => captured.commit_and_kill()?,
     };
     Ok(committed.retain())

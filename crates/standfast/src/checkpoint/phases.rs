@@ -184,9 +184,15 @@ impl<'a, F: JobFreezer> Ready<'a, F> {
 }
 
 impl<'a, F: JobFreezer> Ahead<'a, F> {
-    pub(super) fn stop(self) -> Result<Stopped<'a, F>, Box<GivenUp>> {
+    pub(super) fn stop(mut self) -> Result<Stopped<'a, F>, Box<GivenUp>> {
         match freeze(self.ready.site.freezer) {
-            Ok((frozen, since)) => Ok(Stopped { ahead: self, frozen, since }),
+            Ok((frozen, is_awaited)) => {
+                if is_awaited {
+                    self.options.asking = Asking::Stopped;
+                }
+                let since = frozen.since();
+                Ok(Stopped { ahead: self, frozen, since })
+            }
             Err(failure) => Err(GivenUp::untold(failure, Some(self.ready.prepared))),
         }
     }
@@ -328,13 +334,13 @@ impl<F: JobFreezer> Moments<'_, F> {
     }
 }
 
-/// Freezes the job at a moment when its programs allow a checkpoint. Returns when the freeze began.
-fn freeze<F: JobFreezer>(freezer: &F) -> Result<(F::Frozen, Instant), Failure> {
+/// Freezes the job at a moment when its programs allow a checkpoint. Returns also whether a thread waits for this one at
+/// its present point.
+fn freeze<F: JobFreezer>(freezer: &F) -> Result<(F::Frozen, bool), Failure> {
     let mut looks = 0;
     loop {
         freezer.await_stoppable()?;
         let frozen = freezer.freeze()?;
-        let freezing = frozen.since();
         match frozen.readiness()? {
             Readiness::Disabled => {
                 drop(frozen.thaw());
@@ -346,7 +352,8 @@ fn freeze<F: JobFreezer>(freezer: &F) -> Result<(F::Frozen, Instant), Failure> {
                 looks += 1;
                 std::thread::sleep(ASKING_PAUSE);
             }
-            Readiness::Ready | Readiness::Asking => return Ok((frozen, freezing)),
+            Readiness::Ready | Readiness::Asking => return Ok((frozen, false)),
+            Readiness::Awaited => return Ok((frozen, true)),
         }
     }
 }

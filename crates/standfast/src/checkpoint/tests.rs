@@ -17,6 +17,8 @@ struct Script {
     /// A thread does not stop.
     is_unstoppable: bool,
     has_disabled_checkpoints: bool,
+    /// A thread waits for the checkpoint.
+    is_awaited: bool,
     /// How often one of its threads talks with the supervisor when it is stopped.
     asks: usize,
     is_refused: bool,
@@ -111,6 +113,7 @@ impl FrozenJob for FakeJob {
         Ok(match self.script {
             Script { has_disabled_checkpoints: true, .. } => Readiness::Disabled,
             Script { asks, .. } if self.times("freeze") <= asks => Readiness::Asking,
+            Script { is_awaited: true, .. } => Readiness::Awaited,
             _ => Readiness::Ready,
         })
     }
@@ -245,7 +248,7 @@ fn a_program_runs_on_before_its_checkpoint_is_durable() {
 
 #[test]
 fn a_checkpoint_that_a_program_asked_for_is_the_one_of_which_it_was_told() {
-    let outcome = checkpoint(Purpose::ProtectHere, Snapshot::Copy, Script::default());
+    let outcome = checkpoint(Purpose::Protect, Snapshot::Copy, Script { is_awaited: true, ..Script::default() });
     let told = outcome.done.iter().filter(|it| *it == "tell success").count();
     assert_eq!((told, outcome.generations), (1, 1));
     assert!(outcome.done.contains(&"capture Stopped, 0 read ahead".to_owned()), "{:?}", outcome.done);

@@ -341,11 +341,7 @@ impl Machine {
             effects.extend(stops.then_some(Effect::GiveUpFlush));
             return;
         }
-        let purpose = match stops {
-            true => Purpose::Stop,
-            false if self.here_asked => Purpose::ProtectHere,
-            false => Purpose::Protect,
-        };
+        let purpose = if stops { Purpose::Stop } else { Purpose::Protect };
         (self.here_asked, self.signal_asked) = (false, false);
         self.checkpoint = Some(Running { purpose, served: self.asked.drain(..).map(|(client, _)| client).collect() });
         effects.push(Effect::BeginCheckpoint(Order {

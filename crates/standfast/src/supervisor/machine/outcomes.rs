@@ -125,7 +125,7 @@ impl Machine {
         taken.listing.into_iter().for_each(|news| say(JobEvent::Listing(news)));
         self.coalesce(level, effects);
         match running.purpose {
-            Purpose::Protect | Purpose::ProtectHere => {
+            Purpose::Protect => {
                 self.rehearse(now, effects);
                 answer(running.served, &Reply::Taken(report), effects);
             }
@@ -164,7 +164,6 @@ impl Machine {
         let Running { purpose, served } = running;
         if self.is_to_wait(&failed, now) {
             let stop = purpose == Purpose::Stop;
-            self.here_asked |= purpose == Purpose::ProtectHere;
             self.asked.extend(served.into_iter().map(|client| (client, stop)));
             self.schedule.put_off(now);
             return;

@@ -1,6 +1,6 @@
 //! Storms: events in random order, from a seed. In every storm, no two pieces of work of a kind are under way at once,
 //! and nothing is saved while there is nothing new to save. Each client is answered once, and what was asked for is
-//! done in the end. A checkpoint for a program that waits for one at its present point is ordered as such.
+//! done in the end.
 
 use super::*;
 use crate::settings::Beside;
@@ -18,8 +18,6 @@ struct World {
     random: Rng,
     now: Instant,
     checkpoint: Option<Purpose>,
-    /// Whether a program waits for a checkpoint that has not begun, or of whose failure it is not told.
-    is_here_asked: bool,
     /// Whether a signal has asked for a checkpoint that has not begun.
     is_signal_asked: bool,
     flush: Option<FlushMode>,
@@ -53,7 +51,6 @@ impl World {
             random,
             now,
             checkpoint: None,
-            is_here_asked: false,
             is_signal_asked: false,
             flush: None,
             is_coalescing: false,
@@ -86,8 +83,6 @@ impl World {
                 assert_eq!(self.checkpoint, None, "two checkpoints at once");
                 assert_ne!(self.flush, Some(FlushMode::Foreground), "the program is stopped for a flush");
                 assert_eq!(self.machine.stopped_behind(), None, "the program is stopped");
-                let is_here_asked = std::mem::take(&mut self.is_here_asked);
-                assert!(!is_here_asked || order.purpose != Purpose::Protect, "a program waits at its present point");
                 self.is_signal_asked = false;
                 self.checkpoint = Some(order.purpose);
                 if self.random.u8(..20) == 0 {
@@ -121,10 +116,10 @@ impl World {
     }
 
     fn end_checkpoint(&mut self, is_taken: bool) {
-        let Some(purpose) = self.checkpoint.take() else { return };
+        if self.checkpoint.take().is_none() {
+            return;
+        }
         let outcome = if is_taken { Ok(self.taken()) } else { Err(self.failed()) };
-        let is_disabled = outcome.as_ref().is_err_and(|failed| failed.is_disabled);
-        self.is_here_asked |= is_disabled && purpose == Purpose::ProtectHere;
         self.on(Event::CheckpointEnded(outcome));
     }
 
@@ -200,7 +195,6 @@ impl World {
             20..25 => {
                 let (client, again) = (self.client(), self.random.bool());
                 self.on(Event::AskedHere { client, again });
-                self.is_here_asked |= self.machine.here_asked;
             }
             25..28 => {
                 let client = self.client();
