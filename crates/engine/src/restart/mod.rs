@@ -63,6 +63,7 @@ mod process_tree;
 mod processor_state;
 mod rehearsal;
 mod rehearsed_job;
+mod rehearsed_sockets;
 mod scheduling;
 mod stops;
 mod streams;

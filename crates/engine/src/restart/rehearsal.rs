@@ -9,6 +9,7 @@ use super::known_names::KnownNames;
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
 use super::rehearsed_job::RehearsedJob;
+use super::rehearsed_sockets::can_be_made_apart;
 use crate::job::stay_in_sight;
 use crate::objects::{has_ipc, refuse_locked_by_others};
 use crate::supervisors::is_supervisor;
@@ -19,7 +20,7 @@ use standfast_format::{BoxError, Contents, ImageSource, Run};
 use standfast_linux::abi;
 use standfast_linux::proc::{Room, Stat, TaskRoom};
 use standfast_linux::sys::tree::may_access;
-use standfast_linux::{InheritedSignals, Pid};
+use standfast_linux::{InheritedSignals, NetworkSurroundings, Pid};
 use std::path::PathBuf;
 
 /// The part of the free memory that a rehearsal may take: a fourth. The rest is for the job.
@@ -71,33 +72,69 @@ pub fn rehearse_restart(source: &dyn ImageSource, options: &RehearsalOptions<'_>
         false => against_rebuilding(source.state(), options.ids),
         true => Some("what is missing is made again by a restart only".to_owned()),
     };
-    let begin = |plan| Family::begin(plan, options.ids, ClockPolicy::Continue, InheritedSignals::none());
+    let rehearsal = Rehearsal { source, options, files };
     if let Some(why) = not_rebuilt {
         if !watches_files(source.state()) {
             // The main process executes its program, under its old id.
-            begin(&plan)?.abandon();
+            rehearsal.begin(&plan)?.abandon();
         }
-        source.deliver(&|_, _| Ok(())).map_err(EngineError::Image)?;
-        return Ok(Rehearsed::Checked { why });
+        return rehearsal.only_checked(why);
     }
-    let RehearsedJob { state, left_out } = RehearsedJob::of(source.state());
-    let as_they_are = FileOptions { policy: FilePolicy::Keep, ..files };
-    let reduced = JobPlan::make(&state, as_they_are, options.saved_binary)?;
-    let mut left_out: Vec<&'static str> = left_out.into_iter().collect();
-    let verified = Verified::of(source);
-    let is_large = takes_much_memory(source.runs());
-    left_out.extend(is_large.then_some("contents of memory"));
-    let mut family = begin(&reduced)?;
-    let notes = family.rehearse(&reduced, if is_large { &verified } else { source });
-    let was_killed = family.has_lost_process();
-    family.abandon();
-    match notes {
-        // That says nothing about a restart, which need not share its memory with the job.
-        Err(_) if was_killed => {
-            source.deliver(&|_, _| Ok(())).map_err(EngineError::Image)?;
-            Ok(Rehearsed::Checked { why: "a rebuilt process was killed, as when memory runs out".to_owned() })
+    let sockets = &source.state().sockets;
+    let network = (!sockets.is_empty() && can_be_made_apart(sockets)).then(NetworkSurroundings::here);
+    rehearsal.build(network.and_then(Result::ok))
+}
+
+/// A job about to be rebuilt.
+struct Rehearsal<'a> {
+    source: &'a dyn ImageSource,
+    options: &'a RehearsalOptions<'a>,
+    files: FileOptions<'a>,
+}
+
+impl Rehearsal<'_> {
+    /// Builds the job, in a network namespace with these surroundings if there are any, and without sockets otherwise.
+    fn build(&self, network: Option<NetworkSurroundings>) -> Result<Rehearsed, EngineError> {
+        let RehearsedJob { state, left_out } = RehearsedJob::of(self.source.state(), network.is_some());
+        let as_they_are = FileOptions { policy: FilePolicy::Keep, ..self.files };
+        // It looks at the job's processes and ports, so it comes before this process leaves them.
+        let plan = JobPlan::make(&state, as_they_are, self.options.saved_binary)?;
+        if let Some(network) = network {
+            if NetworkSurroundings::leave().is_err() {
+                return self.build(None);
+            }
+            if let Err(error) = network.furnish() {
+                return self.only_checked(format!("this machine's network cannot be imitated ({error})"));
+            }
         }
-        notes => Ok(Rehearsed::Rebuilt { left_out, notes: notes? }),
+        self.build_planned(&plan, left_out.into_iter().collect())
+    }
+
+    fn build_planned(&self, plan: &JobPlan<'_>, mut left_out: Vec<&'static str>) -> Result<Rehearsed, EngineError> {
+        let verified = Verified::of(self.source);
+        let is_large = takes_much_memory(self.source.runs());
+        left_out.extend(is_large.then_some("contents of memory"));
+        let mut family = self.begin(plan)?;
+        let notes = family.rehearse(plan, if is_large { &verified } else { self.source });
+        let was_killed = family.has_lost_process();
+        family.abandon();
+        match notes {
+            // That says nothing about a restart, which need not share its memory with the job.
+            Err(_) if was_killed => {
+                self.only_checked("a rebuilt process was killed, as when memory runs out".to_owned())
+            }
+            notes => Ok(Rehearsed::Rebuilt { left_out, notes: notes? }),
+        }
+    }
+
+    fn begin(&self, plan: &JobPlan<'_>) -> Result<Family, EngineError> {
+        Family::begin(plan, self.options.ids, ClockPolicy::Continue, InheritedSignals::none())
+    }
+
+    /// Verifies the pages.
+    fn only_checked(&self, why: String) -> Result<Rehearsed, EngineError> {
+        self.source.deliver(&|_, _| Ok(())).map_err(EngineError::Image)?;
+        Ok(Rehearsed::Checked { why })
     }
 }
 

@@ -4,11 +4,13 @@
 //! ```text
 //! files open for writing      opened for reading only: others may want to execute them, or hold leases
 //! locks, names                left out
-//! sockets, pipes and terminals from outside, devices      a counter (eventfd) takes their place
+//! pipes and terminals from outside, devices      a counter (eventfd) takes their place
+//! sockets                     the same, unless they can be made in a network namespace of their own
 //! files that are mapped and written      memory takes their place
 //! memory locks, priorities    left out: the job is to have these
 //! ```
 
+use super::rehearsed_sockets::hide_paths;
 use crate::collect::own_scheduling;
 use standfast_format::records::{
     Accounting, Backing, JobState, Mapping, MemoryLock, MemoryObject, ObjectKind, OpenFile, OpenFileKind, ProcessState,
@@ -35,11 +37,16 @@ pub(super) struct RehearsedJob {
 }
 
 impl RehearsedJob {
-    pub(super) fn of(job: &JobState) -> Self {
+    /// Returns it with its sockets, for a network namespace of its own, or without.
+    pub(super) fn of(job: &JobState, has_sockets: bool) -> Self {
         let mut this = Self { state: job.clone(), left_out: BTreeSet::new() };
         this.forget_surroundings();
+        match has_sockets {
+            true => hide_paths(&mut this.state.sockets),
+            false => this.state.sockets.clear(),
+        }
         for place in 0..this.state.open_files.len() {
-            let (plain, left_out) = unnoticed(&this.state.open_files[place]);
+            let (plain, left_out) = unnoticed(&this.state.open_files[place], has_sockets);
             this.state.open_files[place] = plain;
             this.left_out.extend(left_out);
         }
@@ -51,9 +58,9 @@ impl RehearsedJob {
         this
     }
 
-    /// Leaves out what lies in the file system, and sockets, for which counters stand.
+    /// Leaves out what lies in the file system.
     fn forget_surroundings(&mut self) {
-        let JobState { folders, surroundings, listed, pipes, sockets, .. } = &mut self.state;
+        let JobState { folders, surroundings, listed, pipes, .. } = &mut self.state;
         if !folders.is_empty() {
             self.left_out.insert("saved folders");
         }
@@ -64,7 +71,6 @@ impl RehearsedJob {
             (pipe.path, pipe.mode, pipe.awaits_writer) = (None, None, None);
             self.left_out.insert("named pipes");
         }
-        sockets.clear();
     }
 
     /// Puts memory in the place of files that the job maps and writes.
@@ -117,7 +123,7 @@ fn object_of(mapping: &Mapping) -> Option<u32> {
 }
 
 /// Returns an open file as it is opened unnoticed, and what is left out of it.
-fn unnoticed(open: &OpenFile) -> (OpenFile, Option<&'static str>) {
+fn unnoticed(open: &OpenFile, has_sockets: bool) -> (OpenFile, Option<&'static str>) {
     let plain = OpenFile { locks: Vec::new(), ..open.clone() };
     let locks = (!open.locks.is_empty()).then_some("locks on files");
     let stand_in = || OpenFile {
@@ -132,7 +138,7 @@ fn unnoticed(open: &OpenFile) -> (OpenFile, Option<&'static str>) {
         OpenFileKind::Regular { .. } => (OpenFile { flags: open.flags & !O_ACCMODE, ..plain }, locks),
         OpenFileKind::Device { number, .. } if abi::major(*number) != MEMORY_DEVICES => (stand_in(), Some("devices")),
         OpenFileKind::KernelFile { .. } if is_written => (stand_in(), Some("files of the kernel that it writes")),
-        OpenFileKind::Socket { .. } => (stand_in(), Some("sockets")),
+        OpenFileKind::Socket { .. } if !has_sockets => (stand_in(), Some("sockets")),
         OpenFileKind::Stream { .. } | OpenFileKind::Inherited { .. } => (stand_in(), Some("streams from outside")),
         _ => (plain, locks),
     }
@@ -182,7 +188,7 @@ mod tests {
             sockets: vec![Socket::default()],
             ..JobState::default()
         };
-        let RehearsedJob { state, left_out } = RehearsedJob::of(&job);
+        let RehearsedJob { state, left_out } = RehearsedJob::of(&job, false);
         let counter = OpenFileKind::EventCounter { count: 0, semaphore: false };
         assert_eq!(state.open_files[0], open(O_NONBLOCK, file));
         assert_eq!(state.open_files[3], job.open_files[3]);
@@ -190,6 +196,10 @@ mod tests {
             assert_eq!(state.open_files[place].kind, counter);
         }
         assert!(state.sockets.is_empty());
+        let with_sockets = RehearsedJob::of(&job, true);
+        assert_eq!(with_sockets.state.sockets.len(), 1);
+        assert_eq!(with_sockets.state.open_files[1], job.open_files[1]);
+        assert!(!with_sockets.left_out.contains("sockets"));
         assert_eq!(left_out, BTreeSet::from(["devices", "locks on files", "sockets", "streams from outside"]));
     }
 
@@ -202,7 +212,7 @@ mod tests {
             open_files: vec![open(O_RDWR | O_DSYNC, OpenFileKind::Object { object: 1, offset: 0 })],
             ..JobState::default()
         };
-        let RehearsedJob { state, left_out } = RehearsedJob::of(&job);
+        let RehearsedJob { state, left_out } = RehearsedJob::of(&job, false);
         assert_eq!(state.objects[0].kind, ObjectKind::SharedMemory);
         assert!(matches!(state.objects[1].kind, ObjectKind::MemoryFile { mode: 0o640, .. }));
         assert_eq!(state.objects[2], job.objects[2]);
