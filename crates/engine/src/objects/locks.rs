@@ -134,7 +134,7 @@ pub(crate) fn refuse_locked_by_others(job: &JobState, alive: &[Pid]) -> Result<(
         let Ok(found) = std::fs::metadata(OsStr::from_bytes(&path.0)) else { continue };
         let on_it = held.iter().filter(|it| (it.device, it.inode) == (found.dev(), found.ino()));
         let mut in_the_way = on_it.filter(|it| open.locks.iter().any(|lock| conflict(lock, &it.lock)));
-        if in_the_way.any(|it| !is_of_processes(it, alive)) {
+        if in_the_way.any(|it| !is_of_processes(it, alive) && !may_be_on_its_way(it, alive)) {
             let taken = io::Error::from_raw_os_error(abi::EAGAIN);
             return Err(named(kernel("locking a file", taken), open));
         }
@@ -170,6 +170,17 @@ fn is_of_processes(it: &LockOnFile, processes: &[Pid]) -> bool {
         let numbers = proc::numbers(*pid, "fd").unwrap_or_default();
         numbers.into_iter().any(|number| shows_it(*pid, number))
     })
+}
+
+/// Reports whether a lock may be of an open file that is on its way in a message between processes.
+fn may_be_on_its_way(it: &LockOnFile, processes: &[Pid]) -> bool {
+    let awaits_files =
+        |pid: Pid, number: i32| DescriptorInformation::of(pid, number).is_ok_and(|shown| shown.files_to_receive > 0);
+    it.lock.kind == proc::ShownLockKind::OpenFile
+        && processes.iter().any(|pid| {
+            let numbers = proc::numbers(*pid, "fd").unwrap_or_default();
+            numbers.into_iter().any(|number| awaits_files(*pid, number))
+        })
 }
 
 fn path_of(open: &OpenFile) -> Option<&Bytes> {

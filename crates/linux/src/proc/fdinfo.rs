@@ -27,6 +27,8 @@ pub struct DescriptorInformation {
     pub watches: Vec<ShownWatch>,
     /// The process to which a pidfd refers, as the reader of the file sees it; -1 once it has been reaped.
     pub process: Option<i32>,
+    /// Open files that wait in messages to a Unix socket; 0 before Linux 5.10.
+    pub files_to_receive: u32,
 }
 
 /// Setting of a timerfd.
@@ -128,6 +130,7 @@ impl DescriptorInformation {
                 b"it_interval" => information.timer.interval_nanoseconds = seconds_and_nanoseconds(value),
                 b"sigmask" => information.signal_mask = parse_hex(value),
                 b"Pid" => information.process = parse(value),
+                b"scm_fds" => information.files_to_receive = parse(value).unwrap_or_default(),
                 _ if name.starts_with(b"inotify wd") => information.watches.extend(watch(line)),
                 _ => {}
             }
