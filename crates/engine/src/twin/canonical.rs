@@ -3,8 +3,8 @@
 
 use crate::objects::{O_LARGEFILE, O_NOFOLLOW, SHARED_MEMORY_NAME};
 use standfast_format::records::{
-    Accounting, Backing, Bytes, Clocks, FileReference, JobState, Machine, Mapping, MemoryObject, ObjectKind, OpenFile,
-    OpenFileKind, PendingSignal, ProcessState, SavedPart, Socket, SocketState,
+    Accounting, Backing, Bytes, Clocks, FileReference, IntervalTimer, JobState, Machine, Mapping, MemoryObject,
+    ObjectKind, OpenFile, OpenFileKind, PendingSignal, ProcessState, SavedPart, Socket, SocketState,
 };
 use standfast_linux::{SignalInformation, abi};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -17,6 +17,7 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
     translate_ids(saved, found);
     for (saved, found) in saved.processes.iter_mut().zip(&mut found.processes) {
         forget_unknown_accounting(saved, found);
+        forget_expired(saved, found);
     }
     for (saved, found) in saved.sockets.iter_mut().zip(&mut found.sockets) {
         forget_unknown_origins(saved, found);
@@ -72,6 +73,15 @@ fn forget_unknown_accounting(saved: &mut ProcessState, found: &mut ProcessState)
         let both = saved.mappings.iter_mut().chain(&mut found.mappings);
         both.for_each(|mapping| mapping.attributes.accounting = Accounting::Unknown);
     }
+}
+
+/// Leaves out a timer that rings once, and has done so while the job was rebuilt: its signal waits.
+fn forget_expired(saved: &mut ProcessState, found: &ProcessState) {
+    const REAL_TIME: u8 = 0;
+    let has_rung = found.pending.iter().any(|signal| i32::from(signal.signal) == abi::SIGALRM && is_of_timer(signal));
+    let still_runs = found.timers.interval.iter().any(|timer| timer.kind == REAL_TIME);
+    let rings_once = |timer: &IntervalTimer| timer.kind == REAL_TIME && timer.interval_microseconds == 0;
+    saved.timers.interval.retain(|timer| still_runs || !has_rung || !rings_once(timer));
 }
 
 /// Reports whether a mapping was made writable after the kernel was asked about its attributes, which is before the
@@ -319,6 +329,23 @@ mod tests {
             attributes: MappingAttributes { accounting, ..MappingAttributes::default() },
             may_write: None,
         }
+    }
+
+    #[test]
+    fn a_timer_that_has_rung_since_is_left_out_only_with_its_signal() {
+        let timer = |kind, interval| IntervalTimer { kind, remaining_microseconds: 5, interval_microseconds: interval };
+        let mut information = [0; 128];
+        (information[0], information[8]) = (abi::SIGALRM as u8, 0x80);
+        let rung = PendingSignal { signal: abi::SIGALRM as u8, information: information.to_vec().into() };
+        let left = |timers: &[IntervalTimer], pending: &[PendingSignal]| {
+            let mut saved = ProcessState::default();
+            saved.timers.interval = timers.to_vec();
+            forget_expired(&mut saved, &ProcessState { pending: pending.to_vec(), ..ProcessState::default() });
+            saved.timers.interval.len()
+        };
+        assert_eq!(left(&[timer(0, 0)], std::slice::from_ref(&rung)), 0);
+        assert_eq!(left(&[timer(0, 0)], &[]), 1, "it was lost");
+        assert_eq!(left(&[timer(0, 9), timer(1, 0)], &[rung]), 2, "one that goes on, and one that stands still");
     }
 
     #[test]
