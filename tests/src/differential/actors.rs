@@ -10,6 +10,8 @@ const SLOTS: usize = 32;
 const MAPPINGS: usize = 24;
 /// Seeds of patterns.
 const SEEDS: u32 = 1000;
+/// The ways to hang, as in the interpreter, in a call on a descriptor.
+const WAITS_ON_DESCRIPTORS: [&str; 6] = ["0", "1", "4", "5", "10", "11"];
 /// One step in this many uses a slot that may hold anything.
 const ODD: u32 = 12;
 
@@ -25,6 +27,9 @@ struct Actor {
 struct Slot {
     kind: String,
     owners: Vec<usize>,
+    /// Whether an actor waits in a call on it. It stays open then: any stop, such as SIGSTOP and SIGCONT, makes the
+    /// kernel look at the descriptor again, and end the call with EBADF.
+    is_waited_on: bool,
 }
 
 /// The state of a program, as far as the generator knows it.
@@ -98,6 +103,12 @@ impl Cast {
         (!found.is_empty()).then(|| found[random.usize(..found.len())])
     }
 
+    /// Reports whether a step closes a descriptor on which an actor waits.
+    fn ends_wait(&self, step: &str) -> bool {
+        let slot = step.strip_prefix("close ").and_then(|slot| self.slots.get(&slot.parse().ok()?));
+        slot.is_some_and(|slot| slot.is_waited_on)
+    }
+
     fn child(&self, random: &mut Rng) -> Option<usize> {
         self.pick(random, |number, actor| number != 0 && actor.process == number && actor.lives)
     }
@@ -119,7 +130,13 @@ impl Cast {
                 let ends = all.filter(|(number, actor)| *number == performer || actor.process == performer);
                 ends.for_each(|(_, actor)| actor.lives = false);
             }
-            ("hang", _) => self.actors[performer].hangs = true,
+            ("hang", _) => {
+                self.actors[performer].hangs = true;
+                let on = words.get(2).filter(|_| WAITS_ON_DESCRIPTORS.contains(&words[1]));
+                if let Some(slot) = on.and_then(|slot| self.slots.get_mut(&slot.parse().ok()?)) {
+                    slot.is_waited_on = true;
+                }
+            }
             ("execute", _) => {
                 let all = self.actors.iter_mut().enumerate();
                 let ends = all.filter(|(number, actor)| *number != performer && actor.process == performer);
@@ -145,6 +162,9 @@ impl Filling<'_> {
         };
         *performer = Some(actor);
         let step = words.join(" ");
+        if self.cast.ends_wait(&step) {
+            return None;
+        }
         for slot in &self.fresh {
             let process = self.cast.actors[actor].process;
             if let Some(slot) = self.cast.slots.get_mut(slot).filter(|slot| slot.owners.is_empty()) {
@@ -236,9 +256,13 @@ impl Filling<'_> {
 
     fn fresh_slot(&mut self, kind: &str) -> usize {
         // The last ones are for descriptors that arrive in messages.
-        let slot = self.cast.next_slot % (SLOTS - 8);
+        let mut slot = self.cast.next_slot % (SLOTS - 8);
+        while self.cast.slots.get(&slot).is_some_and(|slot| slot.is_waited_on) {
+            self.cast.next_slot += 1;
+            slot = self.cast.next_slot % (SLOTS - 8);
+        }
         self.cast.next_slot += 1;
-        self.cast.slots.insert(slot, Slot { kind: kind.to_owned(), owners: Vec::new() });
+        self.cast.slots.insert(slot, Slot { kind: kind.to_owned(), owners: Vec::new(), is_waited_on: false });
         self.fresh.push(slot);
         slot
     }

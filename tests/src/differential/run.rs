@@ -25,7 +25,6 @@ use crate::victims::Program;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -160,10 +159,10 @@ impl Drop for Stage {
 
 fn run_natively(script: &Script) -> Result<String> {
     let stage = Stage::new(script)?;
-    let mut command = stage.arena.command(&stage.program.path);
-    command.args(&stage.program.arguments).env_remove(FOLDER_VARIABLE).stdin(Stdio::null());
-    // Standfast makes the program lead a group, too.
-    command.process_group(0);
+    let Program { path, arguments } = &stage.program;
+    // Under Standfast, too, it leads a group, and its orphans are reaped at once.
+    let mut command = stage.arena.command(path);
+    command.arg("--reap").arg(path).args(arguments).env_remove(FOLDER_VARIABLE).stdin(Stdio::null());
     let running = Running::start(&stage.arena, "native", Output::File(stage.log.clone()), &mut command)?;
     let ended = running.wait(NATIVE_PATIENCE).with_context(|| format!("it hangs:\n{}", script.text()))?;
     ensure!(ended.status.success(), "{} without Standfast, of:\n{}\n{}", ended.status, script.text(), ended.errors);

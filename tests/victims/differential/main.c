@@ -4,7 +4,9 @@
 #include "interpreter.h"
 #include <limits.h>
 #include <linux/futex.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 /* How long an actor may take before its state is looked at. */
 static const struct timespec GLANCE = {0, 1000000};
@@ -241,9 +243,30 @@ static void make_state(const char *script)
         state->segments[number] = state->semaphores[number] = state->queues[number] = -1;
 }
 
-/* usage: interpreter SCRIPT, and `interpreter --actor NUMBER` after an execve(2) of its own */
+/* Runs a command as the leader of a group, and reaps its orphans at once, as a supervisor does. Some systems' init takes
+ * its time, and meanwhile others see a process that has ended. */
+static int reap_for(char **command)
+{
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(setpgid(0, 0) == 0);
+        execv(command[0], command);
+        _exit(127);
+    }
+    int status = 0;
+    pid_t ended;
+    while ((ended = wait(&status)) != child)
+        CHECK(ended >= 0 || errno == EINTR);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* usage: interpreter SCRIPT, `interpreter --actor NUMBER` after an execve(2) of its own, and `interpreter --reap COMMAND...` */
 int main(int argc, char **argv)
 {
+    if (argc > 2 && strcmp(argv[1], "--reap") == 0)
+        return reap_for(argv + 2);
     bool goes_on = argc == 3 && strcmp(argv[1], "--actor") == 0;
     CHECK(goes_on || argc == 2);
     int number = goes_on ? atoi(argv[2]) : 0;
