@@ -86,6 +86,16 @@ static int by_text(const void *one, const void *other)
     return strcmp(*(char *const *)one, *(char *const *)other);
 }
 
+/* The kernel numbers the locks on a file in the order in which their owners came. A restart takes them in another one. */
+static void forget_number(char *lock)
+{
+    char *behind = strchr(lock + strlen("lock: "), ':');
+    if (behind != NULL) {
+        lock[strlen("lock: ")] = '0';
+        memmove(lock + strlen("lock: 0"), behind, strlen(behind) + 1);
+    }
+}
+
 static void say_information(int fd)
 {
     char path[64], text[8192], *rest = text, *lines[256];
@@ -95,6 +105,8 @@ static void say_information(int fd)
     for (char *line; (line = strsep(&rest, "\n")) != NULL && count < 256;) {
         for (char *tab = line; (tab = strchr(tab, '\t')) != NULL;)
             *tab = ' ';
+        if (strncmp(line, "lock: ", 6) == 0)
+            forget_number(line);
         // Known: how far a queue's status was read with read(2) is forgotten.
         bool is_place_in_queue = strncmp(line, "pos:", 4) == 0 && strcmp(kind_of(fd), "a queue") == 0;
         if (line[0] != '\0' && !is_left_out(line) && !is_place_in_queue)
