@@ -1,4 +1,5 @@
-//! The image format: bytes to records and back, and the traits between engine and store.
+//! The image format: bytes to records and back, and the traits between engine and store; and records as core files for
+//! debuggers.
 //!
 //! Pure: no file is opened here. `docs/format.md` in the repository describes the bytes.
 //!
@@ -15,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod core_file;
 pub mod image;
 pub mod manifest;
 pub mod records;

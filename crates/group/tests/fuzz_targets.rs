@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "../../../fuzz/fuzz_targets/codec.rs"]
 mod codec;
+#[path = "../../../fuzz/fuzz_targets/core_file.rs"]
+mod core_file;
 #[path = "../../../fuzz/fuzz_targets/delta.rs"]
 mod delta;
 #[path = "../../../fuzz/fuzz_targets/directions.rs"]
@@ -40,8 +42,9 @@ macro_rules! fuzz_target {
 type Target = fn(&[u8]);
 
 /// All targets.
-const TARGETS: [(&str, Target); 9] = [
+const TARGETS: [(&str, Target); 10] = [
     ("codec", codec::run),
+    ("core_file", core_file::run),
     ("delta", delta::run),
     ("directions", directions::run),
     ("group_input", group_input::run),
