@@ -76,6 +76,7 @@ pub use directions::{Advised, DIRECTORY_VARIABLE, Readiness, RestartNews};
 pub use endpoint::TerminalHolder;
 pub use error::{Blocker, EngineError};
 pub use exit::{Vitality, exiting_since, group_vitality};
+pub use files::first_page;
 pub use free_memory::Asked;
 pub use freeze::Frozen;
 pub use identity::ProcessIdentity;
