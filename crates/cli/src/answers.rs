@@ -1,7 +1,7 @@
 //! Commands that query a job and print the answer, for people or as JSON.
 
 use crate::arguments::{
-    Arguments, Batch, Checkpoint, Clean, Coalesce, Command, Doctor, Form, Inspect, Man, Rehearse, Status, Verify,
+    Arguments, Batch, Checkpoint, Clean, Coalesce, Command, Core, Doctor, Form, Inspect, Man, Rehearse, Status, Verify,
 };
 use crate::homes::shared_binaries;
 use crate::reporter::say;
@@ -11,7 +11,8 @@ use clap::CommandFactory;
 use serde::Serialize;
 use standfast::doctor::{Finding, examine_machine, examine_process};
 use standfast::{
-    Afterwards, CleanRequest, JobEvent, examine_group_memory, group_memory, printable_json, printable_lines,
+    Afterwards, CleanRequest, CoreFilesRequest, JobEvent, examine_group_memory, group_memory, printable_json,
+    printable_lines,
 };
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -40,6 +41,7 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Verify(verify) => verify_generations(&verify),
+        Command::Core(core) => write_core_files(core),
         Command::Rehearse(Rehearse { place, at, background }) => {
             if background {
                 standfast::give_way();
@@ -98,6 +100,14 @@ fn remove(clean: Clean) -> anyhow::Result<ExitCode> {
     let report =
         standfast::clean(&CleanRequest { directory, unfinished, force, dry_run, shared_binaries }, &mut speak)?;
     print(place.form, &report, || tables::cleaning(&report))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_core_files(core: Core) -> anyhow::Result<ExitCode> {
+    let Core { place, at, output, pid, overwrite } = core;
+    let request = CoreFilesRequest { directory: place.directory, at, output, pid, overwrite };
+    let report = standfast::write_core_files(&request, &mut speak)?;
+    print(place.form, &report, || tables::core_files(&report))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -79,6 +79,16 @@ The restart is planned, every page is verified, and the job is rebuilt in namesp
 compared with the checkpoint and discarded. Nothing of the program runs, no file is changed, and
 the running job notices nothing. What it would notice is left out, and named.";
 
+const CORE_EXAMPLES: &str = "\
+Examples:
+  standfast core heat.standfast       writes core.heat.PID; the job may be running
+  gdb ./heat core.heat.4711
+  standfast core heat.standfast --at 7 -o heat.core
+                                      checkpoint 7
+
+A debugger reads pages that the program had not changed from the mapped files. The command names
+mapped files that may have changed since. Memory that the program has excluded reads as zeros.";
+
 const COALESCE_EXAMPLES: &str = "\
 Examples:
   standfast coalesce heat.standfast
@@ -127,6 +137,7 @@ pub(crate) enum Command {
     List(List),
     Inspect(Inspect),
     Verify(Verify),
+    Core(Core),
     Rehearse(Rehearse),
     Coalesce(Coalesce),
     Clean(Clean),
@@ -324,6 +335,27 @@ pub(crate) struct Verify {
     /// Checkpoint to verify [default: all]
     #[arg(value_name = "GENERATION", value_parser = generation)]
     pub(crate) at: Option<GenerationNumber>,
+}
+
+/// Write a checkpoint as core files for gdb and lldb, one for each process
+#[derive(Args, Debug)]
+#[command(after_help = CORE_EXAMPLES)]
+pub(crate) struct Core {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Checkpoint to write [default: the newest good one]
+    #[arg(long, value_name = "GENERATION", value_parser = generation)]
+    pub(crate) at: Option<GenerationNumber>,
+    /// File to write; with several processes, the name of each file is FILE.PID [default: core.PROGRAM.PID in the current
+    /// directory]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Write only this process, by the id that it had in the checkpoint
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<i32>,
+    /// Replace existing files
+    #[arg(long)]
+    pub(crate) overwrite: bool,
 }
 
 /// Find out whether a checkpoint can be restarted here, while the job runs or after it ended

@@ -1,9 +1,11 @@
 //! Answers as text for people: tables for lists, otherwise one line for each fact.
 
+mod core_files;
 mod stop;
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
+pub(crate) use core_files::core_files;
 use humantime::{format_duration, format_rfc3339_seconds};
 use standfast::doctor::Finding;
 use standfast::report::{

@@ -4,6 +4,7 @@
 use crate::control::ControlError;
 use crate::quoting::{ForShell, InWords};
 use standfast_engine::EngineError;
+use standfast_format::core_file::NoCoreFile;
 use standfast_store::StoreError;
 use std::ffi::OsString;
 use std::io;
@@ -85,6 +86,39 @@ pub enum Error {
         /// Signal that ended the wait.
         signal: i32,
     },
+    /// There is no such process in a checkpoint.
+    #[error("checkpoint {generation} holds no process {pid}, but {}\nhint: see what they are: standfast inspect {dir} {generation}", list(.others), dir = ForShell(.directory))]
+    NoSuchProcess {
+        /// The job's directory.
+        directory: PathBuf,
+        /// Number of the checkpoint.
+        generation: u64,
+        /// Process id that was asked for.
+        pid: i32,
+        /// Process ids that there are.
+        others: Vec<i32>,
+    },
+    /// A process of a checkpoint cannot be written as a core file.
+    #[error("cannot write a core file of process {pid} of checkpoint {generation}: {source}")]
+    NoCoreFile {
+        /// Process id in the checkpoint.
+        pid: i32,
+        /// Number of the checkpoint.
+        generation: u64,
+        /// Cause of the failure.
+        source: NoCoreFile,
+    },
+    /// A file that was to be written exists.
+    #[error("{path} already exists\nhint: replace it: add --overwrite\nhint: keep it: choose another name with -o", path = ForShell(.0))]
+    OutputExists(PathBuf),
+    /// A file could not be written.
+    #[error("cannot write {path}: {}\nhint: choose another place with -o", InWords(.source), path = ForShell(.path))]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// Error that the system returned.
+        source: io::Error,
+    },
     /// The supervisor could not carry out a request. Holds its own words.
     #[error("{0}")]
     Declined(String),
@@ -135,6 +169,14 @@ impl Error {
     }
 }
 
+/// Most process ids in a message.
+const PIDS_SHOWN: usize = 8;
+
+fn list(pids: &[i32]) -> String {
+    let shown: Vec<_> = pids.iter().take(PIDS_SHOWN).map(i32::to_string).collect();
+    format!("{}{}", shown.join(", "), if pids.len() > PIDS_SHOWN { ", ..." } else { "" })
+}
+
 fn signal_name(signal: i32) -> &'static str {
     signal_hook::low_level::signal_name(signal).unwrap_or("a signal")
 }
@@ -164,6 +206,10 @@ mod tests {
             Error::NotStarted { program: "./heat".into(), source: denied() },
             Error::EndUnknown,
             Error::CalledOff { signal: 2 },
+            Error::NoSuchProcess { directory: directory(), generation: 3, pid: 4, others: vec![12, 13] },
+            Error::NoCoreFile { pid: 4, generation: 3, source: NoCoreFile::Ended },
+            Error::OutputExists("core.heat.12".into()),
+            Error::Output { path: "core.heat.12".into(), source: denied() },
             Error::System { action: "find the working directory", source: denied() },
         ];
         // By default the path would be that of the module `snapshots`.

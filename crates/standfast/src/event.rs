@@ -284,6 +284,11 @@ pub enum LongWork {
         /// Its generation number.
         generation: u64,
     },
+    /// Core files are written from a checkpoint.
+    WritingCore {
+        /// Its generation number.
+        generation: u64,
+    },
     /// A checkpoint in memory is flushed to disk.
     Flushing {
         /// Its generation number.

@@ -65,7 +65,7 @@ pub use group::{
     group_verify, group_watch, run_group,
 };
 pub use messages::open_messages;
-pub use queries::{inspect, list, phase, rehearse, status, verify};
+pub use queries::{CoreFilesRequest, inspect, list, phase, rehearse, status, verify, write_core_files};
 pub use quoting::{ForShell, InWords, quoted_word, without_numbers};
 pub use rehearsal::give_way;
 pub use request::{Afterwards, checkpoint};

@@ -328,6 +328,34 @@ pub struct RehearsalReport {
     pub notes: Vec<String>,
 }
 
+/// The core files that were written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CoreFilesReport {
+    /// The generation number of the checkpoint.
+    pub generation: u64,
+    /// The files, one for each process.
+    pub files: Vec<CoreFileReport>,
+}
+
+/// A core file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CoreFileReport {
+    /// Its path.
+    pub path: PathBuf,
+    /// Process id in the checkpoint.
+    pub pid: i32,
+    /// The file that the process executes.
+    pub executable: String,
+    /// Number of its threads.
+    pub threads: u64,
+    /// Length of the core file in bytes.
+    pub bytes: u64,
+    /// Bytes that it takes on the disk, without the holes in it.
+    pub disk_bytes: u64,
+    /// Mapped files whose contents may no longer be those of the checkpoint. A debugger reads them as they are now.
+    pub changed: Vec<String>,
+}
+
 /// What an image holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InspectionReport {

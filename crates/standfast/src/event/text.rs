@@ -104,6 +104,7 @@ fn write_progress(
         LongWork::Restoring { generation } => write!(f, "restoring checkpoint {generation}: ")?,
         LongWork::Verifying { generation } => write!(f, "verifying checkpoint {generation}: ")?,
         LongWork::Rehearsing { generation } => write!(f, "rehearsing a restart from checkpoint {generation}: ")?,
+        LongWork::WritingCore { generation } => write!(f, "reading checkpoint {generation} for core files: ")?,
         LongWork::Flushing { generation } => write!(f, "flushing checkpoint {generation} to disk: ")?,
     }
     match total_bytes {

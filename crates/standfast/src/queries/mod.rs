@@ -1,10 +1,12 @@
-//! Queries that change nothing: the state of a job, the contents of its checkpoints, whether they verify, and whether
-//! they can be restarted.
+//! Queries that change nothing: the state of a job, the contents of its checkpoints, also as core files, whether they
+//! verify, and whether they can be restarted.
 
+mod core_files;
 mod inspect;
 mod rehearse;
 mod status;
 
+pub use core_files::{CoreFilesRequest, write_core_files};
 pub use inspect::{inspect, verify};
 pub use rehearse::rehearse;
 pub use status::{list, phase, status};
