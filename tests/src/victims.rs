@@ -25,6 +25,8 @@ enum Language {
         statically: bool,
     },
     Musl,
+    /// C with everything that a debugger wants to know.
+    Debuggable,
     /// C with libstandfast, in this language standard.
     Directed {
         standard: &'static str,
@@ -97,6 +99,9 @@ pub const CLOCKS: Victim = c("clocks", include_str!("../victims/clocks.c"));
 pub const HOLDER: Victim = c("holder", include_str!("../victims/holder.c"));
 /// Holds ids, and a mutex that records its owner.
 pub const OWNER: Victim = c("owner", include_str!("../victims/owner.c"));
+/// Holds known values and functions, to be found by a debugger.
+pub const DEBUGGED: Victim =
+    Victim { name: "debugged", source: include_str!("../victims/debugged.c"), language: Language::Debuggable };
 /// Uses what a supervisor must pass through.
 pub const PLAIN: Victim = c("plain", include_str!("../victims/plain.c"));
 /// Loops heavy in malloc, open, fork and exec, for measurements.
@@ -299,6 +304,7 @@ impl Victim {
         };
         match self.language {
             Language::C { statically } => self.compiled(&folder, |path| self.c(path, statically)).map(Some),
+            Language::Debuggable => self.compiled(&folder, |path| self.debuggable(path)).map(Some),
             Language::Go => self.compiled(&folder, |path| self.go(path)).map(Some),
             Language::Python { module } => self.python(&folder, module),
             Language::Musl => self.built_with("musl-gcc", &folder, |path| {
@@ -383,6 +389,10 @@ impl Victim {
     fn c(&self, path: &Path, statically: bool) -> Result<()> {
         let flags = ["-O2", "-march=native"].into_iter().chain(statically.then_some("-static"));
         workshop::compile_c(path, self.source, "cc", flags)
+    }
+
+    fn debuggable(&self, path: &Path) -> Result<()> {
+        workshop::compile_c(path, self.source, "cc", ["-O0", "-g", "-fno-omit-frame-pointer"])
     }
 
     fn directed(&self, path: &Path, standard: &str) -> Result<()> {

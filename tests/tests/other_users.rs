@@ -14,7 +14,7 @@ use standfast_tests::victims::SMALL;
 use standfast_tests::{Lacking, skip};
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -135,9 +135,15 @@ fn another_user_cannot_read_query_or_restart_a_job() -> Result<()> {
         ensure!(mode(&path)? & 0o077 == 0, "others may use {}", path.display());
     }
     for opened in [false, true] {
-        for words in
-            [&["status"][..], &["checkpoint"], &["checkpoint", "--stop"], &["attach"], &["restart"], &["verify"]]
-        {
+        for words in [
+            &["status"][..],
+            &["checkpoint"],
+            &["checkpoint", "--stop"],
+            &["attach"],
+            &["restart"],
+            &["verify"],
+            &["core"],
+        ] {
             let said = asked_by(&scene.arena, STRANGER, words)?;
             said.refusal("a stranger's wish").with_context(|| format!("{words:?}, opened: {opened}"))?;
         }
@@ -346,6 +352,9 @@ fn root_inspects_a_users_job_without_writing_or_following_links() -> Result<()> 
         ensure!(said.output.contains("checkpoint") || said.output.contains("process"), "{words:?}: {}", said.output);
     }
     ensure!(as_root(&["status"])?.output.contains("runs as process"), "it does not say that the job runs");
+    let core = scene.arena.folder().join("core");
+    let said = as_root(&["core", "-o", core.to_str().context("a name in UTF-8")?])?.well("a core file for root")?;
+    ensure!(said.output.contains("checkpoint 1") && fs::metadata(&core)?.uid() == 0, "{}", said.output);
     for words in [&["restart"][..], &["clean"], &["clean", "--unfinished"], &["checkpoint"], &["coalesce"]] {
         as_root(words)?.refusal("a wish of root's").with_context(|| format!("{words:?}"))?;
     }
