@@ -70,7 +70,8 @@ fn goes_on(standfast: Standfast<'_>, arena: &Arena, from: u64) -> Result<String>
     command.arg("--verbose");
     let restarted = Running::start(arena, "restart", standfast_tests::running::Output::Nowhere, &mut command)?;
     let ended = restarted.wait(PATIENCE)?.well("the restart")?;
-    ensure!(ended.errors.contains(&format!("continued from checkpoint {from}")), "said: {}", ended.errors);
+    let said = ended.errors.lines().find(|line| line.contains(&format!("continued from checkpoint {from} after ")));
+    ensure!(said.is_some_and(|line| line.contains(", fill ")), "said: {}", ended.errors);
     RunResult::read(&arena.work())?.must_equal(&RunResult::native(&SMALL.with(&[])?)?)?;
     ensure!(fs::read_dir(place(arena))?.count() == 0, "memory is given back");
     Ok(ended.errors)

@@ -56,6 +56,7 @@ mod reused_ports;
 mod scratch;
 mod shared;
 mod socket_paths;
+mod stopwatch;
 mod supervisors;
 mod table_prefetch;
 mod tables;
@@ -94,4 +95,5 @@ pub use restart::{
 };
 pub use standfast_linux::sys::process::hold_child_signal;
 pub use standfast_linux::{InheritedSignals, LaunchTerminal, Terminal, own_group};
+pub use stopwatch::{RestartPhase, Stopwatch};
 pub use watch::BrokenPromise;

@@ -5,7 +5,7 @@ mod file_notes;
 mod listing_news;
 mod text;
 
-use crate::report::CheckpointReport;
+use crate::report::{CheckpointReport, RestartReport};
 pub use deadline_news::DeadlineNews;
 use standfast_engine::{BrokenPromise, FileNote, JobIds, ListingNews};
 use std::path::PathBuf;
@@ -24,10 +24,10 @@ pub enum JobEvent {
     },
     /// The job continues from a checkpoint.
     Continued {
-        /// Number of the checkpoint.
-        generation: u64,
         /// Time at which the checkpoint was taken, in nanoseconds since 1970.
         taken_nanoseconds: u64,
+        /// Number of the checkpoint, and how long the restart took.
+        restart: RestartReport,
     },
     /// The process ids under which the job continues.
     Ids {

@@ -12,6 +12,7 @@ use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::foreseen::parking;
 use crate::objects::{FilePlan, MadeSystemV, OnWait, bring_to_foreground, open_files_of_processes};
+use crate::stopwatch::Stopwatch;
 use crate::twin::{MergedFile, Rebuilt};
 use crate::waits::Waits;
 use crate::{EngineError, directions};
@@ -100,6 +101,7 @@ impl Family {
         source: &dyn ImageSource,
         names: &KnownNames<'_>,
         on_wait: &OnWait<'_>,
+        stopwatch: &mut Stopwatch,
     ) -> Result<(), EngineError> {
         let pinned = self.pin();
         let root = plan.of(0);
@@ -116,13 +118,16 @@ impl Family {
         main.notes.append(&mut parked.notes);
         self.held = parked.held.take();
         self.sharing = std::mem::take(&mut parked.sharing);
+        stopwatch.lap("open");
         self.make_relatives(plan, &parked)?;
         bring_to_foreground(&self.processes, plan.job, &parked)?;
+        stopwatch.lap("processes");
         for (place, process) in self.processes.iter_mut().enumerate() {
             process.map_everything(&plan.of(place))?;
         }
         drop(pinned);
         names.scan_mapped_files(self, plan);
+        stopwatch.lap("map");
         self.deliver_pages(plan, source, names)?;
         let _pinned = self.pin();
         self.main().seal_filled(plan.job)?;
@@ -132,8 +137,10 @@ impl Family {
         for (place, process) in self.processes.iter().enumerate() {
             process.refuse_frames_in_vdso(&plan.of(place), place, source)?;
         }
+        stopwatch.lap("fill");
         self.stop_the_stopped(plan)?;
         self.furnish(plan)?;
+        stopwatch.lap("attributes");
         let plans: Vec<_> = (0..self.processes.len()).map(|place| plan.open_files_of(place)).collect();
         open_files_of_processes(&self.processes, &plans, &mut parked)?;
         for (place, process) in self.processes.iter().enumerate() {
@@ -144,10 +151,12 @@ impl Family {
         for (place, process) in self.processes.iter().enumerate() {
             process.queue_signals(&plan.of(place))?;
         }
+        stopwatch.lap("descriptors");
         // This must be last: a thread that has its own registers back can make no calls for us any more.
         for (place, process) in self.processes.iter_mut().enumerate() {
             process.finish_threads(&plan.of(place))?;
         }
+        stopwatch.lap("threads");
         Ok(())
     }
 

@@ -79,6 +79,7 @@ use crate::inheritance::Inheritance;
 use crate::job::{End, Job, stay_in_sight};
 use crate::objects::{OnWait, remove_leftovers, remove_made_since};
 use crate::remake::Remade;
+use crate::stopwatch::{RestartPhase, Stopwatch};
 use crate::{EngineError, JobIds, ProcessIdentity};
 use family::Family;
 pub use files::{FileNote, FileOptions, FilePolicy};
@@ -132,6 +133,8 @@ pub struct Restarted {
     pub notes: Vec<String>,
     /// What was done about files.
     pub files: Vec<FileNote>,
+    /// How long that took, by phases.
+    pub phases: Vec<RestartPhase>,
 }
 
 /// Rebuilds the job that `source` holds and lets it run. Call it while this process has a single thread.
@@ -140,17 +143,21 @@ pub struct Restarted {
 /// Returns an error if anything blocks the restart. Nothing of the half-built job remains then, and no file was cut
 /// back unless all pages had verified.
 pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
+    let mut stopwatch = Stopwatch::start();
     let of_files = FileOptions { own_directory: Some(options.news.directory), ..options.files };
     let plan = JobPlan::make(source.state(), of_files, options.saved_binary)?;
     stay_in_sight()?;
+    stopwatch.lap("plan");
     // The image holds what differs from the default, so nothing that this process ignores may interfere.
     let mut family = Family::begin(&plan, options.ids, options.clocks, InheritedSignals::none())?;
+    stopwatch.lap("start");
     let mut files = plan.notes.clone();
     let (mut remade, mut compared) = (Remade::default(), Vec::new());
     let known = KnownNames::new(plan.names_in_doubt(), source.runs());
-    let build = |()| family.build(&plan, source, &known, options.on_wait);
+    let build = |()| family.build(&plan, source, &known, options.on_wait, &mut stopwatch);
     let built = plan.remake.carry_out(&mut remade).and_then(build).and_then(|()| {
         compared = family.compare_with_image(&plan, options.despite)?;
+        stopwatch.lap("compare");
         let differing = family.main().differing(&plan, &known)?;
         let (appended, stay) = family.settle_listed(&plan, &known)?;
         files.extend(stay);
@@ -164,13 +171,16 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
         family.forget_events(&plan)?;
         family.let_go_of_objects(&plan)?;
         family.tell_restarted(&plan, options.news)?;
+        stopwatch.lap("files");
         let identity = ProcessIdentity::of(family.main().pid())?;
         family.held.take().map_or(Ok(()), options.hold_terminal).map_err(EngineError::Image)?;
         (options.before_thaw)(identity).map_err(EngineError::Image)?;
+        stopwatch.lap("record");
         Ok(identity)
     });
     match built.and_then(|identity| family.commit().map(|init| (identity, init))) {
         Ok((identity, init)) => {
+            stopwatch.lap("thaw");
             if init.is_some() {
                 remove_leftovers(source.state());
             }
@@ -186,7 +196,13 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
             let code = source.state().code_files().filter(|file| (options.saved_binary)(file).is_some());
             code.for_each(|file| job.freezer().has_copy_of(file));
             let notes = plan.remarks.iter().cloned().chain(family.notes()).chain(compared).collect();
-            Ok(Restarted { job, ids: family.main().ids.clone(), notes, files: condensed(files) })
+            Ok(Restarted {
+                job,
+                ids: family.main().ids.clone(),
+                notes,
+                files: condensed(files),
+                phases: stopwatch.phases(),
+            })
         }
         Err(error) => {
             family.abandon();

@@ -117,7 +117,7 @@ pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{LastRehearsal, StopReport};
+    use crate::report::{LastRehearsal, PhaseReport, RestartReport, StopReport};
     use crate::settings::{FlushMode, FlushReport};
     use crate::settings::{Method, Why};
 
@@ -170,6 +170,11 @@ mod tests {
             last_failure: Some("two\nlines".into()),
             rehearsal: Some(LastRehearsal::Failed { reason: "a file is gone\nhint: put it back".into() }),
             stop: Some(StopReport { seconds: 1.25, deadline_seconds: Some(30.0), is_met: Some(true) }),
+            restart: Some(RestartReport {
+                generation: 3,
+                nanoseconds: 7,
+                phases: vec![PhaseReport { name: "plan".into(), nanoseconds: 7 }],
+            }),
         };
         let failed = Reply::Failed { message: "no \"space\"".into() };
         let coalesced = CoalescingReport { generation: Some(7), file_bytes: 4096, removed: 5 };

@@ -4,7 +4,7 @@ use super::file_notes::write_file_note;
 use super::listing_news::write_listing_news;
 use super::{JobEvent, LongWork};
 use crate::quoting::ForShell;
-use crate::report::CheckpointReport;
+use crate::report::{CheckpointReport, PhaseReport, RestartReport};
 use bytesize::ByteSize;
 use standfast_engine::{BrokenPromise, JobIds};
 use std::fmt;
@@ -15,7 +15,7 @@ impl fmt::Display for JobEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Running { pid } => write!(f, "the program runs as process {pid}"),
-            Self::Continued { generation, .. } => write!(f, "continued from checkpoint {generation}"),
+            Self::Continued { restart, .. } => write_continued(f, restart),
             Self::Ids { ids, .. } => f.write_str(&consequences(ids)),
             Self::Without { remark: text } | Self::Trouble { reason: text } | Self::MachineNotice { notice: text } => {
                 f.write_str(text)
@@ -84,6 +84,19 @@ impl fmt::Display for JobEvent {
             Self::HasFinished { directory, generation } => write_finished(f, directory, *generation),
         }
     }
+}
+
+fn write_continued(f: &mut fmt::Formatter<'_>, restart: &RestartReport) -> fmt::Result {
+    let milliseconds = |nanoseconds: u64| nanoseconds as f64 / 1e6;
+    let phase = |phase: &PhaseReport| format!("{} {:.1}", phase.name, milliseconds(phase.nanoseconds));
+    let phases: Vec<_> = restart.phases.iter().map(phase).collect();
+    write!(
+        f,
+        "continued from checkpoint {} after {:.1} ms: {}",
+        restart.generation,
+        milliseconds(restart.nanoseconds),
+        phases.join(", ")
+    )
 }
 
 fn rehearsed(generation: u64, was_told: bool) -> String {

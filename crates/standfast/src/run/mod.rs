@@ -25,7 +25,9 @@ use crate::terminal::{self, ForegroundConnection, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
 use decision::{RunPlan, plan_run};
 use restart::{Continuation, continue_job, is_hopeless};
-use standfast_engine::{Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
+use standfast_engine::{
+    Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal, Stopwatch,
+};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_format::records::Bytes;
 use standfast_store::{JobDirectory, Lease, LeaseRequest, Levels, Purpose, Selector, StoreError};
@@ -105,6 +107,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 lease,
                 clocks: ClockPolicy::Continue,
                 despite: Vec::new(),
+                stopwatch: Stopwatch::start(),
             };
             match continue_job(continuation, Selector::Newest, listener) {
                 Err(Error::Store(error)) if is_hopeless(&error) => {
@@ -181,6 +184,7 @@ fn start(
         control,
         memory_is_automatic: memory == Memory::Auto,
         terminal: held,
+        restart: None,
     };
     supervise(post, job, listener)
 }

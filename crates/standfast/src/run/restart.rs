@@ -11,6 +11,7 @@ use crate::event::{JobEvent, Listener, LongWork};
 use crate::identity::in_lease;
 use crate::job_folders::{save_folders, started};
 use crate::quoting::without_numbers;
+use crate::report::{PhaseReport, RestartReport};
 use crate::reported_image::ReportedImage;
 use crate::settings::{Files, JobOptions, Memory, OptionChoices};
 use crate::signals::SignalInbox;
@@ -19,7 +20,7 @@ use crate::takeover::take_lease;
 use crate::terminal::{ForegroundConnection, HeldTerminal};
 use crate::{Ending, Error};
 use standfast_engine::{
-    self as engine, ClockPolicy, EngineError, FileOptions, RestartNews, RestartOptions, Restarted, Tail,
+    self as engine, ClockPolicy, EngineError, FileOptions, RestartNews, RestartOptions, Restarted, Stopwatch, Tail,
 };
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
@@ -61,6 +62,7 @@ pub struct RestartRequest {
 /// # Errors
 /// If the program does not run again. A program that does is supervised until it ends.
 pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
+    let mut stopwatch = Stopwatch::start();
     check_kernel()?;
     let of_store = |error| Error::of_store(&request.context.directory, error);
     let directory = Arc::new(JobDirectory::open(&request.context.directory).map_err(of_store)?);
@@ -79,13 +81,14 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
         request.context.front.as_ref(),
         listener,
     )?);
+    stopwatch.lap("lease");
     // The life that held the lease until now may have ended.
     if is_finished().map_err(of_store)? {
         return Ok(tell_finished(request, &directory, listener));
     }
     let selector = request.at.map_or(Selector::Newest, Selector::Exactly);
     let RestartRequest { context, clocks, despite, .. } = request.clone();
-    continue_job(Continuation { context, directory, lease, clocks, despite }, selector, listener)
+    continue_job(Continuation { context, directory, lease, clocks, despite, stopwatch }, selector, listener)
 }
 
 /// Reports whether nobody holds the job.
@@ -113,6 +116,8 @@ pub(crate) struct Continuation {
     pub(crate) clocks: ClockPolicy,
     /// See [`RestartRequest::despite`].
     pub(crate) despite: Vec<String>,
+    /// Measures the restart.
+    pub(crate) stopwatch: Stopwatch,
 }
 
 /// Continues a job from the generation that `selector` names. Falls back to older generations if the selector allows
@@ -128,22 +133,26 @@ pub(crate) fn continue_job(
     // The policy for files applies to this restart only, since the next one finds other files.
     let files = job.context.options.files.unwrap_or(recorded.files);
     let options = OptionChoices { files: None, ..job.context.options }.or(recorded);
+    let mut stopwatch = job.stopwatch.clone();
     let mut life = Life::prepare(&job, &manifest, listener)?;
     // A level that turned out to be bad is not used again.
     let mut trusted = life.levels.clone();
     loop {
         let (level, choice) = trusted.choose(selector).map_err(of_store)?;
+        stopwatch.lap("choose");
         for skipped in &choice.skipped {
             listener(&skipped_event(skipped.number, &skipped.reason));
         }
         match revive(&job, &mut life, options, files, &choice, listener) {
-            Ok((Restarted { job: revived, ids, notes, files: touched }, Supervision { signals, terminal })) => {
+            Ok((Restarted { job: revived, ids, notes, files: touched, phases }, Supervision { signals, terminal })) => {
                 let generation = choice.number.get();
                 let taken = choice.image.state().clocks.realtime_nanoseconds;
                 let outputs = outputs(choice.image.state());
                 let was_in_namespaces = was_in_namespaces(choice.image.state());
                 drop(choice);
-                listener(&JobEvent::Continued { generation, taken_nanoseconds: taken });
+                stopwatch.add(phases);
+                let restart = RestartReport::of(generation, stopwatch);
+                listener(&JobEvent::Continued { taken_nanoseconds: taken, restart: restart.clone() });
                 listener(&JobEvent::Ids { ids, is_known: was_in_namespaces });
                 notes.into_iter().for_each(|remark| listener(&JobEvent::Without { remark }));
                 touched.into_iter().for_each(|note| listener(&JobEvent::File(note)));
@@ -160,6 +169,7 @@ pub(crate) fn continue_job(
                     control,
                     memory_is_automatic,
                     terminal,
+                    restart: Some(restart),
                 };
                 return supervise(post, revived, listener);
             }
@@ -173,6 +183,21 @@ pub(crate) fn continue_job(
             }
             Err(Unrevived::Damaged(reason)) => return Err(of_store(*reason)),
             Err(Unrevived::Other(error)) => return Err(*error),
+        }
+    }
+}
+
+impl RestartReport {
+    fn of(generation: u64, stopwatch: Stopwatch) -> Self {
+        let nanoseconds = |took: Duration| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let phases = stopwatch.phases();
+        Self {
+            generation,
+            nanoseconds: nanoseconds(phases.iter().map(|phase| phase.took).sum()),
+            phases: phases
+                .iter()
+                .map(|phase| PhaseReport { name: phase.name.to_owned(), nanoseconds: nanoseconds(phase.took) })
+                .collect(),
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::identity::in_lease;
 use crate::progress::Reports;
 use crate::quoting::without_numbers;
 use crate::rehearsal::Rehearsing;
+use crate::report::RestartReport;
 use crate::settings::JobOptions;
 use crate::signals::SignalInbox;
 use crate::terminal::{Foreground, ForegroundConnection, HeldTerminal};
@@ -66,6 +67,8 @@ pub(crate) struct Post {
     pub(crate) memory_is_automatic: bool,
     /// The job's own terminal, if it has one.
     pub(crate) terminal: Option<Arc<HeldTerminal>>,
+    /// The restart that has just ended, if the program was not started.
+    pub(crate) restart: Option<RestartReport>,
 }
 
 /// Supervises `job` until it ends.

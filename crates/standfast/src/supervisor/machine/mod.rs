@@ -324,6 +324,7 @@ impl Machine {
             last_failure: self.told.reason(Condition::NotTaken).cloned(),
             rehearsal: self.rehearsals.report(),
             stop: self.stops.report(self.settings.deadline, self.checkpoint.is_some(), now),
+            restart: None,
         }
     }
 
