@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use standfast_core::{Address, PageRange};
-use standfast_format::core_file::CoreFilePlan;
+use standfast_format::core_file::{CoreFilePlan, MappedFileNow};
 use standfast_format::records::JobState;
 use standfast_format::{Contents, Run};
 
@@ -22,7 +22,10 @@ fuzz_target!(|input: &[u8]| {
     let mut runs: Vec<Run> = places.iter().filter_map(run).collect();
     runs.sort_unstable();
     runs.dedup_by_key(|run| (run.owner, run.range));
-    let header = |_: &_| Some([&b"\x7fELF"[..], &[0; 4092]].concat());
+    let header = |_: &_| MappedFileNow {
+        path: Some(b"/lib"[..].into()),
+        first_page: Some([&b"\x7fELF"[..], &[0; 4092]].concat()),
+    };
     for place in 0..job.processes.len() {
         let Ok(plan) = CoreFilePlan::of(&job, place, &runs, &header) else { continue };
         let mut put = |offset: u64, bytes: &[u8]| {

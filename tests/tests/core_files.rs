@@ -33,18 +33,19 @@ struct Scene {
 impl Scene {
     /// Returns `None` without gdb.
     fn set(promise: &str, options: &[&str], arguments: &[&str]) -> Result<Option<Self>> {
-        if Command::new("gdb").arg("--version").output().is_err() {
-            skip(promise, &Lacking::program("gdb"));
+        if lacks_gdb(promise) {
             return Ok(None);
         }
-        let arena = Arena::new()?;
+        Self::begin(Arena::new()?, DEBUGGED.with(arguments)?, options).map(Some)
+    }
+
+    fn begin(arena: Arena, program: Program, options: &[&str]) -> Result<Self> {
         let moments = Moments::new(&arena)?;
-        let program = DEBUGGED.with(arguments)?;
         let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
         let mut run = Standfast::new(&arena)?.run_command_with(&options, Checkpoints::OnRequest, &program);
         let output = Output::File(arena.work().join(OUTPUT));
         let job = Running::start(&arena, "run", output, run.env(FOLDER_VARIABLE, moments.folder()))?;
-        Ok(Some(Self { arena, job, moments, program }))
+        Ok(Self { arena, job, moments, program })
     }
 
     /// Takes a checkpoint after each 50th round, `count` times. The program then waits after the last of these.
@@ -63,10 +64,14 @@ impl Scene {
         Standfast::new(&self.arena)?.ask("core", &self.arena.images(), options)
     }
 
+    fn report(&self, options: &[&str]) -> Result<Value> {
+        let said = self.core(&[options, &["--json"]].concat())?.well("core")?;
+        serde_json::from_str(&said.output).context("core --json")
+    }
+
     /// Returns the core files that the command reports, those of parents first.
     fn written(&self, options: &[&str]) -> Result<Vec<PathBuf>> {
-        let said = self.core(&[options, &["--json"]].concat())?.well("core")?;
-        let report: Value = serde_json::from_str(&said.output)?;
+        let report = self.report(options)?;
         let files = report["files"].as_array().context("the report lists files")?;
         ensure!(files.iter().all(|file| file["changed"] == Value::Array(Vec::new())), "no file has changed: {report}");
         let path = |file: &Value| file["path"].as_str().map(|path| self.arena.work().join(path));
@@ -75,11 +80,15 @@ impl Scene {
 
     /// Returns what gdb says to some commands.
     fn gdb(&self, core: &Path, commands: &[&str]) -> Result<String> {
+        self.gdb_with(&self.program.path, core, commands)
+    }
+
+    fn gdb_with(&self, program: &Path, core: &Path, commands: &[&str]) -> Result<String> {
         let mut gdb = self.arena.command("gdb");
         // Without the user's own settings, and without a server to ask for debugging information.
         gdb.args(["-nx", "-batch"]).env_remove("DEBUGINFOD_URLS");
         commands.iter().for_each(|command| _ = gdb.args(["-ex", command]));
-        let said = Running::complete(&self.arena, "gdb", gdb.arg(&self.program.path).arg(core))?.well("gdb")?;
+        let said = Running::complete(&self.arena, "gdb", gdb.arg(program).arg(core))?.well("gdb")?;
         ensure!(!said.errors.contains("warning: core file"), "gdb does not like it: {}", said.errors);
         Ok(said.output)
     }
@@ -93,6 +102,14 @@ impl Scene {
         );
         self.arena.wait_until_empty(PATIENCE)
     }
+}
+
+fn lacks_gdb(promise: &str) -> bool {
+    let is_missing = Command::new("gdb").arg("--version").output().is_err();
+    if is_missing {
+        skip(promise, &Lacking::program("gdb"));
+    }
+    is_missing
 }
 
 /// Checks that `said` contains each of these, as often as it says.
@@ -172,6 +189,37 @@ fn a_core_file_shows_the_checkpoint_that_was_asked_for_also_of_a_dead_job() -> R
     let said = scene.core(&["--pid", "1", "-o", "none"])?.refusal("a process that there is not")?;
     ensure!(said.contains("holds no process 1") && said.contains(pid), "{said}");
     Ok(())
+}
+
+#[test]
+#[ignore = "1 s of gdb; that the file names copies is tested in its room"]
+fn a_program_that_was_replaced_is_read_from_its_copy() -> Result<()> {
+    if lacks_gdb("gdb reads the copy of a program") {
+        return Ok(());
+    }
+    let arena = Arena::new()?;
+    let installed = DEBUGGED.with(&["alone"])?;
+    let path = arena.folder().join("debugged");
+    fs::copy(&installed.path, &path)?;
+    let mut scene = Scene::begin(arena, Program { path: path.clone(), ..installed }, &[])?;
+    scene.checkpoints(1)?;
+    // The other version has the text at the same place.
+    let mut other = fs::read(&path)?;
+    let at = other.windows(6).position(|bytes| bytes == b"linker").context("the text is in the program")?;
+    other[at..at + 6].copy_from_slice(b"editor");
+    let beside = path.with_extension("new");
+    fs::write(&beside, other)?;
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o755))?;
+    fs::rename(&beside, &path)?;
+    let report = scene.report(&["-o", "core"])?;
+    let file = &report["files"][0];
+    ensure!(file["changed"][0]["path"] == path.to_str().context("a name in UTF-8")?, "it is not named: {report}");
+    let copy = Path::new(file["executable"].as_str().context("the report names the program")?);
+    ensure!(copy.starts_with(scene.arena.images()), "the copy is not named: {report}");
+    let questions = ["print greeting", "bt"];
+    let said = scene.gdb_with(copy, &scene.arena.work().join("core"), &questions)?;
+    ensure_said(&said, &[("$1 = \"as the linker wrote it\"\n", 1), ("in main (argc=2", 1)])?;
+    scene.ends_well()
 }
 
 #[test]

@@ -367,7 +367,7 @@ pub struct CoreFileReport {
     pub path: PathBuf,
     /// Process id in the checkpoint.
     pub pid: i32,
-    /// The file that the process executes.
+    /// The file that the process executes, or its copy if it has changed since.
     pub executable: String,
     /// Number of its threads.
     pub threads: u64,
@@ -375,8 +375,18 @@ pub struct CoreFileReport {
     pub bytes: u64,
     /// Bytes that it takes on the disk, without the holes in it.
     pub disk_bytes: u64,
-    /// Mapped files whose contents may no longer be those of the checkpoint. A debugger reads them as they are now.
-    pub changed: Vec<String>,
+    /// Mapped files that are no longer as they were at the checkpoint.
+    pub changed: Vec<ChangedFileReport>,
+}
+
+/// A mapped file that has changed since the checkpoint, or may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChangedFileReport {
+    /// Its path.
+    pub path: String,
+    /// The copy in the job's directory, which the core file names instead. Without one, a debugger cannot read what the
+    /// program had not changed itself.
+    pub copy: Option<PathBuf>,
 }
 
 /// What an image holds.

@@ -22,9 +22,12 @@ pub(crate) fn core_files(report: &CoreFilesReport) -> String {
             ForShell(Path::new(executable)),
         );
         for file in changed {
-            let file = printable(file);
-            text +=
-                &format!("warning: {file} may have changed since the checkpoint: a debugger shows it as it is now\n");
+            let place = match &file.copy {
+                Some(copy) => format!("its copy is {}", ForShell(copy)),
+                None => "its pages cannot be read".to_owned(),
+            };
+            let file = printable(&file.path);
+            text += &format!("warning: {file} has changed since the checkpoint, or may have: {place}\n");
         }
     }
     text
@@ -33,6 +36,7 @@ pub(crate) fn core_files(report: &CoreFilesReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use standfast::report::ChangedFileReport;
 
     #[test]
     fn each_core_file_is_listed_with_what_a_debugger_gets_wrong() {
@@ -43,14 +47,18 @@ mod tests {
             threads: 3,
             bytes: 5 << 20,
             disk_bytes: 1 << 20,
-            changed: vec!["/lib/libm.so.6".to_owned()],
+            changed: vec![
+                ChangedFileReport { path: "/lib/libm.so.6".to_owned(), copy: None },
+                ChangedFileReport { path: "/usr/bin/heat".to_owned(), copy: Some("jobs/copy-heat".into()) },
+            ],
         };
         let said = core_files(&CoreFilesReport { generation: 7, files: vec![file] });
         assert_eq!(
             said,
             "core.heat.12: checkpoint 7, process 12 with 3 threads, 5.0 MiB (1.0 MiB on disk)\n\
              open it with: gdb /usr/bin/heat core.heat.12\n\
-             warning: /lib/libm.so.6 may have changed since the checkpoint: a debugger shows it as it is now\n"
+             warning: /lib/libm.so.6 has changed since the checkpoint, or may have: its pages cannot be read\n\
+             warning: /usr/bin/heat has changed since the checkpoint, or may have: its copy is jobs/copy-heat\n"
         );
     }
 }

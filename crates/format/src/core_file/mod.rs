@@ -14,6 +14,7 @@
 //! - Longer ranges of zeros all refer to one hole at the end. A reservation of terabytes does not make the file long.
 //! - Pages that a mapped file still holds have no bytes, as in the kernel's own core files, and a debugger reads the
 //!   mapped file. The first page of an executable or a library is included, since it leads to the build id.
+//!   A file that has changed since the checkpoint is not named; a copy of it that was kept is named instead.
 //! - Pages whose contents nobody recorded are in no segment, so that a debugger says that it cannot read them. It would
 //!   read zeros from a segment without bytes.
 
@@ -22,7 +23,7 @@ mod notes;
 mod parts;
 mod plan;
 
-pub use plan::{CoreFilePlan, HeaderPage, NoCoreFile};
+pub use plan::{CoreFilePlan, FilesNow, MappedFileNow, NoCoreFile};
 
 #[cfg(test)]
 mod tests;

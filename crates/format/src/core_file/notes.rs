@@ -12,7 +12,7 @@
 //! There is no `NT_SIGINFO`: no signal has ended the process.
 
 use super::elf::add_note;
-use super::plan::NoCoreFile;
+use super::plan::{FilesNow, NoCoreFile};
 use crate::records::{Advice, Backing, JobState, Mapping, ObjectKind, PendingSignal, ProcessState, ThreadState};
 use standfast_core::PAGE_BYTES;
 
@@ -43,14 +43,14 @@ const RUNNING: [u8; 2] = [0, b'R'];
 const STOPPED: [u8; 2] = [3, b'T'];
 
 /// Returns the notes of a process.
-pub(super) fn notes(job: &JobState, process: &ProcessState) -> Result<Vec<u8>, NoCoreFile> {
+pub(super) fn notes(job: &JobState, process: &ProcessState, files: &FilesNow<'_>) -> Result<Vec<u8>, NoCoreFile> {
     let (main, others) = process.threads.split_first().ok_or(NoCoreFile::Ended)?;
     let mut notes = Vec::new();
     let ids = ids(job, process);
     add_note(&mut notes, CORE, PRSTATUS, &thread_status(process, main, ids)?);
     add_note(&mut notes, CORE, PRPSINFO, &process_information(process, main, ids));
     add_note(&mut notes, CORE, AUXV, &process.layout.auxiliary_vector.0);
-    add_note(&mut notes, CORE, FILE, &mapped_files(job, process));
+    add_note(&mut notes, CORE, FILE, &mapped_files(job, process, files));
     add_extended_registers(&mut notes, main);
     for thread in others {
         add_note(&mut notes, CORE, PRSTATUS, &thread_status(process, thread, ids)?);
@@ -120,8 +120,9 @@ fn auxiliary(process: &ProcessState, key: u64) -> u64 {
 
 /// Returns the number of mappings of files, the unit of their offsets, then start, end and offset of each, then their
 /// paths. Memory objects without a path are left out, since a debugger would look for files of their names. So is what
-/// the program has excluded: a debugger would show pages of the file that the program may have changed.
-fn mapped_files(job: &JobState, process: &ProcessState) -> Vec<u8> {
+/// the program has excluded, since a debugger would show pages of the file that the program may have changed, and a file
+/// whose contents are nowhere.
+fn mapped_files(job: &JobState, process: &ProcessState, files: &FilesNow<'_>) -> Vec<u8> {
     let mut table = Vec::new();
     let mut paths = Vec::new();
     let mut count = 0u64;
@@ -129,14 +130,15 @@ fn mapped_files(job: &JobState, process: &ProcessState) -> Vec<u8> {
     for mapping in process.mappings.iter().filter(|mapping| !is_excluded(mapping)) {
         let (path, offset) = match &mapping.backing {
             Backing::PrivateFile { file, offset } | Backing::SharedFileReadOnly { file, offset } => {
-                (&file.path, offset)
+                (files(file).path, offset)
             }
             Backing::SharedObject { object, offset } => match job.objects.get(*object as usize).map(|it| &it.kind) {
-                Some(ObjectKind::MappedFile { file, .. }) => (&file.path, offset),
+                Some(ObjectKind::MappedFile { file, .. }) => (Some(file.path.clone()), offset),
                 _ => continue,
             },
             Backing::Anonymous | Backing::PrivateObject { .. } => continue,
         };
+        let Some(path) = path else { continue };
         count += 1;
         table.extend([mapping.start, mapping.end, offset / PAGE_BYTES as u64].map(u64::to_le_bytes).concat());
         // A zero byte ends a path.

@@ -4,7 +4,8 @@ use super::elf::{self, Segment};
 use super::notes::notes;
 use super::parts::{Holding, Part, Parts};
 use crate::records::{
-    Advice, Backing, FileReference, JobState, Mapping, MappingAttributes, ProcessState, Protection, SpecialMapping,
+    Advice, Backing, Bytes, FileReference, JobState, Mapping, MappingAttributes, ProcessState, Protection,
+    SpecialMapping,
 };
 use crate::{Contents, Run};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
@@ -24,8 +25,17 @@ const PAGE: u64 = PAGE_BYTES as u64;
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 const VDSO: &[u8] = b"[vdso]";
 
-/// Returns the first page of a file as it was at the checkpoint, if that is known.
-pub type HeaderPage<'a> = dyn Fn(&FileReference) -> Option<Vec<u8>> + 'a;
+/// What is left of a mapped file as it was at the checkpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MappedFileNow {
+    /// Where a debugger finds its contents: its own path or that of a copy. `None` if they are nowhere.
+    pub path: Option<Bytes>,
+    /// Its first page, if that is known.
+    pub first_page: Option<Vec<u8>>,
+}
+
+/// Returns what is left of a mapped file.
+pub type FilesNow<'a> = dyn Fn(&FileReference) -> MappedFileNow + 'a;
 
 /// Why a core file cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -79,13 +89,13 @@ impl CoreFilePlan {
     ///
     /// # Errors
     /// [`NoCoreFile`]
-    pub fn of(job: &JobState, place: usize, runs: &[Run], header_page: &HeaderPage<'_>) -> Result<Self, NoCoreFile> {
+    pub fn of(job: &JobState, place: usize, runs: &[Run], files: &FilesNow<'_>) -> Result<Self, NoCoreFile> {
         if job.machine.architecture != "x86_64" {
             return Err(NoCoreFile::Architecture(job.machine.architecture.clone()));
         }
         let process = job.processes.get(place).ok_or(NoCoreFile::Senseless("there is no such process"))?;
-        let notes = notes(job, process)?;
-        let planner = Planner { job, process, own: runs_of(runs, place as u32), runs, header_page };
+        let notes = notes(job, process, files)?;
+        let planner = Planner { job, process, own: runs_of(runs, place as u32), runs, files };
         Ok(Layout::of(place as u32, &planner.areas()?, &notes))
     }
 
@@ -193,7 +203,7 @@ struct Planner<'a> {
     own: &'a [Run],
     /// The runs of all.
     runs: &'a [Run],
-    header_page: &'a HeaderPage<'a>,
+    files: &'a FilesNow<'a>,
 }
 
 impl Planner<'_> {
@@ -232,11 +242,12 @@ impl Planner<'_> {
             Backing::Anonymous if !protection.read => {}
             Backing::Anonymous => zeros = Some(self.live(mapping, range)),
             Backing::PrivateFile { file, offset } | Backing::SharedFileReadOnly { file, offset } => {
-                area.is_of_file = true;
+                let now = (self.files)(file);
+                area.is_of_file = now.path.is_some();
                 let is_known = known.first().is_some_and(|part| part.range.start() == range.start());
                 if *offset == 0 && protection.read && !is_known && range.pages() > 0 {
                     let is_header = |page: &Vec<u8>| page.len() == PAGE_BYTES && page.starts_with(ELF_MAGIC);
-                    area.constant = (self.header_page)(file).filter(is_header);
+                    area.constant = now.first_page.filter(is_header);
                 }
             }
             Backing::SharedObject { object, offset } | Backing::PrivateObject { object, offset } => {

@@ -1,6 +1,6 @@
 //! Tests of core files: what a debugger finds in one, page by page, against a naive reading of the records.
 
-use super::{CoreFilePlan, NoCoreFile};
+use super::{CoreFilePlan, MappedFileNow, NoCoreFile};
 use crate::records::{
     Advice, Backing, Bytes, FileReference, JobState, Mapping, MappingAttributes, MemoryLayout, MemoryObject,
     ObjectKind, PendingSignal, ProcessState, ProcessTree, Protection, SpecialMapping, ThreadState,
@@ -83,7 +83,7 @@ fn written(job: &JobState, runs: &[Run]) -> Result<Debugger, NoCoreFile> {
     let header = |file: &FileReference| {
         let mut page = HEADER.to_vec();
         page.resize(PAGE_BYTES, 7);
-        (file.length > 0).then_some(page)
+        MappedFileNow { path: Some(file.path.clone()), first_page: (file.length > 0).then_some(page) }
     };
     let plan = CoreFilePlan::of(job, 0, runs, &header)?;
     let mut file = vec![0; plan.bytes() as usize];
@@ -232,7 +232,7 @@ proptest! {
             };
             Mapping { start: *start, end: *end, ..mapping(0, 1, backing) }
         });
-        let _ = CoreFilePlan::of(&job(mappings.collect()), 0, &[run(0, page >> 13, 1, Contents::Stored)], &|_| None);
+        let _ = CoreFilePlan::of(&job(mappings.collect()), 0, &[run(0, page >> 13, 1, Contents::Stored)], &|_| MappedFileNow::default());
     }
 }
 
@@ -248,7 +248,7 @@ fn the_file_is_not_as_long_as_the_zeros_that_it_describes() {
     let terabytes = 16 << 28;
     let job = job(vec![mapping(1, terabytes, Backing::Anonymous)]);
     let runs = [run(0, 5, 1, Contents::Stored), run(0, terabytes, 1, Contents::Stored)];
-    let plan = CoreFilePlan::of(&job, 0, &runs, &|_| None).unwrap();
+    let plan = CoreFilePlan::of(&job, 0, &runs, &|_| MappedFileNow::default()).unwrap();
     assert!(plan.bytes() < 2 << 30, "{}", plan.bytes());
 }
 
@@ -268,7 +268,7 @@ fn the_stack_below_the_lowest_stack_pointer_is_unknown() {
 fn more_segments_than_the_header_can_count_are_counted_elsewhere() {
     for count in [65533, 65534, 65535, 66000] {
         let mappings = (0..count).map(|number| mapping(2 * number + 1, 1, Backing::Anonymous)).collect();
-        let plan = CoreFilePlan::of(&job(mappings), 0, &[], &|_| None).unwrap();
+        let plan = CoreFilePlan::of(&job(mappings), 0, &[], &|_| MappedFileNow::default()).unwrap();
         let mut file = vec![0; plan.bytes() as usize];
         plan.constants().for_each(|(offset, bytes)| file[offset as usize..][..bytes.len()].copy_from_slice(bytes));
         assert_eq!(Debugger::open(file).segments.len() as u64, count);
@@ -323,8 +323,26 @@ fn notes_hold_the_registers_and_ids_of_each_thread() {
 }
 
 #[test]
+fn a_file_that_has_changed_is_not_named_and_its_copy_is() {
+    let file = |path: &[u8]| FileReference { path: path.into(), ..FileReference::default() };
+    let backing = |path: &[u8]| Backing::PrivateFile { file: file(path), offset: PAGE };
+    let job = job(vec![mapping(1, 2, backing(b"gone")), mapping(5, 2, backing(b"kept"))]);
+    let now = |file: &FileReference| MappedFileNow {
+        path: (file.path.0 == b"kept").then(|| b"its copy"[..].into()),
+        first_page: None,
+    };
+    let plan = CoreFilePlan::of(&job, 0, &[], &now).unwrap();
+    let mut bytes = vec![0; plan.bytes() as usize];
+    plan.constants().for_each(|(offset, some)| bytes[offset as usize..][..some.len()].copy_from_slice(some));
+    let debugger = Debugger::open(bytes);
+    assert_eq!([1, 5].map(|page| debugger.segment(page * PAGE).is_some()), [false, true]);
+    assert!(debugger.contents(0x4649_4c45)[0].ends_with(b"\0\0\0its copy\0"));
+}
+
+#[test]
 fn what_is_no_process_of_this_architecture_is_refused() {
-    let refused = |job: &JobState, runs: &[Run]| CoreFilePlan::of(job, 0, runs, &|_| None).unwrap_err();
+    let refused =
+        |job: &JobState, runs: &[Run]| CoreFilePlan::of(job, 0, runs, &|_| MappedFileNow::default()).unwrap_err();
     let fine = job(vec![mapping(1, 1, Backing::Anonymous)]);
     let mut other = fine.clone();
     other.machine.architecture = "aarch64".to_owned();

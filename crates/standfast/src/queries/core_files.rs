@@ -4,14 +4,14 @@
 use crate::event::{JobEvent, LongWork};
 use crate::progress::reported;
 use crate::quoting::without_numbers;
-use crate::report::{CoreFileReport, CoreFilesReport};
+use crate::report::{ChangedFileReport, CoreFileReport, CoreFilesReport};
 use crate::{Error, Listener};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use standfast_engine::first_page;
-use standfast_format::core_file::{CoreFilePlan, NoCoreFile};
+use standfast_format::core_file::{CoreFilePlan, MappedFileNow, NoCoreFile};
 use standfast_format::manifest::GenerationNumber;
-use standfast_format::records::{FileReference, JobState, ProcessState};
+use standfast_format::records::{Bytes, FileReference, JobState, ProcessState};
 use standfast_format::{BoxError, ImageSource, Run};
 use standfast_store::{Chain, JobDirectory, Levels, Selector, StoreError, random_token};
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub fn write_core_files(request: &CoreFilesRequest, listener: &mut Listener<'_>)
     }
     let generation = choice.number.get();
     let job = choice.image.state();
-    let mut mapped = MappedFiles { directory: &opened, pages: BTreeMap::new() };
+    let mut mapped = MappedFiles { directory: &opened, files: BTreeMap::new() };
     let mut written = Vec::new();
     let wanted = wanted(job, generation, request)?;
     for some in wanted.chunks(FILES_AT_ONCE) {
@@ -75,7 +75,7 @@ pub fn write_core_files(request: &CoreFilesRequest, listener: &mut Listener<'_>)
         files.push(CoreFileReport {
             path: process.target.clone(),
             pid: process.state.pid,
-            executable: process.state.executable.path.to_string(),
+            executable: mapped.place(&process.state.executable),
             threads: process.state.threads.len() as u64,
             bytes: lengths.len(),
             // Blocks of the kernel's, whatever those of the file system are.
@@ -173,7 +173,7 @@ impl CoreFile {
         mapped: &mut MappedFiles<'_>,
     ) -> Result<Self, Error> {
         mapped.look_at(process.state);
-        let plan = CoreFilePlan::of(image.state(), process.place, image.runs(), &|file| mapped.page(file));
+        let plan = CoreFilePlan::of(image.state(), process.place, image.runs(), &|file| mapped.now(file));
         let refused = |source: NoCoreFile| Error::NoCoreFile { pid: process.state.pid, generation, source };
         let plan = plan.map_err(refused)?;
         let target = process.target.clone();
@@ -211,18 +211,19 @@ fn of_output(path: &Path, source: io::Error) -> Error {
     Error::Output { path: path.to_owned(), source }
 }
 
-/// The files that the job has mapped, and the first page of each as it was at the checkpoint.
+/// The files that the job has mapped.
 struct MappedFiles<'a> {
     directory: &'a JobDirectory,
     /// By path.
-    pages: BTreeMap<Vec<u8>, MappedFile>,
+    files: BTreeMap<Vec<u8>, MappedFile>,
 }
 
+/// Where a file is found as it was at the checkpoint, and its first page.
 struct MappedFile {
-    /// Its first page, if that is known.
+    /// Its copy, if it has changed itself and has one.
+    copy: Option<PathBuf>,
+    /// `None` if it has changed and has no copy.
     page: Option<Vec<u8>>,
-    /// Whether a debugger may find other contents under its name.
-    is_changed: bool,
 }
 
 impl MappedFiles<'_> {
@@ -232,27 +233,49 @@ impl MappedFiles<'_> {
             return;
         }
         for file in process.mappings.iter().filter_map(|mapping| mapping.backing.file()) {
-            let path = Path::new(OsStr::from_bytes(&file.path.0));
-            let saved = || first_page(file, &self.directory.saved_binary(file.digest?.checksum, path)?);
-            self.pages.entry(file.path.0.clone()).or_insert_with(|| match first_page(file, path) {
-                None => MappedFile { page: saved(), is_changed: true },
-                page => MappedFile { page, is_changed: false },
-            });
+            self.files.entry(file.path.0.clone()).or_insert_with(|| MappedFile::find(self.directory, file));
         }
     }
 
-    fn page(&self, file: &FileReference) -> Option<Vec<u8>> {
-        self.pages.get(&file.path.0)?.page.clone()
+    fn now(&self, file: &FileReference) -> MappedFileNow {
+        let Some(found) = self.files.get(&file.path.0) else {
+            // Nobody has looked.
+            return MappedFileNow { path: Some(file.path.clone()), first_page: None };
+        };
+        let copy = found.copy.as_ref().map(|copy| Bytes::from(copy.as_os_str().as_bytes()));
+        let path = found.page.is_some().then(|| copy.unwrap_or_else(|| file.path.clone()));
+        MappedFileNow { path, first_page: found.page.clone() }
     }
 
-    /// Returns the files of a process whose contents may no longer be those of the checkpoint. A debugger would show
-    /// them as they are now.
-    fn changed(&self, process: &ProcessState) -> Vec<String> {
-        let is_changed = |file: &&FileReference| self.pages.get(&file.path.0).is_some_and(|file| file.is_changed);
+    /// Returns where a debugger finds a file, or its own path if it is nowhere.
+    fn place(&self, file: &FileReference) -> String {
+        let copy = self.files.get(&file.path.0).and_then(|found| found.copy.as_ref());
+        copy.map_or_else(|| file.path.to_string(), |copy| copy.to_string_lossy().into_owned())
+    }
+
+    /// Returns the files of a process that are no longer as they were at the checkpoint.
+    fn changed(&self, process: &ProcessState) -> Vec<ChangedFileReport> {
         let mapped = process.mappings.iter().filter_map(|mapping| mapping.backing.file());
-        let mut changed: Vec<_> = mapped.filter(is_changed).map(|file| file.path.to_string()).collect();
-        changed.sort();
+        let changed = mapped.filter_map(|file| {
+            let found = self.files.get(&file.path.0)?;
+            let is_changed = found.copy.is_some() || found.page.is_none();
+            is_changed.then(|| ChangedFileReport { path: file.path.to_string(), copy: found.copy.clone() })
+        });
+        let mut changed: Vec<_> = changed.collect();
+        changed.sort_by(|one, other| one.path.cmp(&other.path));
         changed.dedup();
         changed
+    }
+}
+
+impl MappedFile {
+    fn find(directory: &JobDirectory, file: &FileReference) -> Self {
+        let path = Path::new(OsStr::from_bytes(&file.path.0));
+        if let Some(page) = first_page(file, path) {
+            return Self { copy: None, page: Some(page) };
+        }
+        let copy = file.digest.and_then(|digest| directory.saved_binary(digest.checksum, path));
+        let page = copy.as_deref().and_then(|copy| first_page(file, copy));
+        Self { copy: copy.filter(|_| page.is_some()).map(|copy| std::path::absolute(&copy).unwrap_or(copy)), page }
     }
 }
