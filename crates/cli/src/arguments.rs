@@ -87,7 +87,8 @@ Examples:
                                       checkpoint 7
 
 A debugger reads pages that the program had not changed from the mapped files. The command names
-mapped files that may have changed since. Memory that the program has excluded reads as zeros.";
+mapped files that may have changed since. Memory that the program has excluded as dead holds zeros
+or old values.";
 
 const COALESCE_EXAMPLES: &str = "\
 Examples:
