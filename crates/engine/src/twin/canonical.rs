@@ -2,9 +2,10 @@
 //! and not on the job, is the same in all of them.
 
 use crate::objects::{O_LARGEFILE, O_NOFOLLOW, SHARED_MEMORY_NAME};
+use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
-    Accounting, Backing, Bytes, Clocks, FileReference, IntervalTimer, JobState, Machine, Mapping, MemoryObject,
-    ObjectKind, OpenFile, OpenFileKind, PendingSignal, ProcessState, SavedPart, Socket, SocketState,
+    Accounting, Backing, Bytes, Clocks, FileReference, GuardedPages, IntervalTimer, JobState, Machine, Mapping,
+    MemoryObject, ObjectKind, OpenFile, OpenFileKind, PendingSignal, ProcessState, SavedPart, Socket, SocketState,
 };
 use standfast_linux::{SignalInformation, abi};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -308,10 +309,18 @@ fn pieces(mapping: &Mapping, edges: &BTreeSet<u64>) -> Vec<Mapping> {
     let piece = |edges: &[u64]| {
         let (start, end) = (edges[0], edges[1]);
         let mut piece = Mapping { start, end, backing: backing_at(mapping, start), ..mapping.clone() };
-        piece.attributes.guards.retain(|guarded| (start..end).contains(&guarded.start));
+        piece.attributes.guards = mapping.attributes.guards.iter().filter_map(|it| part_of(it, start, end)).collect();
         piece
     };
     edges.windows(2).map(piece).collect()
+}
+
+/// Returns the part of guarded pages that lies between two addresses. A run of them may reach from one mapping into the
+/// next, once the kernel has joined both.
+fn part_of(guarded: &GuardedPages, start: u64, end: u64) -> Option<GuardedPages> {
+    let first = guarded.start.max(start);
+    let last = (guarded.start + guarded.pages * PAGE_BYTES as u64).min(end);
+    (first < last).then(|| GuardedPages { start: first, pages: (last - first) / PAGE_BYTES as u64 })
 }
 
 #[cfg(test)]
@@ -346,6 +355,20 @@ mod tests {
         assert_eq!(left(&[timer(0, 0)], std::slice::from_ref(&rung)), 0);
         assert_eq!(left(&[timer(0, 0)], &[]), 1, "it was lost");
         assert_eq!(left(&[timer(0, 9), timer(1, 0)], &[rung]), 2, "one that goes on, and one that stands still");
+    }
+
+    #[test]
+    fn guarded_pages_across_two_mappings_are_cut_where_these_meet() {
+        let guarded = |mut mapping: Mapping, start, pages| {
+            mapping.attributes.guards = vec![GuardedPages { start, pages }];
+            mapping
+        };
+        let of = |start, end| mapping(start, end, Accounting::Counted);
+        let mut saved = vec![guarded(of(0x1000, 0x4000), 0x2000, 2), guarded(of(0x4000, 0x8000), 0x4000, 1)];
+        let mut found = vec![guarded(of(0x1000, 0x8000), 0x2000, 3)];
+        let expected = saved.clone();
+        cut_alike(&mut saved, &mut found);
+        assert_eq!((&saved, &found), (&expected, &expected));
     }
 
     #[test]
