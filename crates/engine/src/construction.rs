@@ -12,10 +12,13 @@ use crate::waits::Waits;
 use standfast_core::Address;
 use standfast_linux::abi;
 use standfast_linux::sys::process;
-use standfast_linux::{Answer, NamespaceInit, Pid, ProcessMemory, Registers, Stop, Task, TaskError, Tid};
+use standfast_linux::{
+    Answer, DescriptorPassage, NamespaceInit, Pid, ProcessMemory, Registers, Stop, Task, TaskError, Tid,
+};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -209,6 +212,29 @@ impl Construction {
         opened
     }
 
+    /// Returns our own copy of one of its descriptors, as long as it has its scratch memory.
+    pub(crate) fn copy_of(&self, descriptor: u64) -> Result<OwnedFd, EngineError> {
+        if DescriptorPassage::is_needed() {
+            return self.passed(descriptor);
+        }
+        let process = process::pidfd_open(self.pid()).map_err(taking)?;
+        process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)
+    }
+
+    /// Makes it send the descriptor to us. The end of the scratch memory holds the message: its beginning may be in use.
+    fn passed(&self, descriptor: u64) -> Result<OwnedFd, EngineError> {
+        let passage = DescriptorPassage::open().map_err(taking)?;
+        let at = Address::new(self.scratch + SCRATCH_BYTES - DescriptorPassage::BYTES_MAX as u64);
+        self.memory.write(at, &passage.message(at, &[descriptor as i32])).map_err(taking)?;
+        let [make, ..] = DescriptorPassage::calls(at, 0);
+        let socket = self.call("making a socket", make.number, make.arguments)?;
+        let [_, send, close] = DescriptorPassage::calls(at, socket as i32);
+        self.call("passing a descriptor", send.number, send.arguments)?;
+        self.call("closing a socket", close.number, close.arguments)?;
+        let received = passage.receive().map_err(taking)?.pop();
+        received.ok_or_else(|| taking(std::io::Error::other("the message carries no descriptor")))
+    }
+
     /// Reaps a child that has ended.
     pub(crate) fn forget_child(&self, id: i32) -> Result<(), EngineError> {
         let arguments = [id as u64, 0, abi::__WALL as u64, 0, 0, 0];
@@ -249,6 +275,10 @@ pub(crate) fn end_processes(pids: &[Pid], other_threads: &[Tid], init: Option<Ar
         while process::wait_for_any().is_ok_and(|tid| tid != init.pid().main_thread()) {}
         init.destroy();
     }
+}
+
+fn taking(source: std::io::Error) -> EngineError {
+    kernel("sharing a descriptor with the new process", source)
 }
 
 pub(crate) fn building(error: TaskError) -> EngineError {

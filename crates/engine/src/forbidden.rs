@@ -4,7 +4,7 @@ use crate::EngineError;
 use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::process;
-use standfast_linux::{Pid, Tid};
+use standfast_linux::{DescriptorPassage, Pid, Tid};
 use std::time::{Duration, Instant};
 
 /// How long the other threads may take to end after the main thread of a program has ended.
@@ -47,6 +47,10 @@ pub(crate) fn forbidden(pid: Pid, source: std::io::Error) -> EngineError {
         format!("process {tracer} traces it already (a debugger or strace?); end that first")
     } else if status.user != process::effective_user() {
         format!("it belongs to user {}; run standfast as that user or as root", status.user)
+    } else if source.raw_os_error() == Some(abi::EPERM) && DescriptorPassage::is_needed() {
+        "pidfd_getfd(2) is forbidden, as in most containers, so only a checkpoint can look at its descriptors; \
+         CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE) lifts that"
+            .to_owned()
     } else if source.kind() == std::io::ErrorKind::PermissionDenied {
         "it has made itself undumpable, or the system restricts ptrace (kernel.yama.ptrace_scope)".to_owned()
     } else {

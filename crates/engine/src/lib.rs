@@ -60,6 +60,7 @@ mod stopwatch;
 mod supervisors;
 mod table_prefetch;
 mod tables;
+mod taken_descriptors;
 mod terminals;
 mod tracer_lock;
 mod track;

@@ -6,7 +6,9 @@ use crate::freeze::FrozenTask;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
-use standfast_linux::{Call, Injector, OwnState, ParasiteArea, Pid, RemoteTask, TaskError, WriteProtection};
+use standfast_linux::{
+    Call, DescriptorPassage, Injector, OwnState, ParasiteArea, Pid, RemoteTask, TaskError, WriteProtection,
+};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
@@ -48,12 +50,34 @@ impl<'a> RemoteCaller<'a> {
     pub(crate) fn make_userfault(&self, pid: Pid) -> Result<io::Result<OwnedFd>, EngineError> {
         let take = |made| process::pidfd_open(pid).and_then(|process| process::pidfd_getfd(process.as_fd(), made));
         let call = Call { number: abi::SYS_userfaultfd, arguments: [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0] };
-        // The kernel assigns the lowest free number, and every task is stopped.
         let numbers = proc::numbers(pid, "fd").map_err(|_| EngineError::Ended)?;
-        let lowest = (0..).zip(&numbers).find(|(place, number)| place != *number);
-        let lowest = lowest.map_or(numbers.len() as i32, |(place, _)| place);
-        let taken = self.remote_task.borrow_descriptor(call, lowest, take).map_err(self.ended)?;
+        let taken = self.remote_task.borrow_descriptor(call, lowest_free(&numbers), take).map_err(self.ended)?;
         Ok(taken.and_then(|taken| taken))
+    }
+
+    /// Returns our own copies of these descriptors of the process, which the process sends to us. `all` are the numbers
+    /// of all its descriptors.
+    pub(crate) fn take_descriptors(&self, numbers: &[i32], all: &[i32]) -> Result<Vec<OwnedFd>, EngineError> {
+        let taking = |source| kernel("taking the program's descriptors", source);
+        let (lowest, at) = (lowest_free(all), self.injector.output());
+        let mut taken = Vec::with_capacity(numbers.len());
+        for some in numbers.chunks(DescriptorPassage::DESCRIPTORS_MAX) {
+            let passage = DescriptorPassage::open().map_err(taking)?;
+            self.injector.write_output(&passage.message(at, some)).map_err(|_| EngineError::Ended)?;
+            let results = self.remote_task.calls(&DescriptorPassage::calls(at, lowest)).map_err(self.ended)?;
+            if results[0] >= 0 && results[0] != i64::from(lowest) {
+                self.call(abi::SYS_close, [results[0] as u64, 0, 0, 0, 0, 0])?;
+            }
+            if let Some(failed) = results.iter().find(|result| **result < 0) {
+                return Err(taking(io::Error::from_raw_os_error(-*failed as i32)));
+            }
+            let received = passage.receive().map_err(taking)?;
+            if received.len() != some.len() {
+                return Err(taking(io::Error::other("the message carries fewer than were sent")));
+            }
+            taken.extend(received);
+        }
+        Ok(taken)
     }
 
     /// Returns an empty batch of questions for this task.
@@ -80,6 +104,13 @@ impl<'a> RemoteCaller<'a> {
         let words = batch.ask(number, arguments);
         self.put(&batch)?.words(words)
     }
+}
+
+/// Returns the number that the kernel gives to the next descriptor of a process that has these. It is the lowest that is
+/// free, and every task is stopped.
+fn lowest_free(numbers: &[i32]) -> i32 {
+    let free = (0..).zip(numbers).find(|(place, number)| place != *number);
+    free.map_or(numbers.len() as i32, |(place, _)| place)
 }
 
 const WORD: usize = size_of::<u64>();

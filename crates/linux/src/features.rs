@@ -2,9 +2,9 @@
 
 use crate::pages::PageScan;
 use crate::spawn::{HeldProgram, InheritedSignals};
-use crate::sys::descriptors::HeldDescriptor;
-use crate::sys::process;
-use crate::{ClockOffsets, Furnishing, KernelVersion, NamespaceInit, NamespaceKind, Pid, SoftDirty};
+use crate::sys::{process, userfault};
+use crate::{ClockOffsets, DescriptorPassage, Furnishing, KernelVersion, NamespaceInit, NamespaceKind, Pid, SoftDirty};
+use std::io;
 
 /// How the namespaces of a restarted job show to the job and its user.
 const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid programs, and sees only its own processes; a pid file that it wrote is not valid outside its namespace";
@@ -33,11 +33,11 @@ impl Features {
     /// call it while this process has a single thread.
     pub fn probe() -> Self {
         let own = Pid::own();
-        let first = HeldDescriptor { pid: own, number: 0 };
         let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
         let scope: u32 = scope.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         let scan = PageScan::open(own).is_ok_and(|scan| scan.is_by_ioctl());
-        let kind = if process::effective_user() == 0 { NamespaceKind::Pid } else { NamespaceKind::User };
+        let namespaces = try_namespaces();
+        let [comparison, descriptors, notes] = of_containers();
         Self(vec![
             Feature {
                 name: "Linux 5.10 or later",
@@ -60,17 +60,17 @@ impl Features {
             },
             Feature {
                 name: "namespaces for restarted jobs",
-                present: namespaces_work(kind),
-                meaning: "without them a restarted program gets new process ids; programs that remember theirs (Go) are \
-                          refused",
-                remark: if kind == NamespaceKind::User { SEEN_IN_USER_NAMESPACE } else { SEEN_IN_PID_NAMESPACE },
+                present: namespaces.is_ok(),
+                meaning: "without them a restarted program gets new process ids, jobs of several processes and Go programs \
+                          are refused, and after a reboot a restart needs --clock-jump",
+                remark: match namespaces {
+                    Ok(NamespaceKind::Pid) => SEEN_IN_PID_NAMESPACE,
+                    Ok(NamespaceKind::User) | Err(_) => SEEN_IN_USER_NAMESPACE,
+                },
             },
-            Feature {
-                name: "comparison of open files (kcmp)",
-                present: process::same_open_file(first, first).is_ok(),
-                meaning: "without it descriptors that share an offset cannot be distinguished from those that do not",
-                remark: "",
-            },
+            comparison,
+            descriptors,
+            notes,
             Feature {
                 name: "page table scan (PAGEMAP_SCAN, Linux 6.7)",
                 present: scan,
@@ -93,15 +93,54 @@ impl Features {
     }
 }
 
-fn namespaces_work(kind: NamespaceKind) -> bool {
+/// Probes what seccomp profiles of containers forbid.
+fn of_containers() -> [Feature; 3] {
+    [
+        Feature {
+            name: "comparison of open files (kcmp)",
+            present: process::may_compare(),
+            meaning: "without it a flag shows which descriptors share an open file",
+            remark: "",
+        },
+        Feature {
+            name: "descriptors of other processes (pidfd_getfd)",
+            present: !DescriptorPassage::is_needed(),
+            meaning: "without it a checkpoint makes the program send its descriptors, and programs that use inotify are \
+                      refused",
+            remark: "",
+        },
+        Feature {
+            name: "notes of writes (userfaultfd)",
+            present: userfault::is_allowed(),
+            meaning: "without it each checkpoint reads and compares all memory",
+            remark: "",
+        },
+    ]
+}
+
+/// Makes namespaces as a restarted job gets them, and ends them. Call it while this process has a single thread.
+///
+/// # Errors
+/// When the system allows none, or does not let ids be chosen there.
+pub fn try_namespaces() -> io::Result<NamespaceKind> {
+    let mut tried = Err(io::ErrorKind::Unsupported.into());
+    for kind in NamespaceKind::of_this_user() {
+        tried = try_kind(*kind).map(|()| *kind);
+        if tried.is_ok() {
+            break;
+        }
+    }
+    tried
+}
+
+fn try_kind(kind: NamespaceKind) -> io::Result<()> {
+    /// Any id: nothing else is in the namespace.
+    const ID: i32 = 300;
     let program = HeldProgram { path: c"/", personality: 0 };
     let furnishing = Furnishing { clocks: Some(ClockOffsets::default()), ..Furnishing::default() };
-    match NamespaceInit::start(kind, Pid::new(300), furnishing, program, InheritedSignals::capture()) {
-        Ok((init, held)) => {
-            drop(held);
-            init.destroy();
-            true
-        }
-        Err(_) => false,
-    }
+    let (init, held) = NamespaceInit::start(kind, Pid::new(ID), furnishing, program, InheritedSignals::capture())?;
+    drop(held);
+    let chosen = init.choose_next_id(ID + 1);
+    init.destroy();
+    chosen
 }

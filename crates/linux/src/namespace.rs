@@ -42,6 +42,14 @@ pub enum NamespaceKind {
     Pid,
 }
 
+impl NamespaceKind {
+    /// Returns the kinds that this user may be allowed to make, the better one first. Root stays root inside; in a
+    /// container it may need a user namespace like any other user.
+    pub fn of_this_user() -> &'static [Self] {
+        if process::effective_user() == 0 { &[Self::Pid, Self::User] } else { &[Self::User] }
+    }
+}
+
 /// Properties of the namespaces of a job.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Furnishing {

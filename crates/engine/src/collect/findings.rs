@@ -13,6 +13,7 @@ use crate::listing::{Listed, NotSaved};
 use crate::machine::{clocks, machine};
 use crate::objects::{Descriptors, MemoryObjects, Motion, SystemV, SystemVContents, Terms, written_at_ends};
 use crate::shared::Kept;
+use crate::taken_descriptors::TakenDescriptors;
 use crate::tree::Member;
 use crate::{Blocker, EngineError, RefusalCode, pool};
 use standfast_format::records::{
@@ -44,6 +45,7 @@ impl Findings {
         subjects: &[Subject<'_>],
         options: CaptureOptions,
         supervisor_baseline: &SupervisorBaseline,
+        taken: &TakenDescriptors,
     ) -> Result<Self, EngineError> {
         let (kept, terminal) = (frozen.shared.kept().clone(), frozen.shared.terminal());
         let written = frozen.shared.written().clone();
@@ -54,6 +56,7 @@ impl Findings {
             terminal: terminal.as_deref(),
             reused_ports: Some(&frozen.shared.reused_ports),
             written: &written,
+            taken: Some(taken),
         };
         let mut found = Self::of(subjects, &frozen.zombies, terms, &frozen.shared.inheritance, supervisor_baseline)?;
         *frozen.shared.written() = std::mem::take(&mut found.objects.written);

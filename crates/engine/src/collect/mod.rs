@@ -10,6 +10,7 @@ mod findings;
 mod guarded;
 mod memory;
 mod other_names;
+mod passing;
 mod process_snapshot;
 mod process_tree;
 mod restrictions;
@@ -69,7 +70,9 @@ impl Collection {
         let unconfirmed = Subject::unconfirmed(&subjects, frozen);
         let stop = Stop::of(frozen, options, &supervisor_baseline, &subjects);
         guarded::scan(&subjects, &mut frozen.shared.tracks(), &mut frozen.shared.written())?;
-        let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline)?;
+        let taken = passing::take_descriptors(frozen, &subjects, &supervisor_baseline)?;
+        let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline, &taken)?;
+        drop(taken);
         let listed = frozen.shared.listing.list(&frozen.shared.folders());
         let mut folders = found.objects.save_folders(&frozen.shared.folders(), &supervisor_baseline.status)?;
         if frozen.shared.folders().saves_written {
@@ -112,7 +115,9 @@ impl Collection {
         let supervisor_baseline = SupervisorBaseline::scan()?;
         let subjects = Subject::all_known(frozen, options.asking)?;
         let stop = Stop::of(frozen, options, &supervisor_baseline, &subjects);
-        let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline)?;
+        let taken = passing::take_descriptors(frozen, &subjects, &supervisor_baseline)?;
+        let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline, &taken)?;
+        drop(taken);
         let relations = process_tree::Relations::of(frozen, &stop.process_snapshots)?;
         let system_v = found.system_v(&stop.pids)?;
         let places = 0..stop.pids.len();

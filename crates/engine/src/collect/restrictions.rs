@@ -7,6 +7,7 @@ use crate::{Blocker, RefusalCode};
 use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
+use standfast_linux::sys::process;
 use std::io;
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
@@ -78,11 +79,13 @@ impl Landlock {
         // lacks.
         let is_with_us = user_namespace.is_some() && user_namespace == supervisor_baseline.user_namespace.as_deref();
         let ids = own.ids.last().zip(status.process_ids.last());
-        let question = ids.filter(|_| may_be && is_like_us && is_with_us).map(|(own_id, id)| {
-            // A job in a pid namespace of its own sees none of our processes except its init.
-            let us = if status.ids.len() > own.ids.len() { 1 } else { own_id.get() };
-            batch.call(abi::SYS_kcmp, [id.get() as u64, us as u64, KCMP_FILE, 0, 0, 0])
-        });
+        // Where a seccomp profile forbids the question to us as well, the answer would say nothing about the thread.
+        let question =
+            ids.filter(|_| may_be && is_like_us && is_with_us && process::may_compare()).map(|(own_id, id)| {
+                // A job in a pid namespace of its own sees none of our processes except its init.
+                let us = if status.ids.len() > own.ids.len() { 1 } else { own_id.get() };
+                batch.call(abi::SYS_kcmp, [id.get() as u64, us as u64, KCMP_FILE, 0, 0, 0])
+            });
         Self(question)
     }
 

@@ -48,8 +48,15 @@ pub(crate) fn examine_with(
     // A process that lives in its parent's memory comes from vfork and will soon execute a program.
     members.retain(|member| !borrows_memory(member));
     let written = BTreeSet::new();
-    let terms =
-        Terms { motion: Motion::Running, external_sockets, kept, terminal, reused_ports: None, written: &written };
+    let terms = Terms {
+        motion: Motion::Running,
+        external_sockets,
+        kept,
+        terminal,
+        reused_ports: None,
+        written: &written,
+        taken: None,
+    };
     seen_twice(SCANS_MAX, || {
         let examined = examine_these(&members, terms);
         // Processes come and go, so the next look covers those that are still there.

@@ -102,42 +102,15 @@ impl Inner {
         shared: &Shared,
         also: Also<'_>,
     ) -> Result<Self, EngineError> {
-        let (pid, main) = (process.pid, &process.tasks[0]);
-        let ended = |error| refine(error, pid, shared);
-        refuse_foreign_code(process)?;
-        refuse_dispatched_calls(process, &ended)?;
-        // Held while injecting, so that each stop is a switch on one processor instead of an interrupt between two.
-        let pinned = PinnedToCpu::new(process_snapshot.stat.cpu);
-        let extended = process.tasks.iter().map(|task| task.task.extended_registers()).collect::<Result<Vec<_>, _>>();
-        let extended = extended.map_err(ended)?;
-        let tasks: Vec<_> = process.tasks.iter().map(|task| (&task.task, task.registers)).collect();
-        let parasite_area = ParasiteArea::find(&process.memory, &process.maps, &tasks, extended[0].len());
-        let parasite_area = parasite_area.map_err(|error| no_parasite_area(error, pid, shared))?;
-        let blocked = process.tasks.iter().fold(0, |all, task| all | task.mask);
-        let injector = Injector::new(
-            &process.memory,
-            &parasite_area,
-            CompletionSignal::for_process(process_snapshot.status.caught, blocked),
-        );
-
-        let mut inner = Self { xsave_features: Registers::xsave_features(&extended[0]), ..Self::default() };
-        let asked = process.tasks.iter().zip(&extended).enumerate().try_for_each(|(place, (task, extended))| {
-            let of_task = |tid| Status::of_task(pid, tid).map(Cow::Owned).map_err(|_| EngineError::Ended);
-            let status = if place == 0 { Cow::Borrowed(&process_snapshot.status) } else { of_task(task.task.tid())? };
-            let remote_caller = RemoteCaller::new(&injector, task, extended, &status, &ended)?;
-            inner.ask_task(&remote_caller, process, place, process_snapshot, &status, also)?;
-            remote_caller.remote_task.release().map_err(ended)?;
-            if place == 0 && inner.switches.protection_keys != 0 {
-                // Asking for the keys has changed the access rights of the free ones.
-                task.task.set_extended_registers(extended).map_err(ended)?;
+        let mut inner = Self::default();
+        in_tasks(process, process_snapshot, shared, process.tasks.len(), |remote_caller, place, status| {
+            if place == 0 {
+                inner.xsave_features = Registers::xsave_features(remote_caller.extended());
             }
-            Ok(())
-        });
-        // The memory is returned in any case; if the program is gone, there is none.
-        let given_back = parasite_area.give_back(&process.memory, &main.task);
-        drop(pinned);
-        asked?;
-        given_back.map_err(|error| no_parasite_area(error, pid, shared))?;
+            inner.ask_task(remote_caller, process, place, process_snapshot, status, also)?;
+            // Asking for the keys changes the access rights of the free ones.
+            Ok(place == 0 && inner.switches.protection_keys != 0)
+        })?;
         inner.found.refuse_ownerless(&mut inner.blockers);
         Ok(inner)
     }
@@ -297,6 +270,48 @@ fn collapse(remote_caller: &RemoteCaller<'_>, units: &[PageRange]) -> Result<Vec
     let asked: Vec<_> = units.iter().map(ask).collect();
     let answers = if asked.is_empty() { return Ok(Vec::new()) } else { remote_caller.put(&batch)? };
     Ok(asked.into_iter().map(|question| answers.number(question) == 0).collect())
+}
+
+/// Lets the first `tasks` tasks of a process make calls, one task after the other. `work` gets the place and the status
+/// of each, and returns whether its calls have changed the extended registers.
+pub(super) fn in_tasks(
+    process: &FrozenProcess,
+    process_snapshot: &ProcessSnapshot,
+    shared: &Shared,
+    tasks: usize,
+    mut work: impl FnMut(&RemoteCaller<'_>, usize, &Status) -> Result<bool, EngineError>,
+) -> Result<(), EngineError> {
+    let (pid, main) = (process.pid, &process.tasks[0]);
+    let ended = |error| refine(error, pid, shared);
+    refuse_foreign_code(process)?;
+    refuse_dispatched_calls(process, &ended)?;
+    // Held while injecting, so that each stop is a switch on one processor instead of an interrupt between two.
+    let pinned = PinnedToCpu::new(process_snapshot.stat.cpu);
+    let extended = process.tasks.iter().map(|task| task.task.extended_registers()).collect::<Result<Vec<_>, _>>();
+    let extended = extended.map_err(ended)?;
+    let stopped: Vec<_> = process.tasks.iter().map(|task| (&task.task, task.registers)).collect();
+    let parasite_area = ParasiteArea::find(&process.memory, &process.maps, &stopped, extended[0].len());
+    let parasite_area = parasite_area.map_err(|error| no_parasite_area(error, pid, shared))?;
+    let blocked = process.tasks.iter().fold(0, |all, task| all | task.mask);
+    let completion_signal = CompletionSignal::for_process(process_snapshot.status.caught, blocked);
+    let injector = Injector::new(&process.memory, &parasite_area, completion_signal);
+    let mut callers = process.tasks.iter().zip(&extended).enumerate().take(tasks);
+    let worked = callers.try_for_each(|(place, (task, extended))| {
+        let of_task = |tid| Status::of_task(pid, tid).map(Cow::Owned).map_err(|_| EngineError::Ended);
+        let status = if place == 0 { Cow::Borrowed(&process_snapshot.status) } else { of_task(task.task.tid())? };
+        let remote_caller = RemoteCaller::new(&injector, task, extended, &status, &ended)?;
+        let has_changed = work(&remote_caller, place, &status)?;
+        remote_caller.remote_task.release().map_err(ended)?;
+        if has_changed {
+            task.task.set_extended_registers(extended).map_err(ended)?;
+        }
+        Ok(())
+    });
+    // The memory is returned in any case; if the program is gone, there is none.
+    let given_back = parasite_area.give_back(&process.memory, &main.task);
+    drop(pinned);
+    worked?;
+    given_back.map_err(|error| no_parasite_area(error, pid, shared))
 }
 
 /// Refuses a thread that executes 32-bit code, since its registers cannot be replaced, so that it cannot be asked

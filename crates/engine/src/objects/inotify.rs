@@ -8,11 +8,11 @@ use crate::files::FileId;
 use crate::scratch::SCRATCH_BYTES;
 use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind, Watch};
-use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Map};
 use standfast_linux::sys::descriptors;
 use standfast_linux::sys::tree::may_access;
+use standfast_linux::{DescriptorPassage, Pid};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -53,6 +53,13 @@ fn describe(kind: &OpenFileKind) -> Option<String> {
 
 impl Walk<'_> {
     fn inotify(&self, shown: &Shown) -> Known {
+        if DescriptorPassage::is_needed() {
+            return Err(Unsupported::with_hint(
+                RefusalCode::Inotify,
+                "a restart would add events to it, and could not remove them: this container forbids pidfd_getfd",
+                "give the container CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE)",
+            ));
+        }
         let own = shown.own(&self.holders)?;
         if descriptors::unread_bytes(own.as_fd())? > 0 {
             return Err(Unsupported::for_now(RefusalCode::Inotify, "it has events that the program has not read yet"));

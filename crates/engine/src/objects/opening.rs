@@ -16,10 +16,9 @@ use standfast_core::Address;
 use standfast_format::BoxError;
 use standfast_format::records::{JobState, OpenFile, OpenFileKind, ProcessState};
 use standfast_linux::abi;
-use standfast_linux::sys::process;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// An address that the previous life still occupies.
@@ -265,9 +264,7 @@ impl Opening<'_> {
 
     /// Returns our own copy of a descriptor of the new process.
     pub(super) fn own(&self, descriptor: u64) -> Result<OwnedFd, EngineError> {
-        let taking = |source| kernel("sharing a descriptor with the new process", source);
-        let process = process::pidfd_open(self.process.pid()).map_err(taking)?;
-        process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)
+        self.process.copy_of(descriptor)
     }
 
     pub(super) fn position(&self, opened: u64, offset: u64) -> Result<u64, EngineError> {

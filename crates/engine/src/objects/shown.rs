@@ -1,14 +1,16 @@
 //! One descriptor as the kernel shows it, before its meaning is known.
 
 use crate::files::FileId;
+use crate::taken_descriptors::CopiedDescriptors;
 use standfast_linux::Pid;
 use standfast_linux::proc::{self, DescriptorInformation, ShownLockKind};
-use standfast_linux::sys::descriptors::HeldDescriptor;
+use standfast_linux::sys::descriptors::{self, HeldDescriptor};
 use standfast_linux::sys::process;
 use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::sync::Arc;
 
 /// Device nodes that mean the same to every process: null, zero, full, random, urandom, and the controlling terminal.
 const DEVICES: [(u32, u32); 6] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0)];
@@ -17,11 +19,22 @@ const DEVICES: [(u32, u32); 6] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0)
 pub(super) struct Holder {
     pub(super) pid: Pid,
     process: OwnedFd,
+    /// Copies of them, if they cannot be taken one by one.
+    copies: Option<Arc<CopiedDescriptors>>,
 }
 
 impl Holder {
-    pub(super) fn of(pid: Pid) -> io::Result<Self> {
-        Ok(Self { pid, process: process::pidfd_open(pid)? })
+    pub(super) fn of(pid: Pid, copies: Option<Arc<CopiedDescriptors>>) -> io::Result<Self> {
+        Ok(Self { pid, process: process::pidfd_open(pid)?, copies })
+    }
+
+    /// Returns one of its descriptors as one of our own.
+    fn own(&self, number: i32) -> io::Result<OwnedFd> {
+        match &self.copies {
+            None => process::pidfd_getfd(self.process.as_fd(), number),
+            Some(_) if self.pid == Pid::own() => descriptors::duplicate(number),
+            Some(copies) => copies.get(&number).ok_or(io::ErrorKind::NotFound)?.try_clone(),
+        }
     }
 
     /// Returns the numbers of its descriptors and where they lead, without asking any file system. If a running program
@@ -80,7 +93,17 @@ impl Shown {
         if alike && self.file.file_type().is_socket() {
             return true;
         }
-        alike && process::same_open_file(self.holding(holders), other.holding(holders)).unwrap_or(false)
+        let compared = || process::same_open_file(self.holding(holders), other.holding(holders));
+        alike && compared().or_else(|_| self.shares_flags(other, holders)).unwrap_or(false)
+    }
+
+    /// Does the same by the flags of the open files of a frozen job, if the kernel may not be asked to compare.
+    fn shares_flags(&self, other: &Self, holders: &[Holder]) -> io::Result<bool> {
+        if [self, other].iter().any(|it| holders[it.holder].copies.is_none()) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let [one, other] = [self, other].map(|it| it.own(holders));
+        descriptors::share_flags(one?.as_fd(), other?.as_fd())
     }
 
     /// Returns the process that holds it, and its number there.
@@ -90,7 +113,7 @@ impl Shown {
 
     /// Returns the same open file as a descriptor of our own.
     pub(super) fn own(&self, holders: &[Holder]) -> io::Result<OwnedFd> {
-        process::pidfd_getfd(holders[self.holder].process.as_fd(), self.number)
+        holders[self.holder].own(self.number)
     }
 
     /// Returns a path at which the kernel leads to the same file, whatever has become of its name.

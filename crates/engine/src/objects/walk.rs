@@ -19,6 +19,7 @@ use crate::inheritance::Inheritance;
 use crate::outputs::Output;
 use crate::reused_ports::ReusedPorts;
 use crate::shared::Kept;
+use crate::taken_descriptors::TakenDescriptors;
 use crate::{Blocker, RefusalCode, error::Reason, pool};
 use standfast_format::records::{Descriptor, OpenFile, OpenFileKind, PipeContents, PosixQueue, PseudoTerminal, Socket};
 use standfast_linux::Pid;
@@ -52,6 +53,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) reused_ports: Option<&'a ReusedPorts>,
     /// Files that the job has been seen to write through shared mappings.
     pub(crate) written: &'a BTreeSet<FileId>,
+    /// Copies of the descriptors of a frozen job, if they were taken before.
+    pub(crate) taken: Option<&'a TakenDescriptors>,
 }
 
 /// The descriptors of a job.
@@ -115,7 +118,8 @@ impl Descriptors {
         objects: &mut MemoryObjects,
         blockers: &mut Vec<Blocker>,
     ) -> io::Result<Option<Self>> {
-        let holders = pids.iter().enumerate().map(|(place, pid)| Ok((place, Holder::of(*pid)?)));
+        let copies = |pid| terms.taken.and_then(|taken| taken.of_process(pid));
+        let holders = pids.iter().enumerate().map(|(place, pid)| Ok((place, Holder::of(*pid, copies(*pid))?)));
         let holders = holders.collect::<io::Result<Vec<_>>>()?;
         let links = pool::each(&holders, |(_, holder)| holder.links());
         let links = links.into_iter().collect::<io::Result<Vec<_>>>()?;
@@ -128,7 +132,7 @@ impl Descriptors {
         let shown: Vec<Shown> = shown.into_iter().flatten().collect();
         let mut holders: Vec<Holder> = holders.into_iter().map(|((_, holder), _)| holder).collect();
         // We hold the descriptors that are in flight in messages.
-        holders.push(Holder::of(Pid::own())?);
+        holders.push(Holder::of(Pid::own(), copies(Pid::own()))?);
         let found = Self { descriptors: vec![Vec::new(); pids.len()], ..Self::default() };
         let mut walk = Walk {
             holders,

@@ -21,10 +21,10 @@ use standfast_format::ImageSource;
 use standfast_format::records::{Backing, Mapping};
 use standfast_linux::abi;
 use standfast_linux::proc::Stat;
-use standfast_linux::sys::descriptors::HeldDescriptor;
+use standfast_linux::sys::descriptors::{self, HeldDescriptor};
 use standfast_linux::sys::process::same_open_file;
 use standfast_linux::{InheritedSignals, NamespaceInit, Pid, PinnedToCpu, Task, Tid};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 fn range_of(mapping: &Mapping) -> PageRange {
@@ -258,17 +258,25 @@ impl Family {
 /// Returns the open files that are one with an earlier one: streams of our own take their place, and these are one, as
 /// after `2>&1`.
 fn merged(files: &[FilePlan]) -> Vec<MergedFile> {
-    let own = |number| HeldDescriptor { pid: Pid::own(), number };
     let stream_of = |place: usize| match files[place] {
-        FilePlan::Own(number) | FilePlan::OwnFile(number) => Some(own(number)),
+        FilePlan::Own(number) | FilePlan::OwnFile(number) => Some(number),
         FilePlan::AsRecorded | FilePlan::PeerClosed => None,
     };
     let earlier = |place: usize| {
         let stream = stream_of(place)?;
-        let is_it = |other: &usize| stream_of(*other).is_some_and(|it| same_open_file(it, stream).unwrap_or(false));
+        let is_it = |other: &usize| stream_of(*other).is_some_and(|it| are_one(it, stream).unwrap_or(false));
         Some(MergedFile { place, with: (0..place).find(is_it)? })
     };
     (0..files.len()).filter_map(earlier).collect()
+}
+
+/// Reports whether two of our descriptors share an open file description.
+fn are_one(one: i32, other: i32) -> std::io::Result<bool> {
+    let own = |number| HeldDescriptor { pid: Pid::own(), number };
+    same_open_file(own(one), own(other)).or_else(|_| {
+        let [one, other] = [one, other].map(descriptors::duplicate);
+        descriptors::share_flags(one?.as_fd(), other?.as_fd())
+    })
 }
 
 fn is_private(mapping: &Mapping) -> bool {

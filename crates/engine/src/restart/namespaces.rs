@@ -7,7 +7,6 @@ use crate::JobIds;
 use crate::error::kernel;
 use crate::objects::{has_ipc, makes_terminals, refuse_shared_ipc};
 use crate::{Blocker, EngineError, RefusalCode};
-use standfast_linux::sys::process;
 use standfast_linux::{
     ClockOffsets, Furnishing, HeldChild, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind, Pid,
     monotonic_clocks_of,
@@ -32,9 +31,6 @@ pub(super) fn hold(
     signals: InheritedSignals,
 ) -> Result<(Option<NamespaceInit>, HeldChild, JobIds), EngineError> {
     let old = plan.job.processes[0].pid;
-    // Root stays root inside; in a container it may need a user namespace like any other user.
-    let kinds = [NamespaceKind::Pid, NamespaceKind::User];
-    let kinds = if process::effective_user() == 0 { &kinds[..] } else { &kinds[1..] };
     let clocks = match clock_policy {
         ClockPolicy::Continue => plan.shifted_clocks()?,
         ClockPolicy::Jump => None,
@@ -44,7 +40,7 @@ pub(super) fn hold(
     // Process 1 of the new namespace is its init.
     if policy == IdPolicy::Auto && old > 1 {
         plan.refuse_ids_above_limit()?;
-        for kind in kinds {
+        for kind in NamespaceKind::of_this_user() {
             match NamespaceInit::start(*kind, Pid::new(old), furnishing, program, signals) {
                 Ok((init, held)) => {
                     return Ok((Some(init), held, JobIds::Old { of_user: *kind == NamespaceKind::User }));

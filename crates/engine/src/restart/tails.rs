@@ -11,6 +11,7 @@ use crate::files::FileId;
 use standfast_format::BoxError;
 use standfast_format::records::{FileReference, OpenFileKind, ProcessState};
 use standfast_linux::sys::{descriptors, process};
+use standfast_linux::{DescriptorPassage, Pid};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,7 @@ impl Family {
             };
             let path = path_of(reference);
             let cutting = |source| kernel(&format!("cutting {} back", reference.path), source);
-            let file = self.own(plan, regular.place).map_err(cutting)?;
+            let file = self.to_cut(plan, regular.place).map_err(cutting)?;
             let found = file.metadata().map_err(cutting)?;
             if regular.judged.is_some_and(|judged| judged != FileId::of(&found)) {
                 let why = "somebody else has put another file in its place";
@@ -94,16 +95,30 @@ impl Family {
         Ok(())
     }
 
+    /// Returns an open regular file of the new processes, as a descriptor by which it can be cut back.
+    fn to_cut(&self, plan: &JobPlan<'_>, place: usize) -> std::io::Result<File> {
+        if !DescriptorPassage::is_needed() {
+            return self.own(plan, place);
+        }
+        let (pid, number) = self.holder(plan, place)?;
+        File::options().read(true).write(true).open(format!("/proc/{pid}/fd/{number}"))
+    }
+
     /// Returns an open file of the new processes, by its place in the job, as a descriptor of our own.
     fn own(&self, plan: &JobPlan<'_>, place: usize) -> std::io::Result<File> {
+        let (pid, number) = self.holder(plan, place)?;
+        let process = process::pidfd_open(pid)?;
+        process::pidfd_getfd(process.as_fd(), number).map(File::from)
+    }
+
+    /// Returns a process that holds an open file, and the number of its descriptor.
+    fn holder(&self, plan: &JobPlan<'_>, place: usize) -> std::io::Result<(Pid, i32)> {
         let missing = || std::io::Error::other("no descriptor leads to it");
         let holder = |(built, process): (&Construction, &ProcessState)| {
             let found = process.descriptors.iter().find(|it| it.open_file as usize == place)?;
             Some((built.pid(), found.number))
         };
-        let (pid, number) = self.processes.iter().zip(&plan.job.processes).find_map(holder).ok_or_else(missing)?;
-        let process = process::pidfd_open(pid)?;
-        process::pidfd_getfd(process.as_fd(), number).map(File::from)
+        self.processes.iter().zip(&plan.job.processes).find_map(holder).ok_or_else(missing)
     }
 }
 

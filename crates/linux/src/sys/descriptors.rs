@@ -6,9 +6,9 @@
 use super::check;
 use crate::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// `FIONREAD`: returns how many bytes can be read.
 pub fn unread_bytes(file: BorrowedFd<'_>) -> io::Result<usize> {
@@ -38,6 +38,32 @@ pub fn set_waiting(file: BorrowedFd<'_>, waits: bool) -> io::Result<bool> {
 pub fn timer_remaining(timer: BorrowedFd<'_>) -> io::Result<u64> {
     let left = rustix::time::timerfd_gettime(timer)?.it_value;
     Ok(left.tv_sec as u64 * 1_000_000_000 + left.tv_nsec as u64)
+}
+
+/// `F_DUPFD_CLOEXEC`: returns a copy of a descriptor of this process.
+pub fn duplicate(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers; nothing else owns the new descriptor.
+    unsafe {
+        let made = check(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0).into())?;
+        Ok(OwnedFd::from_raw_fd(made as i32))
+    }
+}
+
+/// Reports whether two descriptors of this process share an open file description, where kcmp(2) is forbidden: changes
+/// a flag by way of one of them, looks at it by way of the other, and changes it back. The flag means nothing for the
+/// kind of file: O_NONBLOCK for regular files and directories, O_APPEND for all others.
+pub fn share_flags(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<bool> {
+    let before = fcntl_getfl(one)?;
+    // A place in the file system has no state that could be shared, and its flags cannot be changed.
+    if fcntl_getfl(other)? != before || before.contains(OFlags::PATH) {
+        return Ok(false);
+    }
+    let kind = FileType::from_raw_mode(fstat(one)?.st_mode);
+    let is_stored = matches!(kind, FileType::RegularFile | FileType::Directory);
+    fcntl_setfl(one, before ^ if is_stored { OFlags::NONBLOCK } else { OFlags::APPEND })?;
+    let seen = fcntl_getfl(other);
+    fcntl_setfl(one, before)?;
+    Ok(seen? != before)
 }
 
 /// `F_GETOWN_EX`: returns the recipient of signals from an open file, as kind (`F_OWNER_TID` and the like) and id; 0 if
@@ -88,4 +114,33 @@ pub fn is_watched(descriptor: HeldDescriptor, entry: EpollEntry) -> io::Result<b
         libc::syscall(libc::SYS_kcmp, descriptor.pid.get(), entry.instance.pid.get(), KCMP_EPOLL_TFD, number, slot)
     };
     check(order).map(|order| order == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn descriptors_of_one_open_file_share_its_flags() {
+        let path = std::env::current_exe().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
+        let open: [OwnedFd; 5] = [
+            File::open(&path).unwrap().into(),
+            File::open("/").unwrap().into(),
+            File::open("/dev/null").unwrap().into(),
+            reader.into(),
+            writer.into(),
+        ];
+        for file in &open {
+            let before = fcntl_getfl(file).unwrap();
+            let copy = duplicate(file.as_raw_fd()).unwrap();
+            assert!(share_flags(file.as_fd(), copy.as_fd()).unwrap());
+            let others = open.iter().filter(|other| other.as_raw_fd() != file.as_raw_fd());
+            assert!(others.into_iter().all(|other| !share_flags(file.as_fd(), other.as_fd()).unwrap()));
+            assert_eq!(fcntl_getfl(file).unwrap(), before);
+        }
+        assert!(!share_flags(open[0].as_fd(), File::open(&path).unwrap().as_fd()).unwrap(), "opened twice");
+    }
 }

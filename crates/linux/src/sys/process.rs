@@ -102,6 +102,14 @@ pub fn same_open_file(one: HeldDescriptor, other: HeldDescriptor) -> io::Result<
     check(order).map(|order| order == 0)
 }
 
+/// Reports whether this process may compare others with kcmp(2), which seccomp profiles of containers forbid. Checked
+/// only once.
+pub fn may_compare() -> bool {
+    static SEEN: OnceLock<bool> = OnceLock::new();
+    let own = Pid::own().main_thread();
+    *SEEN.get_or_init(|| compare(own, own, Common::Memory).is_ok())
+}
+
 /// Parts that two processes may share, besides open files; kcmp(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Common {

@@ -6,7 +6,7 @@
 use super::check;
 use standfast_core::PageRange;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Flags for userfaultfd(2) in the program: only faults in user mode, which needs no privilege; closed on exec.
 pub const CREATION_FLAGS: u64 = USER_MODE_ONLY | libc::O_CLOEXEC as u64 | libc::O_NONBLOCK as u64;
@@ -30,6 +30,15 @@ const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
 const PROTECT: u64 = 1;
 /// `_IOWR(0xaa, 0x04, struct uffdio_zeropage)`
 const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
+
+/// Reports whether this process may make one, and so a process like it.
+pub fn is_allowed() -> bool {
+    // SAFETY: a plain number; nothing else owns the descriptor.
+    unsafe {
+        let made = check(libc::syscall(libc::SYS_userfaultfd, CREATION_FLAGS));
+        made.map(|made| OwnedFd::from_raw_fd(made as i32)).is_ok()
+    }
+}
 
 #[repr(C)]
 struct WriteProtect {

@@ -20,7 +20,7 @@ use standfast_core::{Address, PAGE_BYTES};
 use standfast_format::records::{JobState, MemoryObject, ObjectKind, Owner};
 use standfast_format::{BoxError, Run};
 use standfast_linux::abi;
-use standfast_linux::sys::{file, process};
+use standfast_linux::sys::file;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::os::fd::{AsFd, AsRawFd};
@@ -96,8 +96,7 @@ impl Construction {
     fn park_shared(&self, made: u64, parking: u64) -> Result<(u64, File), EngineError> {
         let descriptor = self.park(made, parking)?;
         let taking = |source| kernel("sharing memory with the new process", source);
-        let process = process::pidfd_open(self.pid()).map_err(taking)?;
-        let theirs = process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)?;
+        let theirs = self.copy_of(descriptor)?;
         // Opened by ourselves: the program may have it in append mode.
         let own = File::options().read(true).write(true).open(format!("/proc/self/fd/{}", theirs.as_raw_fd()));
         Ok((descriptor, own.map_err(taking)?))

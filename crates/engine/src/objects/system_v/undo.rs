@@ -14,9 +14,11 @@ use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{SemaphoreSet, Undo};
 use standfast_linux::Tid;
 use standfast_linux::abi;
+use standfast_linux::sys::process;
 use standfast_linux::system_v;
 use std::io;
 
+const MAY_COMPARE: &str = "give the container CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE)";
 /// `SEMVMX`, and `SEMAEM`: the largest value, and the largest adjustment.
 const VALUE_MAX: i32 = 32767;
 const SEM_UNDO: i16 = 0x1000;
@@ -36,6 +38,16 @@ pub(crate) type FoundUndo = Vec<(usize, Undo)>;
 
 /// Returns what to ask each process of a frozen job that may have something to undo at its end.
 pub(crate) fn probes<'a>(frozen: &Frozen, sets: &'a [SemaphoreSet]) -> Result<Vec<Option<Probe<'a>>>, EngineError> {
+    if !process::may_compare() {
+        return Err(EngineError::Refused(vec![
+            Blocker::new(
+                RefusalCode::SemaphoreUndo,
+                "System V semaphores",
+                "this container forbids kcmp, which shows whether the end of a process changes them (SEM_UNDO)",
+            )
+            .with_hint(MAY_COMPARE),
+        ]));
+    }
     let comparing = |source| kernel("looking for semaphore adjustments", source);
     let tids = |place: usize| frozen.processes[place].tasks.iter().map(|task| task.task.tid());
     let all: Vec<Tid> = (0..frozen.processes.len()).flat_map(tids).collect();
