@@ -15,7 +15,10 @@ pub(crate) fn leave(ending: Ending) -> ! {
         Ending::Exited { status } => std::process::exit(status),
         Ending::Stopped { exit_status, .. } => std::process::exit(exit_status.into()),
         Ending::Killed { signal } => {
-            die_by(signal);
+            // The kernel lets no signal kill process 1 of a container from within.
+            if !getpid().is_init() {
+                die_by(signal);
+            }
             std::process::exit(KILLED + signal)
         }
     }

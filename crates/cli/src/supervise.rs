@@ -57,7 +57,7 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
         terminal: run.terminal.unwrap_or_default(),
         assistance: Assistance { check_exclusions: run.check_exclusions, free_memory: run.free_memory },
     };
-    behind_front(&attach, |front| standfast::run(&request(front), &mut |event| reporter.event(event)))
+    behind_front(&attach, reporter, |front| standfast::run(&request(front), &mut |event| reporter.event(event)))
 }
 
 pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<ExitCode> {
@@ -101,7 +101,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
             despite,
         }
     };
-    behind_front(&attach, |front| standfast::restart(&request(front), &mut |event| reporter.event(event)))
+    behind_front(&attach, reporter, |front| standfast::restart(&request(front), &mut |event| reporter.event(event)))
 }
 
 pub(crate) fn attach(attach: Attach) -> anyhow::Result<ExitCode> {
@@ -120,12 +120,13 @@ fn tell_how_to_reattach(directory: &Path) {
 /// Supervises in a child of the foreground proxy.
 fn behind_front(
     attach: &AttachRequest,
+    reporter: Reporter,
     supervise: impl FnOnce(ForegroundConnection) -> Result<Ending, Error>,
 ) -> anyhow::Result<ExitCode> {
     match standfast::split()? {
         Side::ForegroundProxy(front) => {
             let_go_of_streams();
-            match front.serve(attach)? {
+            match front.serve(attach, &mut |event| reporter.event(event))? {
                 Left::Ended(ending) => leave(ending),
                 Left::Detached => {
                     tell_how_to_reattach(&attach.directory);

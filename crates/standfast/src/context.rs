@@ -1,5 +1,6 @@
 //! The context of a job's life, given both when the job begins and when it is continued.
 
+use crate::Error;
 use crate::settings::{Memory, OptionChoices};
 use crate::terminal::ForegroundConnection;
 use crate::watch::WatchNotice;
@@ -52,6 +53,16 @@ impl Default for Hooks {
 }
 
 impl JobContext {
+    /// Reports whether the container ends with the program, since the foreground proxy is its process 1.
+    pub(crate) fn ends_container(&self) -> bool {
+        self.front.as_ref().is_some_and(ForegroundConnection::is_init)
+    }
+
+    /// Refuses to let go of the program where everything would end with the foreground proxy.
+    pub(crate) fn refuse_detached_init(&self) -> Result<(), Error> {
+        if self.detached && self.ends_container() { Err(Error::DetachedInit) } else { Ok(()) }
+    }
+
     /// Returns a context for a life of the job in `directory`, with defaults for everything else.
     pub fn of(directory: impl Into<PathBuf>) -> Self {
         Self {

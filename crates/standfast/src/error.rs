@@ -69,6 +69,11 @@ pub enum Error {
         "Linux {0} is too old: Standfast needs 5.10 or later\nhint: nothing was started; without standfast the program runs as usual, unprotected"
     )]
     KernelTooOld(String),
+    /// A program was to run in the background of a container that would end at once.
+    #[error(
+        "--detach is not possible as process 1 of a container, which would end at once\nhint: leave --detach out, and let the container itself run in the background (docker run --detach)"
+    )]
+    DetachedInit,
     /// The program could not be started.
     #[error("cannot start {}: {}", .program.display(), InWords(.source))]
     NotStarted {
@@ -203,6 +208,7 @@ mod tests {
             Error::NothingRuns(directory()),
             Error::NotFinished(directory()),
             Error::KernelTooOld("4.18".to_owned()),
+            Error::DetachedInit,
             Error::NotStarted { program: "./heat".into(), source: denied() },
             Error::EndUnknown,
             Error::CalledOff { signal: 2 },

@@ -1,11 +1,13 @@
 //! Events that a supervisor reports while a job runs. They go to a listener: the facade itself never prints.
 
+mod container_news;
 mod deadline_news;
 mod file_notes;
 mod listing_news;
 mod text;
 
 use crate::report::{CheckpointReport, RestartReport};
+pub use container_news::ContainerNews;
 pub use deadline_news::DeadlineNews;
 use standfast_engine::{BrokenPromise, FileNote, JobIds, ListingNews};
 use std::path::PathBuf;
@@ -215,6 +217,8 @@ pub enum JobEvent {
     },
     /// The terminal holder of the program is gone.
     TerminalLost,
+    /// What a container, or a system with the same restrictions, means for the job.
+    Container(ContainerNews),
     /// The main process has ended. Other processes continue, but are not protected any more.
     Leftovers {
         /// Their process ids.
@@ -334,6 +338,7 @@ impl JobEvent {
             | Self::AwaitsExit { .. }
             | Self::WatchesHeartbeat { .. }
             | Self::Leftovers { .. }
+            | Self::Container(ContainerNews::NoNamespaces { .. } | ContainerNews::EndsWithProgram { .. })
             | Self::Progress { .. }
             | Self::Stopped { .. }
             | Self::Unfinished { .. }
@@ -351,6 +356,7 @@ impl JobEvent {
             | Self::LeftInMemory { .. }
             | Self::MemoryLost { .. }
             | Self::TerminalLost
+            | Self::Container(ContainerNews::SupervisorKilled { .. })
             | Self::Broken { .. }
             | Self::Listing(_)
             | Self::Trouble { .. } => Severity::Warning,

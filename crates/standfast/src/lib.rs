@@ -58,7 +58,7 @@ pub use coalesce::coalesce;
 pub use context::{Hooks, JobContext};
 pub use ending::Ending;
 pub use error::{Error, UnansweredReason};
-pub use event::{DeadlineNews, JobEvent, Listener, LongWork, Severity};
+pub use event::{ContainerNews, DeadlineNews, JobEvent, Listener, LongWork, Severity};
 pub use group::{
     GroupEnding, GroupEpoch, GroupEvent, GroupRebuilt, GroupRequest, GroupSaved, GroupShard, LaunchLimits, Nodes,
     Trouble, examine_group_memory, group_end, group_memory, group_purge, group_rebuild, group_salvage, group_status,

@@ -46,9 +46,7 @@ impl fmt::Display for JobEvent {
                 write!(f, "a process could not be cloned ({reason}): its memory was copied during the pause")
             }
             Self::NotTaken { reason } => write!(f, "checkpoint failed, the program continues: {reason}"),
-            Self::Unprotectable { reason } => {
-                write!(f, "the program cannot be checkpointed in its present state: {reason}")
-            }
+            Self::Unprotectable { reason } => write_unprotectable(f, reason),
             Self::ProtectedAgain { generation } => write!(f, "checkpoints work again: {generation} is durable"),
             Self::NotStopped { reason } => write_not_stopped(f, reason),
             Self::Deadline(news) => news.fmt(f),
@@ -72,6 +70,7 @@ impl fmt::Display for JobEvent {
                 f.write_str("the process that held the program's terminal is gone: the program gets SIGHUP")
             }
             Self::Leftovers { processes } => write_leftovers(f, processes),
+            Self::Container(news) => news.fmt(f),
             Self::Stopped { directory, generation } => {
                 let directory = ForShell(directory);
                 write!(f, "stopped after checkpoint {generation}; continue with: standfast restart {directory}")
@@ -218,6 +217,10 @@ fn write_untracked(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
     )
 }
 
+fn write_unprotectable(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
+    write!(f, "the program cannot be checkpointed in its present state: {reason}")
+}
+
 fn write_not_stopped(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
     write!(f, "not stopped, and the next such signal is passed to the program, because the checkpoint failed: {reason}")
 }
@@ -231,7 +234,7 @@ fn write_leftovers(f: &mut fmt::Formatter<'_>, processes: &[i32]) -> fmt::Result
 }
 
 /// Lists the first few processes by their ids.
-fn list(processes: &[i32]) -> String {
+pub(super) fn list(processes: &[i32]) -> String {
     const SHOWN: usize = 8;
     let ids: Vec<String> = processes.iter().take(SHOWN).map(ToString::to_string).collect();
     let more = if processes.len() > SHOWN { ", ..." } else { "" };

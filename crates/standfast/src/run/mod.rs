@@ -14,9 +14,9 @@ use crate::checkpoint::Destination;
 use crate::context::JobContext;
 use crate::control::bind_control;
 use crate::doctor::check_kernel;
-use crate::event::{JobEvent, Listener};
+use crate::event::{ContainerNews, JobEvent, Listener};
 use crate::job_folders::save_folders;
-use crate::quoting::without_numbers;
+use crate::quoting::{InWords, without_numbers};
 use crate::settings::{JobOptions, Memory, OptionChoices, SaveFolder};
 use crate::signals::SignalInbox;
 use crate::supervisor::{Post, supervise};
@@ -30,6 +30,7 @@ use standfast_engine::{
 };
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_format::records::Bytes;
+use standfast_linux::try_namespaces;
 use standfast_store::{JobDirectory, Lease, LeaseRequest, Levels, Purpose, Selector, StoreError};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -81,6 +82,7 @@ impl RunRequest {
 /// If the program was not started. A program that was started is supervised until it ends.
 pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     check_kernel()?;
+    request.context.refuse_detached_init()?;
     let path = &request.context.directory;
     let of_store = |error| Error::of_store(path, error);
     let directory = Arc::new(JobDirectory::create(path).map_err(of_store)?);
@@ -159,6 +161,10 @@ fn start(
         listener(&JobEvent::NotInMemory { reason, is_selector: memory != Memory::Auto });
     }
     let inherited = InheritedSignals::capture();
+    if let Err(error) = try_namespaces() {
+        let reason = InWords(&error).to_string();
+        listener(&JobEvent::Container(ContainerNews::NoNamespaces { reason }));
+    }
     let (held, terminal) = terminal_for(request)?;
     let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
     let control = bind_control(&request.context.directory, listener);

@@ -64,6 +64,7 @@ pub struct RestartRequest {
 pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let mut stopwatch = Stopwatch::start();
     check_kernel()?;
+    request.context.refuse_detached_init()?;
     let of_store = |error| Error::of_store(&request.context.directory, error);
     let directory = Arc::new(JobDirectory::open(&request.context.directory).map_err(of_store)?);
     // Check before the lease is taken, since taking it would leave a trace in a directory without a job.

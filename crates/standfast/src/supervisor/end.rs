@@ -5,11 +5,12 @@ use super::{Post, Supervisor};
 use crate::checkpoint::Destination;
 use crate::coalesce::Coalescing;
 use crate::control::ControlSocket;
-use crate::event::JobEvent;
+use crate::event::{ContainerNews, JobEvent};
 use crate::identity::in_lease;
 use crate::settings::KeepFinished;
 use crate::takeover::EXIT_MAX;
 use crate::{Ending, Error};
+use rustix::process::{Signal, kill_process};
 use standfast_engine::{ProcessIdentity, Vitality};
 use standfast_format::manifest::{FileEnd, Outcome};
 use standfast_linux::Pid;
@@ -46,6 +47,7 @@ impl Supervisor<'_, '_> {
             (None, None) => return Err(Error::EndUnknown),
         };
         self.await_descendants();
+        self.end_with_container();
         let ended = now_nanoseconds();
         let of_job = self.leftovers.of_job(ending);
         self.settle_memory(of_job);
@@ -86,6 +88,21 @@ impl Supervisor<'_, '_> {
             }
             std::thread::sleep(DESCENDANTS_PAUSE);
         }
+    }
+
+    /// Ends the other processes of the job if the container ends with us: the kernel would, after the record.
+    fn end_with_container(&mut self) {
+        let descendants = self.job.descendants();
+        if descendants.is_empty() || !self.post.context.ends_container() {
+            return;
+        }
+        let processes = descendants.iter().map(|pid| pid.get()).collect();
+        self.say(&JobEvent::Container(ContainerNews::EndsWithProgram { processes }));
+        for pid in descendants.iter().filter_map(|pid| rustix::process::Pid::from_raw(pid.get())) {
+            // An error means that it has ended.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        self.await_descendants();
     }
 
     fn record(&mut self, ending: Ending, ended: Option<i64>) {

@@ -76,6 +76,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
     let pid = job.main_process().pid;
     job.keep_strays();
     hold_output_signal();
+    post.context.front.iter().for_each(|front| front.name_program(pid));
     listener(&JobEvent::Running { pid });
     (post.context.hooks.running)();
     let now = Instant::now();
@@ -255,7 +256,8 @@ impl Supervisor<'_, '_> {
     /// Continues with the other processes after the main process has ended, if there are any and that is wanted. Works
     /// in the background, unless the foreground proxy is to wait.
     fn follow_descendants(&mut self, status: Option<ExitStatus>) -> bool {
-        if !(self.post.context.wait || self.has_front) || self.machine.stopped_behind().is_some() {
+        let is_wanted = self.post.context.wait || self.has_front && !self.post.context.ends_container();
+        if !is_wanted || self.machine.stopped_behind().is_some() {
             return false;
         }
         let ending = status.map(Ending::of_status);

@@ -6,6 +6,7 @@ use crate::background::Background;
 use crate::checkpoint::{Destination, keep_code};
 use crate::settings::Interval;
 use standfast_engine::{EngineError, Freezer, rehearse};
+use standfast_linux::DescriptorPassage;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,10 @@ pub(crate) fn look(destination: &Destination, freezer: &Freezer) -> Result<(), E
     rehearse()?;
     // The first checkpoint will report errors of the disk.
     let _ = keep_code(destination, |file| freezer.has_copy_of(file), &freezer.code_files());
+    // Then only a checkpoint can look at the descriptors.
+    if DescriptorPassage::is_needed() {
+        return Ok(());
+    }
     let blockers = freezer.examine(destination.external_sockets.policy())?;
     if blockers.is_empty() { Ok(()) } else { Err(EngineError::Refused(blockers)) }
 }

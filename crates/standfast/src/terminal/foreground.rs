@@ -65,6 +65,8 @@ impl Foreground {
     pub(crate) fn stop_along(&self) {
         if self.take_back() {
             match &self.front {
+                // Nobody could wake process 1 of a container, nor could it be stopped.
+                Some(front) if front.is_init() => self.go_on(),
                 // The proxy passes its SIGCONT on to us.
                 Some(front) => front.stop(),
                 None => {

@@ -10,6 +10,8 @@
 //! proxy, which passes it on once.
 
 use super::attach::AttachRequest;
+use super::container_init::ContainerInit;
+use crate::event::{JobEvent, Listener};
 use crate::signals::{Sender, SignalInbox};
 use crate::terminal::{Attachment, Progress};
 use crate::{Ending, Error};
@@ -28,13 +30,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A message has two bytes. For a signal, they are its number and its sender. For an end, they are its kind and its
-/// number. The constant is the number of messages read at a time.
+/// number. The pid of the program follows the two bytes that announce it. The constant is the number of messages read at
+/// a time.
 const MESSAGES_AT_ONCE: usize = 64;
 const FROM_KERNEL: u8 = b'k';
 const FROM_PROCESS: u8 = b'p';
 const EXITED: u8 = b'e';
 const KILLED: u8 = b'k';
 const HAS_TERMINAL: u8 = b't';
+const PROGRAM: u8 = b'm';
 
 /// Which of the two processes this is.
 #[derive(Debug)]
@@ -53,12 +57,14 @@ pub fn split() -> Result<Side, Error> {
     let splitting = |error| Error::system("start a process for the supervisor")(error);
     let (ours, theirs) = UnixStream::pair().map_err(splitting)?;
     let (front, group) = (getpid(), getpgrp());
+    let init = ContainerInit::of_this_process();
+    let is_init = init.is_some();
     match standfast_linux::split().map_err(splitting)? {
         Half::Parent { child, held } => {
             let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
             drop(held);
             let supervisor = Pid::from_raw(child.get()).expect("the kernel has just made it");
-            Ok(Side::ForegroundProxy(ForegroundProxy { supervisor, line: ours, signals, attachment: None }))
+            Ok(Side::ForegroundProxy(ForegroundProxy { supervisor, line: ours, signals, attachment: None, init }))
         }
         Half::Child => {
             step_aside().map_err(splitting)?;
@@ -66,7 +72,7 @@ pub fn split() -> Result<Side, Error> {
             // If the proxy has been killed by now, the line shows it.
             let process = pidfd_open(front, PidfdFlags::empty()).ok();
             let group = group.as_raw_nonzero().get();
-            Ok(Side::Behind(ForegroundConnection(Arc::new(Line { stream: theirs, process, group }))))
+            Ok(Side::Behind(ForegroundConnection(Arc::new(Line { stream: theirs, process, group, is_init }))))
         }
     }
 }
@@ -78,6 +84,8 @@ pub struct ForegroundProxy {
     line: UnixStream,
     signals: SignalInbox,
     attachment: Option<Box<Attachment>>,
+    /// Further duties, if it is process 1 of a container.
+    init: Option<ContainerInit>,
 }
 
 /// Why the foreground proxy has nothing to do any more.
@@ -91,20 +99,28 @@ pub enum Left {
 
 impl ForegroundProxy {
     /// Passes on signals, and relays for the terminal of the job if it has one. Returns when the program or the
-    /// supervisor has ended, or the user detaches.
+    /// supervisor has ended, or the user detaches. Process 1 of a container stays until the program has ended.
     ///
     /// # Errors
     /// If the kernel reports an error of a wait.
-    pub fn serve(mut self, request: &AttachRequest) -> Result<Left, Error> {
+    pub fn serve(mut self, request: &AttachRequest, listener: &mut Listener<'_>) -> Result<Left, Error> {
         loop {
             let news = self.wait()?;
+            if let Some(init) = &self.init {
+                init.reap_orphans(Some(self.supervisor));
+            }
             if news && let Some(ending) = self.hear(request)? {
                 self.attachment.take().into_iter().for_each(|attachment| attachment.finish());
-                return Ok(Left::Ended(ending));
+                let Some(init) = self.init else { return Ok(Left::Ended(ending)) };
+                return init.outlive(&mut self.signals, ending, listener).map(Left::Ended);
             }
             let relayed = self.attachment.as_mut().map(|attachment| attachment.handle(Instant::now()));
             if self.hand_on() == Progress::Detached || relayed == Some(Progress::Detached) {
-                return Ok(Left::Detached);
+                if self.init.is_none() {
+                    return Ok(Left::Detached);
+                }
+                self.attachment = None;
+                listener(&JobEvent::Detached { directory: request.directory.clone() });
             }
             if relayed == Some(Progress::Ended) {
                 self.attachment.take().into_iter().for_each(|attachment| attachment.finish());
@@ -153,6 +169,12 @@ impl ForegroundProxy {
         match kind {
             // Without a terminal here, the program keeps its terminal to itself.
             HAS_TERMINAL => self.attachment = request.attach().ok().map(Box::new),
+            PROGRAM => {
+                let mut pid = [0; 4];
+                if self.line.read_exact(&mut pid).is_ok() {
+                    self.init.iter_mut().for_each(|init| init.note_program(i32::from_ne_bytes(pid)));
+                }
+            }
             EXITED => return Ok(Some(Ending::Exited { status: number.into() })),
             _ => return Ok(Some(Ending::Killed { signal: number.into() })),
         }
@@ -179,12 +201,27 @@ struct Line {
     stream: UnixStream,
     process: Option<OwnedFd>,
     group: i32,
+    is_init: bool,
 }
 
 impl ForegroundConnection {
     /// Returns the process group of the foreground proxy, which gets the terminal when the job does not have it.
     pub(crate) fn group(&self) -> i32 {
         self.0.group
+    }
+
+    /// Reports whether the foreground proxy is process 1 of a container, which ends with it.
+    pub(crate) fn is_init(&self) -> bool {
+        self.0.is_init
+    }
+
+    /// Tells process 1 of a container which process is the program.
+    pub(crate) fn name_program(&self, pid: i32) {
+        if self.is_init() {
+            let [a, b, c, d] = pid.to_ne_bytes();
+            // A proxy that is gone needs no message.
+            let _ = (&self.0.stream).write_all(&[PROGRAM, 0, a, b, c, d]);
+        }
     }
 
     /// Returns the signals that the foreground proxy has received since the last call; `None` once it is gone.

@@ -13,6 +13,7 @@
 
 mod attach;
 mod attachment;
+mod container_init;
 mod detach_key;
 mod foreground;
 mod foreground_proxy;
