@@ -11,6 +11,7 @@
 //! arena     a scratch folder for one scenario; kills all remaining processes when dropped
 //! running   a command with its output in files and a time limit
 //! command   the standfast command line and its answers
+//! container the command as process 1 of a container, under the restrictions of Docker
 //! result    the files that a program leaves, compared byte by byte with an undisturbed run
 //! screen    what a terminal shows
 //! desk      a command on a terminal of its own
@@ -35,6 +36,7 @@
 
 pub mod arena;
 pub mod command;
+pub mod container;
 pub mod damage;
 pub mod desk;
 pub mod differential;

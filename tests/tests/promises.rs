@@ -8,6 +8,7 @@ mod batch;
 mod chains;
 mod ckptrc;
 mod clocks;
+mod containers;
 mod core_files;
 mod deadlines;
 mod differential;
