@@ -18,6 +18,7 @@ mod disasters;
 mod finished;
 mod free_memory;
 mod groups;
+mod guide;
 mod harness;
 mod ids;
 mod job_control;
