@@ -192,6 +192,9 @@ pub(crate) struct Run {
     /// With --resume: redirect standard output and error to those of this command, even if they were files
     #[arg(long)]
     pub(crate) redirect: bool,
+    /// With --resume: let monotonic clocks jump to those of this machine instead of continuing where they were
+    #[arg(long)]
+    pub(crate) clock_jump: bool,
     /// Discard an unfinished job and its checkpoints, then start
     #[arg(long)]
     pub(crate) fresh: bool,

@@ -54,6 +54,7 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
         folders: run.save_folder,
         ckptrc,
         unfinished,
+        clocks: clocks(run.clock_jump),
         terminal: run.terminal.unwrap_or_default(),
         assistance: Assistance { check_exclusions: run.check_exclusions, free_memory: run.free_memory },
     };
@@ -75,7 +76,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
         deadline: restart.deadline,
         ..OptionChoices::default()
     };
-    let clocks = if restart.clock_jump { ClockPolicy::Jump } else { ClockPolicy::Continue };
+    let clocks = clocks(restart.clock_jump);
     let attach = AttachRequest { directory: directory.clone(), detach_key: restart.detach_key.unwrap_or_default() };
     let memory = restart.memory.map(from_here).transpose()?;
     let streams = streams(restart.redirect);
@@ -136,6 +137,10 @@ fn behind_front(
         }
         Side::Behind(front) => conclude(supervise(front)),
     }
+}
+
+fn clocks(jump: bool) -> ClockPolicy {
+    if jump { ClockPolicy::Jump } else { ClockPolicy::Continue }
 }
 
 fn streams(redirect: bool) -> Streams {

@@ -12,6 +12,7 @@
 //!     program: "./heat".into(),
 //!     arguments: vec!["512".into()],
 //!     unfinished: Unfinished::Resume,
+//!     clocks: standfast::ClockPolicy::Continue,
 //!     folders: Vec::new(),
 //!     ckptrc: None,
 //!     terminal: standfast::TerminalKind::Shared,

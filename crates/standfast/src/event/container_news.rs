@@ -30,7 +30,7 @@ impl fmt::Display for ContainerNews {
                 f,
                 "a restarted job cannot have namespaces of its own here ({reason}): it gets new process ids, which Go programs \
                  and jobs of several processes cannot have; and after a reboot, or on a machine that was booted later, the \
-                 restart needs --clock-jump\nhint: standfast doctor lists what this system forbids"
+                 restart (or run --resume) needs --clock-jump\nhint: standfast doctor lists what this system forbids"
             ),
             Self::EndsWithProgram { processes } => write!(
                 f,

@@ -55,6 +55,8 @@ pub struct RunRequest {
     pub ckptrc: Option<Ckptrc>,
     /// What to do about an unfinished job in the directory.
     pub unfinished: Unfinished,
+    /// What a job that is continued does about monotonic clocks that are behind those of its checkpoint.
+    pub clocks: ClockPolicy,
     /// Terminal on which the program starts.
     pub terminal: TerminalKind,
     /// Optional tasks of the program's libstandfast, if it has one.
@@ -107,7 +109,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 directory: directory.clone(),
                 // Nobody else may hold it when the life ends, or it is not released.
                 lease,
-                clocks: ClockPolicy::Continue,
+                clocks: request.clocks,
                 despite: Vec::new(),
                 stopwatch: Stopwatch::start(),
             };
@@ -259,6 +261,7 @@ mod tests {
             folders: Vec::new(),
             ckptrc: ckptrc.map(|text| Ckptrc::parse(text.as_bytes()).unwrap()),
             unfinished: Unfinished::Refuse,
+            clocks: ClockPolicy::Continue,
             terminal: TerminalKind::Shared,
             assistance: Assistance::default(),
         }
