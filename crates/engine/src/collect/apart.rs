@@ -21,6 +21,12 @@ pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -
     let mut blockers = Vec::new();
     let living: Vec<&Member> = members.iter().filter(|member| member.wait_status.is_none()).collect();
     let Some(main) = process_snapshots.first() else { return blockers };
+    if living.len() > 1 && !process::may_compare() {
+        let why = "this container forbids kcmp, which shows whether they share memory, a directory or descriptors";
+        let hint = "give the container CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE)";
+        blockers.push(Blocker::new(RefusalCode::SharedContext, "several processes", why).with_hint(hint));
+        return blockers;
+    }
     let outside =
         Status::of(main.stat.parent).and_then(|status| Ok((NamespacesAndCredentials::of(main.stat.parent)?, status)));
     for (place, (member, own)) in living.iter().zip(process_snapshots).enumerate() {

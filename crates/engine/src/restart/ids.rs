@@ -61,7 +61,13 @@ impl Construction {
     /// Searches, under new ids, the program's filled memory for locks that name their owner by an old id.
     pub(super) fn refuse_held_locks(&self, plan: &Plan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {
         let JobIds::New { reason } = &self.ids else { return Ok(()) };
-        let owners: Vec<u32> = plan.process.threads.iter().map(|thread| thread.tid as u32).collect();
+        let tids: Vec<u32> = plan.process.threads.iter().map(|thread| thread.tid as u32).collect();
+        // In a container the main thread, which comes first, often gets the same small id again.
+        let is_same = tids.first().is_some_and(|main| *main == self.pid().get() as u32);
+        let owners = &tids[usize::from(is_same)..];
+        if owners.is_empty() {
+            return Ok(());
+        }
         let mut bytes = vec![0u8; PIECE_PAGES as usize * PAGE_BYTES];
         for run in source.runs().iter().filter(|run| run.contents == Contents::Stored) {
             let mut rest = run.range;
@@ -70,7 +76,7 @@ impl Construction {
                 let bytes = &mut bytes[..piece.bytes() as usize];
                 let reading = |source| kernel("looking for held locks", source);
                 self.read_placed(plan.job, run.owner, piece.start(), bytes).map_err(reading)?;
-                if let Some(place) = held_lock(bytes, &owners) {
+                if let Some(place) = held_lock(bytes, owners) {
                     let lock = piece.start().get() + place as u64;
                     let why = format!("a lock at {lock:#x} is held and names its owner by the old thread id");
                     return Err(needs_old_ids("thread ids", &why, reason.as_deref()));
