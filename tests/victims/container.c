@@ -172,7 +172,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: container [--no-new-privileges] COMMAND ARGUMENT...\n");
         return 125;
     }
-    if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS) != 0)
+    if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC) != 0)
         fail("unshare");
     map_ids(user, group);
     child = fork();
