@@ -41,8 +41,8 @@ const POISON_BYTES: u64 = 1 << 20;
 pub enum Readiness {
     /// They are ready.
     Ready,
-    /// They are ready, and a thread waits for this checkpoint at its present point. Once it is told of the checkpoint, it
-    /// goes on from there, so the checkpoint cannot be attempted again.
+    /// They are ready, and a thread waits for this checkpoint at its present point. Once it knows of the checkpoint, it
+    /// continues, so the checkpoint cannot be attempted again.
     Awaited,
     /// One of its threads communicates with the supervisor at this moment.
     Asking,

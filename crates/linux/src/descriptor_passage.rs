@@ -66,7 +66,7 @@ impl DescriptorPassage {
     /// # Panics
     /// When there are more than [`Self::DESCRIPTORS_MAX`].
     pub fn message(&self, at: Address, descriptors: &[i32]) -> Vec<u8> {
-        assert!(descriptors.len() <= Self::DESCRIPTORS_MAX, "so many descriptors do not fit");
+        assert!(descriptors.len() <= Self::DESCRIPTORS_MAX, "too many descriptors for one message");
         let numbers: Vec<u8> = descriptors.iter().flat_map(|number| number.to_ne_bytes()).collect();
         let control_bytes = CONTROL_HEADER_BYTES + numbers.len() as u64;
         let piece = at.get() + MESSAGE_BYTES;
@@ -96,7 +96,7 @@ impl DescriptorPassage {
     /// Returns the descriptors that the process has sent, in the same order.
     ///
     /// # Errors
-    /// When it has sent none, or this process may not have so many.
+    /// When it has sent none, or this process may not have more descriptors.
     pub fn receive(self) -> io::Result<Vec<OwnedFd>> {
         let received = socket::peek(self.socket.as_fd(), &mut [0])?;
         Ok(received.ok_or_else(|| io::Error::other("the process has sent nothing"))?.descriptors)

@@ -193,14 +193,27 @@ impl NamespaceInit {
 }
 
 /// Our user and group outside, to be the same inside.
-struct Identity {
+#[derive(Debug)]
+pub(crate) struct Identity {
     user: u32,
     group: u32,
 }
 
 impl Identity {
-    fn own() -> Self {
+    pub(crate) fn own() -> Self {
         Self { user: process::effective_user(), group: rustix::process::getegid().as_raw() }
+    }
+
+    /// Reports whether it is root, who needs no user namespace.
+    pub(crate) fn is_root(&self) -> bool {
+        self.user == 0
+    }
+
+    /// Gives this process, which has just entered a new user namespace, the same user and group there, and no others.
+    pub(crate) fn keep(&self) -> io::Result<()> {
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{0} {0} 1", self.user))?;
+        fs::write("/proc/self/gid_map", format!("{0} {0} 1", self.group))
     }
 }
 
@@ -244,9 +257,7 @@ impl Init<'_> {
         // It works as well without its name.
         let _ = rustix::thread::set_name(c"standfast-init");
         if kind == NamespaceKind::User {
-            fs::write("/proc/self/setgroups", "deny")?;
-            fs::write("/proc/self/uid_map", format!("{0} {0} 1", identity.user))?;
-            fs::write("/proc/self/gid_map", format!("{0} {0} 1", identity.group))?;
+            identity.keep()?;
         }
         mount_proc();
         if furnishing.terminals {

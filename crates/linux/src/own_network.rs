@@ -5,7 +5,8 @@
 //! Each block passes plain numbers, or addresses of live local values, to the call that it names. The kernel's list of
 //! addresses is read only between the calls that make and free it.
 
-use crate::sys::{check, process, socket};
+use crate::namespace::Identity;
+use crate::sys::{check, socket};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,6 +33,7 @@ const LOOPBACK_NAME: &[u8] = b"lo";
 /// The addresses and settings of a network namespace.
 #[derive(Debug)]
 pub struct NetworkSurroundings {
+    identity: Identity,
     addresses: Vec<IpAddr>,
     settings: Vec<(PathBuf, Vec<u8>)>,
 }
@@ -46,32 +48,29 @@ impl NetworkSurroundings {
         let paths = folders.flatten().filter_map(|entry| Some(entry.ok()?.path()));
         // Some may be read by root only, and some hold nothing yet.
         let settings = paths.filter_map(|path| fs::read(&path).ok().map(|value| (path, value)));
-        Ok(Self { addresses: addresses()?, settings: settings.collect() })
+        Ok(Self { identity: Identity::own(), addresses: addresses()?, settings: settings.collect() })
     }
 
     /// Moves this process, which must have a single thread, to a network namespace of its own, without privilege to a user
-    /// namespace as well. There it has only its own user and group. Nothing has changed if that fails.
+    /// namespace as well. Nothing has changed if that fails.
     ///
     /// # Errors
     /// When the system does not allow it.
-    pub fn leave() -> io::Result<()> {
-        let (user, group) = (process::effective_user(), rustix::process::getegid().as_raw());
-        let flags = libc::CLONE_NEWNET | if user == 0 { 0 } else { libc::CLONE_NEWUSER };
+    pub fn leave(&self) -> io::Result<()> {
+        let flags = libc::CLONE_NEWNET | if self.identity.is_root() { 0 } else { libc::CLONE_NEWUSER };
         // SAFETY: a plain number.
-        check(unsafe { libc::unshare(flags) }.into())?;
-        if user != 0 {
-            fs::write("/proc/self/setgroups", "deny")?;
-            fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-            fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
-        }
-        Ok(())
+        check(unsafe { libc::unshare(flags) }.into()).map(drop)
     }
 
-    /// Gives the present namespace these addresses and settings.
+    /// Gives the namespace that this process has just entered these addresses and settings. In a user namespace the
+    /// process has its own user and group, and no others.
     ///
     /// # Errors
     /// When the kernel refuses an address.
     pub fn furnish(&self) -> io::Result<()> {
+        if !self.identity.is_root() {
+            self.identity.keep()?;
+        }
         let control = socket::create(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
         raise_loopback(control.as_fd())?;
         for (number, address) in self.addresses.iter().enumerate().filter(|(_, address)| !address.is_loopback()) {
@@ -193,7 +192,7 @@ mod tests {
             of_sockets.iter().filter(|name| value(&here, name) != value(now, name)).count()
         };
         let outcome = apart(|| {
-            NetworkSurroundings::leave()?;
+            here.leave()?;
             here.furnish()?;
             let now = NetworkSurroundings::here()?;
             let has = |address: &IpAddr| now.addresses.contains(address);

@@ -101,7 +101,7 @@ impl Rehearsal<'_> {
         // It looks at the job's processes and ports, so it comes before this process leaves them.
         let plan = JobPlan::make(&state, as_they_are, self.options.saved_binary)?;
         if let Some(network) = network {
-            if NetworkSurroundings::leave().is_err() {
+            if network.leave().is_err() {
                 return self.build(None);
             }
             if let Err(error) = network.furnish() {

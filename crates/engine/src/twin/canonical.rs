@@ -354,7 +354,7 @@ mod tests {
         };
         assert_eq!(left(&[timer(0, 0)], std::slice::from_ref(&rung)), 0);
         assert_eq!(left(&[timer(0, 0)], &[]), 1, "it was lost");
-        assert_eq!(left(&[timer(0, 9), timer(1, 0)], &[rung]), 2, "one that goes on, and one that stands still");
+        assert_eq!(left(&[timer(0, 9), timer(1, 0)], &[rung]), 2, "one that repeats, and one of processor time");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(super) fn add_note(notes: &mut Vec<u8>, owner: &str, kind: u32, contents: &[
     }
 }
 
-/// Returns the offset of the first page in a file with so many segments and bytes of notes.
+/// Returns the offset of the first page in a file with these numbers of segments and bytes of notes.
 pub(super) fn pages_offset(segments: usize, notes_bytes: usize) -> u64 {
     (notes_offset(segments) + notes_bytes as u64).next_multiple_of(PAGE_BYTES as u64)
 }
@@ -75,7 +75,7 @@ pub(super) fn head(segments: &[Segment], notes: &[u8]) -> Vec<u8> {
     if has_section {
         // The fields of a section header; `sh_info` holds the number of program headers.
         head.extend([0; 40]);
-        let all = u32::try_from(segments.len() + 1).expect("the records are too short for so many mappings");
+        let all = u32::try_from(segments.len() + 1).expect("the records are too short for more mappings");
         head.extend([0, all].map(u32::to_le_bytes).concat());
         head.extend([0; 16]);
     }

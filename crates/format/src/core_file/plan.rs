@@ -15,7 +15,7 @@ use standfast_core::{Address, PAGE_BYTES, PageRange};
 const ADDRESS_END: u64 = 1 << 56;
 /// Longest part of a range of zeros that one segment describes, unless there are very many zeros.
 const HOLE_BYTES: u64 = 1 << 30;
-/// If there are more zeros than so many holes, the hole is longer instead.
+/// If zeros need more holes than that, the hole is longer instead.
 const HOLES_MAX: u64 = 1 << 16;
 /// The red zone below a stack pointer, which the program may use as well (System V ABI, x86-64).
 const RED_ZONE_BYTES: u64 = 128;
