@@ -147,6 +147,9 @@ fn start(
     description: JobDescription,
     listener: &mut Listener<'_>,
 ) -> Result<Ending, Error> {
+    let inherited = InheritedSignals::capture();
+    // What comes from now on is acted on once the program runs.
+    let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
     let options = request.options();
     let of_store = |error| Error::of_store(&request.context.directory, error);
     let memory = request.context.memory.clone().unwrap_or_default();
@@ -162,13 +165,7 @@ fn start(
         let reason = without_numbers(&error.to_string());
         listener(&JobEvent::NotInMemory { reason, is_selector: memory != Memory::Auto });
     }
-    let inherited = InheritedSignals::capture();
-    if let Err(error) = try_namespaces() {
-        let reason = InWords(&error).to_string();
-        listener(&JobEvent::Container(ContainerNews::NoNamespaces { reason }));
-    }
     let (held, terminal) = terminal_for(request)?;
-    let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
     let control = bind_control(&request.context.directory, listener);
     let launch = Launch {
         program: request.program.clone(),
@@ -179,6 +176,11 @@ fn start(
         assistance: request.assistance,
     };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
+    // The program runs meanwhile: this takes about 10 ms.
+    if let Err(error) = try_namespaces() {
+        let reason = InWords(&error).to_string();
+        listener(&JobEvent::Container(ContainerNews::NoNamespaces { reason }));
+    }
     save_folders(&job, &description, &request.context.directory);
     // Drop our copies of the terminal: from now on only the job decides whether it is open.
     drop(launch);
