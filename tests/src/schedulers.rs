@@ -4,7 +4,7 @@
 use crate::arena::Arena;
 use crate::command::{Standfast, standfast_binary};
 use crate::result::RunResult;
-use crate::running::{Ended, Output, PATIENCE, Running};
+use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::victims::Program;
 use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
@@ -159,6 +159,9 @@ impl<'a> PlayedJob<'a> {
         let name = format!("life-{}", self.starts);
         let mut running = Running::start(self.arena, &name, Output::Log, &mut command)?;
         let mut stopping = None;
+        if self.scheduler != Scheduler::Systemd {
+            self.await_traps(&mut running)?;
+        }
         if let Some(moment) = moment
             && !ends_within(&mut running, moment)?
         {
@@ -179,6 +182,19 @@ impl<'a> PlayedJob<'a> {
             _ => ended.status.code() == self.scheduler.again(),
         };
         Ok(Some(PlayedRun { ended, is_again, stopping }))
+    }
+
+    /// Waits until the script catches the scheduler's signals. No script can do anything about an earlier one.
+    fn await_traps(&self, running: &mut Running) -> Result<()> {
+        let signals = self.scheduler.signals().iter().fold(0, |mask, signal| mask | 1_u64 << (*signal as i32 - 1));
+        until(PATIENCE, "the traps of the script", || {
+            if running.has_ended()? {
+                return Ok(Some(()));
+            }
+            let status = fs::read_to_string(format!("/proc/{}/status", running.pid()))?;
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).context("a mask of signals")?;
+            Ok((u64::from_str_radix(caught.trim(), 16)? & signals == signals).then_some(()))
+        })
     }
 
     fn signal(&self, running: &Running, signal: Signal) -> Result<()> {

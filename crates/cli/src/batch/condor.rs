@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 
 const TEMPLATE: &str = include_str!("templates/condor.sh");
 const SIGNALS: [&str; 1] = ["TERM"];
-const REQUEUE: &str = "on_exit_remove = ExitBySignal || ExitCode =!= 85";
+const REQUEUE: &str = "on_exit_remove = ExitBySignal ? ExitSignal =!= 15 : ExitCode =!= 85";
 const NO_REQUEUE: &str = "periodic_remove = JobStatus == 1 && NumJobStarts > 0";
 const AGAIN: &str = "if [ \"$is_interrupted\" = yes ]; then
     exit 85

@@ -16,7 +16,8 @@ should_transfer_files = NO
 kill_sig = SIGTERM
 job_max_vacate_time = @SECONDS@
 want_graceful_removal = True
-# 85 is the status of this script, below, for a job that was stopped after a checkpoint.
+# 85 is the status of this script, below, for a job that was stopped after a checkpoint. SIGTERM (15) ends the script only
+# if it comes before its first trap.
 @REQUEUE@
 @DIRECTIVES@queue
 END

@@ -1,14 +1,3 @@
-# Prints how the job stands, in one word. The exit status alone would not do: a program may itself end with the status
-# that stands for a stop.
-state() {
-    "$standfast" status --state "$directory"
-}
-
-if [ "$(state)" = finished ]; then
-    echo "nothing to do: the program has finished; to run it again, first remove its checkpoints in $directory"
-    exit 0
-fi
-
 # Notes a signal of the scheduler. @HOW@
 noticed='' passed='' job=''
 notice() {
@@ -25,6 +14,17 @@ pass() {
 for signal in @SIGNALS@; do
     trap "notice $signal" "$signal"
 done
+
+# Prints how the job stands, in one word. The exit status alone would not do: a program may itself end with the status
+# that stands for a stop.
+state() {
+    "$standfast" status --state "$directory"
+}
+
+if [ "$(state)" = finished ]; then
+    echo "nothing to do: the program has finished; to run it again, first remove its checkpoints in $directory"
+    exit 0
+fi
 
 # Starts the program, or continues it. It runs in the background: a shell handles signals only while it waits.
 "$standfast" run --resume --directory "$directory" "$@" &
