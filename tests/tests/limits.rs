@@ -108,6 +108,11 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("guarded pages", "no other mapping shows", Victims(&["shared-memory-beneath-a-guard-is-refused"])),
     ("pipes to other programs", "pipes", Test("outside.rs", "a_pipe_open_outside_is_refused")),
     ("pipes to other programs", "Named pipes", Test("outside.rs", "a_named_pipe_open_outside_is_refused")),
+    (
+        "pipes to other programs",
+        "wait for the next writer",
+        Victims(&["named-pipe-whose-readers-disagree-is-refused-for-now"]),
+    ),
     ("other descriptors", "userfaultfd", Victims(&["userfaultfd-is-refused"])),
     ("other descriptors", "io_uring", Victims(&["io_uring-is-refused"])),
     ("other descriptors", "fanotify", Victims(&["fanotify-is-refused"])),

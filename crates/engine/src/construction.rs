@@ -21,7 +21,7 @@ use std::fs::{File, Permissions};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const SIGNAL_SET_BYTES: u64 = 8;
@@ -199,7 +199,7 @@ impl Construction {
             Err(EngineError::Kernel { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => source,
             opened => return opened,
         };
-        let file = Path::new(OsStr::from_bytes(path));
+        let file = &self.as_we_reach(path);
         let changing = |source| kernel(action, source);
         let rights = match std::fs::metadata(file) {
             Ok(found) if found.uid() == process::effective_user() && !found.is_dir() => found.permissions(),
@@ -210,6 +210,15 @@ impl Construction {
         let opened = open();
         std::fs::set_permissions(file, rights).map_err(changing)?;
         opened
+    }
+
+    /// Returns a path by which we reach what `path` means to the process.
+    fn as_we_reach(&self, path: &[u8]) -> PathBuf {
+        let own = path.strip_prefix(b"/proc/self/").map(OsStr::from_bytes);
+        own.map_or_else(
+            || OsStr::from_bytes(path).into(),
+            |rest| Path::new("/proc").join(self.pid().to_string()).join(rest),
+        )
     }
 
     /// Returns our own copy of one of its descriptors, as long as it has its scratch memory.

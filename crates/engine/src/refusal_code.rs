@@ -196,6 +196,9 @@ refusal_codes! {
     328 Terminal "a terminal cannot be rebuilt"
         "The terminal is used by a program outside the job, is the terminal of a session outside the job, has a line discipline of its own, has a closed slave that may not be opened again (TIOCEXCL), or holds data that could not be read at this moment. Programs started from a terminal as usual are supported."
 
+    329 PipeReaders "a named pipe waits for a writer in a way that a restart cannot bring about"
+        "The pipe has no writer. A reader that was opened after the last writer had gone waits for the next one, while others are at the end of the file; or the name of the pipe has been removed since. Close the readers that are at the end, and keep the pipe in place."
+
     401 ConnectionOutside "a connection to a program outside the job"
         "The other end of the connection belongs to another program, which would not accept a restarted one. Start both under one `standfast run`, or let the connection come back as one that the peer has reset: `--external-sockets reset`. Most clients of databases and web services then connect again."
 

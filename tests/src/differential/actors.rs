@@ -27,8 +27,8 @@ struct Actor {
 struct Slot {
     kind: String,
     owners: Vec<usize>,
-    /// Whether an actor waits in a call on it. It stays open then: any stop, such as SIGSTOP and SIGCONT, makes the
-    /// kernel look at the descriptor again, and end the call with EBADF.
+    /// Whether an actor waits in a call on it. It stays open then, and blocks: any stop, such as SIGSTOP and SIGCONT, makes
+    /// the kernel look at the descriptor again, and end the call with EBADF or EAGAIN.
     is_waited_on: bool,
 }
 
@@ -103,10 +103,17 @@ impl Cast {
         (!found.is_empty()).then(|| found[random.usize(..found.len())])
     }
 
-    /// Reports whether a step closes a descriptor on which an actor waits.
+    /// Reports whether a step closes a descriptor on which an actor waits, or may keep it from waiting there.
     fn ends_wait(&self, step: &str) -> bool {
-        let slot = step.strip_prefix("close ").and_then(|slot| self.slots.get(&slot.parse().ok()?));
-        slot.is_some_and(|slot| slot.is_waited_on)
+        let is_waited_on = |slot: &Slot| slot.is_waited_on;
+        match step.split(' ').collect::<Vec<_>>()[..] {
+            ["close", slot] => {
+                slot.parse().ok().and_then(|slot: usize| self.slots.get(&slot)).is_some_and(is_waited_on)
+            }
+            // Several slots may have the same open file.
+            ["set-flags", ..] => self.slots.values().any(is_waited_on),
+            _ => false,
+        }
     }
 
     fn child(&self, random: &mut Rng) -> Option<usize> {

@@ -31,8 +31,16 @@ use std::time::Duration;
 
 /// How long a program may take without Standfast.
 const NATIVE_PATIENCE: Duration = Duration::from_secs(20);
-/// How often a program that seems to differ runs without Standfast, to see whether it differs there, too.
-const NATIVE_RUNS: usize = 10;
+/// How long the moments of a program that seems to differ last without Standfast, to see whether it differs there, too.
+/// Time passes during checkpoints as well: the kernel sends what it has held back on a TCP connection, say.
+const MOMENTS: [Duration; 12] = {
+    const NONE: Duration = Duration::ZERO;
+    const SHORT: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_millis(200);
+    [LONG, NONE, NONE, SHORT, NONE, LONG, NONE, NONE, SHORT, NONE, NONE, NONE]
+};
+/// Tells the interpreter how long moments last when nothing intervenes.
+const MOMENT_VARIABLE: &str = "MOMENT_MILLISECONDS";
 
 /// What came of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +74,7 @@ pub fn judge(script: &Script) -> Result<Outcome> {
 
 /// Does the same with a planted fault.
 pub(super) fn judge_with(script: &Script, fault: Option<&str>) -> Result<Outcome> {
-    let (native, again) = match run_natively(script).and_then(|native| Ok((native, run_natively(script)?))) {
+    let (native, again) = match run_natively_twice(script) {
         Ok(both) => both,
         Err(problem) => return Ok(Outcome::Unstable(format!("{problem:#}"))),
     };
@@ -87,8 +95,8 @@ pub(super) fn judge_with(script: &Script, fault: Option<&str>) -> Result<Outcome
     let difference = first_difference(&native, &protected.log);
     if difference.is_some() {
         // A program that seldom differs by itself has differed from the second run by chance only.
-        for _ in 0..NATIVE_RUNS {
-            if let Some(difference) = first_difference(&native, &run_natively(script)?) {
+        for moment in MOMENTS {
+            if let Some(difference) = first_difference(&native, &run_natively(script, moment)?) {
                 return Ok(Outcome::Unstable(difference));
             }
         }
@@ -157,12 +165,17 @@ impl Drop for Stage {
     }
 }
 
-fn run_natively(script: &Script) -> Result<String> {
+fn run_natively_twice(script: &Script) -> Result<(String, String)> {
+    Ok((run_natively(script, Duration::ZERO)?, run_natively(script, Duration::ZERO)?))
+}
+
+fn run_natively(script: &Script, moment: Duration) -> Result<String> {
     let stage = Stage::new(script)?;
     let Program { path, arguments } = &stage.program;
     // Under Standfast, too, it leads a group, and its orphans are reaped at once.
     let mut command = stage.arena.command(path);
     command.arg("--reap").arg(path).args(arguments).env_remove(FOLDER_VARIABLE).stdin(Stdio::null());
+    command.env(MOMENT_VARIABLE, moment.as_millis().to_string());
     let running = Running::start(&stage.arena, "native", Output::File(stage.log.clone()), &mut command)?;
     let ended = running.wait(NATIVE_PATIENCE).with_context(|| format!("it hangs:\n{}", script.text()))?;
     ensure!(ended.status.success(), "{} without Standfast, of:\n{}\n{}", ended.status, script.text(), ended.errors);

@@ -190,6 +190,7 @@ static long do_execute(const long *argument)
         say(" begins again\n");
     if (me != 0)
         self->answered = self->asked;
+    self->has_executed = true;
     execve(state->executable, words, environ);
     return -1;
 }

@@ -39,6 +39,8 @@ struct actor {
     bool is_stopped;
     /* It waits in a call that another actor's step ends. */
     bool is_busy;
+    /* Its process has executed a program since it was made. */
+    bool has_executed;
     /* The actor that is the main thread of its process. */
     int process;
     pid_t pid, tid;

@@ -7,9 +7,14 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-/* set-group ACTOR LEADER */
+/* set-group ACTOR LEADER. A child that has executed a program may not be moved any more; after a restart it may
+ * (docs/states.md). */
 static long do_set_group(const long *a)
 {
+    const struct actor *actor = &state->actors[(unsigned long)a[0] % ACTORS];
+    errno = EACCES;
+    if (actor->has_executed && actor->pid != getpid())
+        return -1;
     return setpgid(pid_of(a[0]), pid_of(a[1]));
 }
 

@@ -55,6 +55,18 @@ static long do_alternate_stack(const long *a)
     return sigaltstack(&wanted, NULL);
 }
 
+/* Reports whether a signal ends its process with a core file. Then the thread that sends it may still return from the
+ * call, or not. */
+static bool makes_core(int number)
+{
+    static const int all[] = {SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGFPE, SIGSYS, SIGXCPU, SIGXFSZ};
+    struct sigaction action;
+    for (size_t at = 0; at < sizeof all / sizeof *all; at++)
+        if (all[at] == number)
+            return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_DFL;
+    return false;
+}
+
 /* kill ACTOR SIGNAL HOW VALUE. How 0: to the process, 1: to the thread, 2: to the process with a value, 3: to the
  * process group that the actor leads, 4: to the thread with a value. */
 static long do_kill(const long *a)
@@ -66,7 +78,7 @@ static long do_kill(const long *a)
     pid_t pid = pid_of(a[0]), tid = tid_of(a[0]);
     // The director must go on. These end or stop whoever has not handled them.
     bool may_end = a[1] == SIGKILL || a[1] == SIGSTOP || a[1] == SIGTSTP || a[1] == SIGTTIN || a[1] == SIGTTOU;
-    if (may_end && state->actors[0].pid == pid) {
+    if ((may_end && state->actors[0].pid == pid) || (makes_core((int)a[1]) && pid == getpid())) {
         errno = EPERM;
         return -1;
     }

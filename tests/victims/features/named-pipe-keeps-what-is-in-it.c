@@ -1,4 +1,5 @@
 /* A named pipe whose ends are both the program's keeps what is in it; so does one whose name has been removed.
+ * Its owner may have taken away his own right to write to it.
  *
  * expect: survive
  * no-rollback: the program removes the pipe at its end
@@ -19,7 +20,10 @@ int main(void)
         CHECK(ends[i][0] >= 0 && ends[i][1] >= 0 && write(ends[i][1], "in the pipe", 11) == 11);
     }
     CHECK(unlink("passing") == 0);
+    CHECK(fchmod(ends[0][0], 0400) == 0);
     moment("filled");
+    struct stat found;
+    CHECK(fstat(ends[0][0], &found) == 0 && (found.st_mode & 07777) == 0400 && fchmod(ends[0][0], 0600) == 0);
     for (int i = 0; i < 2; i++) {
         memset(room, 0, sizeof room);
         CHECK(read(ends[i][0], room, sizeof room) == 11 && strcmp(room, "in the pipe") == 0);

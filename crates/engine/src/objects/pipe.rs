@@ -105,7 +105,7 @@ impl Walk<'_> {
         let record = match reader {
             Some(reader) => {
                 let own = reader.own(&self.holders)?;
-                let awaits_writer = writer.is_none() && !process::pipe_is_peer_closed(own.as_fd());
+                let awaits_writer = writer.is_none() && self.await_a_writer(ends(), path.is_some())?;
                 let awaits_writer = awaits_writer.then_some(true);
                 PipeContents { awaits_writer, ..recorded(&pieces_in(own.as_fd(), in_packets)?) }
             }
@@ -114,6 +114,32 @@ impl Walk<'_> {
         let capacity = process::pipe_capacity(own.as_fd())?;
         let mode = Some(self.shown[place].file.mode() & PERMISSIONS).filter(|mode| !is_named && *mode != USUAL_MODE);
         Ok(self.add_pipe(identity, PipeContents { capacity, path, mode, ..record }))
+    }
+
+    /// Reports whether the readers of a pipe without writers wait for the next one, since they were opened after the last
+    /// one had gone. A restart opens all of them at one moment, by the pipe's name.
+    fn await_a_writer<'s>(
+        &self,
+        readers: impl Iterator<Item = &'s Shown>,
+        has_name: bool,
+    ) -> Result<bool, Unsupported> {
+        let (mut waiting, mut at_the_end) = (false, false);
+        for reader in readers {
+            let is_at_the_end = process::pipe_is_peer_closed(reader.own(&self.holders)?.as_fd());
+            waiting |= !is_at_the_end;
+            at_the_end |= is_at_the_end;
+        }
+        match (waiting, at_the_end, has_name) {
+            (true, true, _) => Err(Unsupported::for_now(
+                RefusalCode::PipeReaders,
+                "one of its readers has seen the last writer leave, and another one waits for the next writer",
+            )),
+            (true, false, false) => Err(Unsupported::for_now(
+                RefusalCode::PipeReaders,
+                "it waits for a writer, and its name has been removed",
+            )),
+            (waiting, ..) => Ok(waiting),
+        }
     }
 
     fn add_pipe(&mut self, identity: FileId, record: PipeContents) -> OpenFileKind {

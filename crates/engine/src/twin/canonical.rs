@@ -1,6 +1,7 @@
 //! Records in the form in which they are compared. What depends on the machine, the moment or the order of discovery,
 //! and not on the job, is the same in all of them.
 
+use super::remaining_times::let_time_pass;
 use crate::objects::{O_LARGEFILE, O_NOFOLLOW, SHARED_MEMORY_NAME};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
@@ -19,6 +20,7 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
     for (saved, found) in saved.processes.iter_mut().zip(&mut found.processes) {
         forget_unknown_accounting(saved, found);
         forget_expired(saved, found);
+        let_time_pass(saved, found);
     }
     for (saved, found) in saved.sockets.iter_mut().zip(&mut found.sockets) {
         forget_unknown_origins(saved, found);

@@ -7,12 +7,6 @@ const EXCEPTIONS: &[&str] = &[
     // Victim: waits-keep-their-remaining-time
     "processes.threads.wait.remaining_nanoseconds",
     // Time goes on.
-    // Victim: timer-interval-timers-go-on
-    "processes.timers.interval.remaining_microseconds",
-    // Time goes on.
-    // Victim: timer-posix-timers-keep-ids-and-times
-    "processes.timers.posix.remaining_nanoseconds",
-    // Time goes on.
     // Victim: timer-expired-timer-gives-one-signal
     "processes.timers.posix.has_expired",
     // Time goes on.

@@ -14,6 +14,7 @@
 mod canonical;
 mod comparison;
 mod exceptions;
+mod remaining_times;
 
 use crate::capture_options::{Asking, CaptureOptions, ExternalSockets};
 use crate::collect::Collection;

@@ -10,6 +10,7 @@ use crate::error::kernel;
 use standfast_core::Address;
 use standfast_format::records::{IntervalTimer, PosixTimer, TimerClock, TimerNotice, Timers};
 use standfast_linux::abi;
+use std::time::{Duration, Instant};
 
 /// `prctl(2)` of Linux 6.15: whether `timer_create` takes the id that it is given.
 const PR_TIMER_CREATE_RESTORE_IDS: u64 = 77;
@@ -26,6 +27,15 @@ const MILLION: u64 = 1_000_000;
 const EVENT_BYTES: usize = 64;
 /// The shortest time that a timer can be set to, which is practically at once.
 const AT_ONCE: u64 = 1;
+/// Longest wait for a timer that was set to expire at once.
+const EXPIRY_MAX: Duration = Duration::from_secs(10);
+
+/// What a timer is set to: flags of `timer_settime`, and nanoseconds.
+struct Setting {
+    flags: u64,
+    time: u64,
+    interval: u64,
+}
 
 impl Construction {
     pub(crate) fn set_timers(&self, timers: &Timers) -> Result<(), EngineError> {
@@ -93,8 +103,13 @@ impl Construction {
     }
 
     fn set_posix_timer(&self, timer: &PosixTimer) -> Result<(), EngineError> {
-        let interval = timer.interval_nanoseconds;
-        let (flags, time) = match (timer.has_expired, timer.remaining_nanoseconds) {
+        let (interval, remaining) = (timer.interval_nanoseconds, timer.remaining_nanoseconds);
+        if timer.has_expired && has_been_set_again(timer) {
+            self.set_time(timer, Setting { flags: TIMER_ABSTIME, time: AT_ONCE, interval: 0 })?;
+            self.await_expiry(timer)?;
+            return self.set_time(timer, Setting { flags: 0, time: remaining, interval });
+        }
+        let (flags, time) = match (timer.has_expired, remaining) {
             (false, 0) => return Ok(()),
             (false, remaining) => (0, remaining),
             // Its next times stay the same: it expires as of one interval before the next.
@@ -104,9 +119,30 @@ impl Construction {
             }
             (true, _) => (TIMER_ABSTIME, AT_ONCE),
         };
+        self.set_time(timer, Setting { flags, time, interval })
+    }
+
+    fn set_time(&self, timer: &PosixTimer, setting: Setting) -> Result<(), EngineError> {
+        let Setting { flags, time, interval } = setting;
         let words = [interval / SECOND, interval % SECOND, time / SECOND, time % SECOND];
         let arguments = [timer.id as u64, flags, self.argument(&bytes(&words))?, 0, 0, 0];
         self.call("setting a timer", abi::SYS_timer_settime, arguments).map(drop)
+    }
+
+    /// Waits until a timer that was set to expire at once does not run any more.
+    fn await_expiry(&self, timer: &PosixTimer) -> Result<(), EngineError> {
+        let begun = Instant::now();
+        loop {
+            let answer = self.argument(&[0; 32])?;
+            self.call("reading a timer", abi::SYS_timer_gettime, [timer.id as u64, answer, 0, 0, 0, 0])?;
+            let [.., seconds, nanoseconds] = self.answered::<4>(answer)?;
+            if (seconds, nanoseconds) == (0, 0) {
+                return Ok(());
+            }
+            if begun.elapsed() > EXPIRY_MAX {
+                return Err(kernel("waiting for a timer", std::io::ErrorKind::TimedOut.into()));
+            }
+        }
     }
 
     /// Returns the time of a clock as the new process sees it, in nanoseconds.
@@ -153,6 +189,12 @@ impl Construction {
         self.memory.read(Address::new(at), words.as_flattened_mut()).map_err(reading)?;
         Ok(words.map(u64::from_le_bytes))
     }
+}
+
+/// Reports whether a timer that had expired was set again while its signal was pending: more is left than an expired one
+/// can have. If less is left, the kernel does not tell.
+fn has_been_set_again(timer: &PosixTimer) -> bool {
+    timer.remaining_nanoseconds > timer.interval_nanoseconds
 }
 
 fn bytes(words: &[u64]) -> Vec<u8> {
