@@ -61,6 +61,7 @@ struct shared_state {
     size_t at;
     /* Moments passed so far. */
     int moments;
+    bool has_posix_queues;
     int segments[OBJECTS], semaphores[OBJECTS], queues[OBJECTS];
     struct actor actors[ACTORS];
 };
@@ -141,6 +142,10 @@ void settle_terminal(int fd);
 
 /* Says how many bytes there are, and their checksum. */
 void say_bytes(const void *bytes, ssize_t length);
+
+/* Has the director open all POSIX message queues: a job that gets an IPC namespace of its own finds there only those that
+ * somebody has open (docs/states.md). */
+void hold_posix_queues(void);
 
 /* Removes what would outlive the program. */
 void remove_shared_objects(void);

@@ -119,6 +119,7 @@ static void settle_one(int number)
 
 static void settle(void)
 {
+    hold_posix_queues();
     // One actor's end may mean a signal for another one.
     for (int round = 0; round < 2; round++)
         for (int number = 1; number < ACTORS; number++)

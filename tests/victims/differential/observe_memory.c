@@ -118,10 +118,16 @@ static void take_name(struct area *area, const char *name)
     bool is_segment = strncmp(name, "/SYSV", 5) == 0;
     // Shared memory and deleted files come back as memory and files of other names (docs/restart.md, docs/files.md).
     bool is_shared = strncmp(name, "/dev/zero (deleted)", 19) == 0 || strncmp(name, "/memfd:shared memory", 20) == 0;
-    bool is_deleted = !is_segment && strncmp(name, "/memfd:", 7) != 0 && strstr(name, " (deleted)") != NULL;
+    // So does a private mapping, as a copy that the job kept of a file with code.
+    bool is_kept = !is_inside && strstr(name, "/images/keepsake-") != NULL;
+    bool is_deleted = is_kept
+        || (!is_segment && strncmp(name, "/memfd:", 7) != 0 && strstr(name, " (deleted)") != NULL);
+    // A socket shows its inode number.
+    bool is_socket = strncmp(name, "socket:[", 8) == 0;
     const char *shown = is_segment   ? "/segment"
                         : is_shared  ? "/shared"
                         : is_deleted ? "/deleted"
+                        : is_socket  ? "/socket"
                         : is_inside  ? name + base
                                      : name;
     snprintf(area->name, sizeof area->name, "%s", shown);

@@ -53,6 +53,9 @@ static void say_link(const char *path)
     text[length > 0 ? length : 0] = '\0';
     size_t base = strlen(state->base);
     bool is_inside = strncmp(text, state->base, base) == 0;
+    // A removed directory comes back as another nameless one.
+    if (strstr(text, " (deleted)") != NULL)
+        is_inside = false, snprintf(text, sizeof text, "(deleted)");
     say(" %s %s%s;", path + strlen("/proc/self/"), is_inside ? "BASE" : "", is_inside ? text + base : text);
 }
 

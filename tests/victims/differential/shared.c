@@ -152,7 +152,21 @@ static const char *name_of(long number)
 static long do_posix_queue(const long *a)
 {
     struct mq_attr wanted = {.mq_maxmsg = a[3], .mq_msgsize = a[4]};
+    state->has_posix_queues = true;
     return place((int)mq_open(name_of(a[1]), (int)a[2], 0600, &wanted), a[0]);
+}
+
+void hold_posix_queues(void)
+{
+    for (int number = 0; state->has_posix_queues && number < OBJECTS; number++) {
+        int held = FIRST_FD + SLOTS + number, opened = (int)mq_open(name_of(number), O_RDONLY);
+        // What was held before may have lost its name.
+        close(held);
+        if (opened >= 0 && opened != held) {
+            CHECK(dup3(opened, held, O_CLOEXEC) == held);
+            close(opened);
+        }
+    }
 }
 
 /* put-posix-message SLOT PRIORITY LENGTH SEED */

@@ -43,7 +43,11 @@ static void say_control(struct msghdr *header, long slot)
                 receive_descriptor(((int *)CMSG_DATA(each))[at], slot + (long)at);
         } else if (each->cmsg_type == SCM_CREDENTIALS) {
             struct ucred *sender = (void *)CMSG_DATA(each);
-            say(" from %s, user %u", who(sender->pid), sender->uid);
+            // At the end of a stream the kernel shows ids of 0, which are other ones in a user namespace.
+            if (strcmp(who(sender->pid), who(0)) == 0)
+                say(" from %s", who(0));
+            else
+                say(" from %s, user %u", who(sender->pid), sender->uid);
         } else {
             // Timestamps are those of the restart (docs/restart.md).
             say(" control %d of %zu bytes", each->cmsg_type, bytes);

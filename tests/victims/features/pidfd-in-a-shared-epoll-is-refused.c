@@ -1,6 +1,7 @@
-/* An epoll instance that several processes share and that watches the handle of a process is refused.
+/* An epoll instance that watches the handle of a process is refused if several processes share the instance, or if only
+ * another process still has the handle.
  *
- * expect: refuse "eventpoll" "share" "process"
+ * expect: refuse "eventpoll" "process"
  */
 #include "family.h"
 #include <sys/epoll.h>
@@ -21,6 +22,20 @@ int main(void)
     }
     be_parent(&line);
     moment("shared");
+    CHECK(close(line.down[1]) == 0);
+    reap(child, 0);
+    open_line(&line);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        be_child(&line);
+        await_silence(line.down[0]);
+        _exit(0);
+    }
+    be_parent(&line);
+    CHECK(close(epoll) == 0 && (epoll = epoll_create1(0)) >= 0);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, own, &event) == 0 && close(own) == 0);
+    moment("apart");
     CHECK(close(line.down[1]) == 0);
     reap(child, 0);
     puts("shared");

@@ -1,5 +1,6 @@
 /* A session keeps its controlling terminal, and the process group in its foreground: keys reach that one, a changed
- * window is told to it, /dev/tty leads there; another group may be brought forward later.
+ * window is told to it, /dev/tty leads there; another group may be brought forward later. The kernel also accepts the id of
+ * a process that leads no group.
  *
  * expect: survive
  */
@@ -53,7 +54,16 @@ static void lead(struct line *to_front, struct line *line)
     CHECK(close(to_front->down[0]) == 0 && close(to_front->down[1]) == 0);
     CHECK(setpgid(child, child) == 0 && tcsetpgrp(own, child) == 0);
     put(line->up[1], child);
+    pid_t follower = 0;
     for (int word; read(line->down[0], &word, sizeof word) == sizeof word;) {
+        if (word == 3) {
+            follower = fork();
+            if (follower == 0)
+                await_silence(line->down[0]), _exit(0);
+            CHECK(follower > 0 && tcsetpgrp(own, follower) == 0);
+            put(line->up[1], follower);
+            continue;
+        }
         CHECK(tcgetpgrp(own) == (word == 2 ? getpgrp() : child) && tcgetsid(own) == getpid());
         if (word == 1)
             CHECK(tcsetpgrp(own, getpgrp()) == 0);
@@ -61,6 +71,7 @@ static void lead(struct line *to_front, struct line *line)
         put(line->up[1], word);
     }
     reap(child, 0);
+    reap(follower, 0);
     _exit(0);
 }
 
@@ -98,6 +109,10 @@ int main(void)
     CHECK(tcgetpgrp(master) == leader && interrupted == 0 && resized == 0);
     put(line.down[1], 2);
     CHECK(get(line.up[0]) == 2);
+    put(line.down[1], 3);
+    int follower = get(line.up[0]);
+    moment("a follower in front");
+    CHECK(tcgetpgrp(master) == follower);
     CHECK(close(to_front.down[1]) == 0 && close(line.down[1]) == 0);
     reap(leader, 0);
     puts("controlled");

@@ -94,16 +94,29 @@ impl Walk<'_> {
                     format!("it has reported descriptor {number} once (EPOLLONESHOT), and waits to be armed again"),
                 ));
             }
-            if self.found.open_files[open_file].needs_process() && self.is_shared(place) {
-                // An epoll instance that several processes are to inherit is made before the other processes exist.
-                let why =
-                    "several processes share it, and it watches the handle of a process (pidfd) or a file of /proc";
-                return Err(Unsupported::because(RefusalCode::Epoll, format!("{why}, which cannot be restored yet")));
+            if self.found.open_files[open_file].needs_process() {
+                self.refuse_apart(place, watched)?;
             }
             let (events, data) = (target.events, target.data);
             interests.push(EpollInterest { descriptor: number, events, data, open_file: open_file as u32 });
         }
         Ok(interests)
+    }
+
+    /// Refuses an instance that watches a handle of a process or a file of /proc, unless one process has both, and it
+    /// alone the instance: what describes a process is made once there are processes, by the one that has it.
+    fn refuse_apart(&self, instance: usize, watched: &Shown) -> Result<(), Unsupported> {
+        let holder = self.shown[instance].holder;
+        let is_here = |shown: &Shown| shown.holder == holder && shown.is_same_file(watched, &self.holders);
+        let whose = if self.is_shared(instance) {
+            "several processes share it, and it watches"
+        } else if !self.shown.iter().any(is_here) {
+            "only another process still has what it watches:"
+        } else {
+            return Ok(());
+        };
+        let why = format!("{whose} the handle of a process (pidfd) or a file of /proc, which cannot be restored yet");
+        Err(Unsupported::because(RefusalCode::Epoll, why))
     }
 
     /// Reports whether several processes hold the file of a descriptor.

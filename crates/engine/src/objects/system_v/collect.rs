@@ -7,13 +7,10 @@
 //! harm: a restart gives the job a copy that nobody asks for.
 
 use crate::inheritance::KnownObjects;
-use crate::machine::machine;
 use crate::objects::memory::Unattached;
 use crate::supervisors::is_supervisor;
 use crate::{Blocker, EngineError, RefusalCode};
-use standfast_format::records::{
-    JobState, MessageQueue, ObjectKind, Semaphore, SemaphoreSet, SystemVName, TypedMessage,
-};
+use standfast_format::records::{MessageQueue, Semaphore, SemaphoreSet, SystemVName, TypedMessage};
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process;
@@ -276,83 +273,17 @@ impl Judge<'_> {
     }
 }
 
-/// Returns the number of the pid namespace of a process, or 0 if the kernel does not report it.
-pub(crate) fn pid_namespace(pid: Pid) -> u64 {
-    std::fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |it| it.ino())
-}
-
-/// Reports whether a job was in our IPC namespace when the checkpoint was taken, and all of it has ended.
-pub(crate) fn was_here(job: &JobState) -> bool {
-    let own = Pid::own();
-    let ipc_namespace = std::fs::metadata("/proc/self/ns/ipc").map_or(0, |it| it.ino());
-    let taken = (job.clocks.realtime_nanoseconds / NANOSECONDS) as i64;
-    job.machine.boot_id == machine(0).boot_id
-        && (job.ipc_namespace, job.pid_namespace) == (ipc_namespace, pid_namespace(own))
-        && !job.processes.iter().any(|process| was_there(Pid::new(process.pid), taken))
-}
-
-/// Reports whether an object that a checkpoint has found still exists in our own IPC namespace, unused. The supervisor
-/// of another job may have read it.
-pub(crate) fn is_leftover(job: &JobState, kind: SystemVKind, name: &SystemVName) -> bool {
-    let is_it = |object: &SystemVObject| {
-        (object.kind, object.id, object.key) == (kind, name.id, name.key)
-            && object.creator == process::effective_user()
-            && object.attached == 0
-            && !object.users.iter().any(|user| may_have_been(user) && !is_supervisor(user.pid.main_thread()))
-    };
-    was_here(job) && SystemVObject::all().is_ok_and(|all| all.iter().any(is_it))
-}
-
-/// Returns the unused segments in our own IPC namespace that the killed life of a job has made since this checkpoint.
-/// Only for segments does the kernel report which process made them: one that was in the job at the checkpoint, unless
-/// ids have wrapped around since.
-pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
-    let made = proc::forks().unwrap_or(u64::MAX).saturating_sub(job.forks);
-    // A failed fork takes an id as well.
-    let gone_round = job.forks == 0 || made > proc::ids_max().unwrap_or_default() / 2;
-    if gone_round || !was_here(job) {
-        return Vec::new();
-    }
-    let known = |id: i32| {
-        let mut names = job.objects.iter().filter_map(|object| match &object.kind {
-            ObjectKind::Segment { name, .. } => Some(name.id),
-            _ => None,
-        });
-        names.any(|known| known == id)
-    };
-    let taken = (job.clocks.realtime_nanoseconds / NANOSECONDS) as i64;
-    let of_job = |user: &ObjectUser| job.processes.iter().any(|process| process.pid == user.pid.get());
-    let is_it = |object: &SystemVObject| {
-        object.kind == SystemVKind::Segment
-            && object.creator == process::effective_user()
-            && object.changed_seconds >= taken
-            && is_unused(object, of_job)
-            && !known(object.id)
-    };
-    let all = SystemVObject::all().unwrap_or_default();
-    all.into_iter().filter(is_it).map(|object| object.id).collect()
-}
-
-/// Reports whether a segment was made by one of these processes, and nobody else uses it. Supervisors of other jobs do
-/// not count: they may have read it, and ended since.
-fn is_unused(segment: &SystemVObject, of_job: impl Fn(&ObjectUser) -> bool) -> bool {
-    let [maker, others @ ..] = &segment.users[..] else { return false };
-    let reads = |user: &ObjectUser| is_supervisor(user.pid.main_thread());
-    let is_attached = segment.attached > u64::from(others.iter().any(reads));
-    of_job(maker) && !is_attached && others.iter().all(|user| of_job(user) || !may_have_been(user) || reads(user))
-}
-
 /// Times of objects, of the start of processes and of the start of the machine are each rounded to a second.
 const ROUNDING_SECONDS: i64 = 2;
-const NANOSECONDS: u64 = 1_000_000_000;
+pub(super) const NANOSECONDS: u64 = 1_000_000_000;
 
 /// Reports whether the user may have been the process that has this number now: it existed then, in our IPC namespace.
-fn may_have_been(user: &ObjectUser) -> bool {
+pub(super) fn may_have_been(user: &ObjectUser) -> bool {
     was_there(user.pid, user.seconds)
 }
 
 /// Reports whether a process existed at that time, in seconds since 1970, in our IPC namespace.
-fn was_there(pid: Pid, seconds: i64) -> bool {
+pub(super) fn was_there(pid: Pid, seconds: i64) -> bool {
     let namespace = |pid: Pid| proc::link(pid, "ns/ipc").ok();
     let lives = Stat::of(pid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     let had_begun = seconds.saturating_add(ROUNDING_SECONDS) >= started_seconds(pid);
@@ -371,6 +302,7 @@ fn started_seconds(pid: Pid) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::left_behind::is_unused;
     use super::*;
 
     /// The number of no process.

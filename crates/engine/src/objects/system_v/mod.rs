@@ -2,10 +2,13 @@
 //! message queues with their messages.
 
 mod collect;
+mod left_behind;
 mod restore;
 mod undo;
 
-pub(crate) use collect::{SystemV, SystemVContents, pid_namespace};
-use collect::{is_gone, is_leftover, made_since, was_here};
+use collect::is_gone;
+pub(crate) use collect::{SystemV, SystemVContents};
+pub(crate) use left_behind::pid_namespace;
+use left_behind::{is_leftover, made_since, own_ipc_namespace, was_here};
 pub(crate) use restore::{MadeSystemV, has_ipc, refuse_shared_ipc, remove_leftovers, remove_made_since};
 pub(crate) use undo::{FoundUndo, Probe, probes};

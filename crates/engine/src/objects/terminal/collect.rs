@@ -244,6 +244,9 @@ impl Walk<'_> {
             }
             if Some(stat.process_group) == foreground {
                 inner_group = status.process_groups.last().copied().unwrap_or(stat.process_group);
+            } else if inner_group == 0 && Some(pid.get()) == foreground {
+                // The kernel accepts the id of a process that leads no group.
+                inner_group = status.process_ids.last().copied().unwrap_or(pid).get();
             }
         }
         match control {
