@@ -17,8 +17,15 @@ pub(crate) fn pid_namespace(pid: Pid) -> u64 {
 }
 
 /// Returns the number of our IPC namespace, or 0 if the kernel does not report it.
-pub(super) fn own_ipc_namespace() -> u64 {
+fn own_ipc_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/ipc").map_or(0, |it| it.ino())
+}
+
+/// Reports whether a job was in another IPC namespace than we are. What it has removed there may still exist in ours,
+/// unless the machine has been started again since.
+pub(super) fn was_elsewhere(job: &JobState) -> bool {
+    let is_other = job.ipc_namespace != 0 && job.ipc_namespace != own_ipc_namespace();
+    is_other && job.machine.boot_id == machine(0).boot_id
 }
 
 /// Reports whether a job was in our IPC namespace when the checkpoint was taken, and all of it has ended.
@@ -79,4 +86,21 @@ pub(super) fn is_unused(segment: &SystemVObject, of_job: impl Fn(&ObjectUser) ->
     let reads = |user: &ObjectUser| is_supervisor(user.pid.main_thread());
     let is_attached = segment.attached > u64::from(others.iter().any(reads));
     of_job(maker) && !is_attached && others.iter().all(|user| of_job(user) || !may_have_been(user) || reads(user))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::Machine;
+
+    #[test]
+    fn a_job_in_another_ipc_namespace_of_this_boot_was_elsewhere() {
+        let here = own_ipc_namespace();
+        let of = |ipc_namespace, boot_id| {
+            let machine = Machine { boot_id, ..machine(0) };
+            was_elsewhere(&JobState { ipc_namespace, machine, ..JobState::default() })
+        };
+        assert!(of(here + 1, machine(0).boot_id));
+        assert!(!of(here, machine(0).boot_id) && !of(0, machine(0).boot_id) && !of(here + 1, Default::default()));
+    }
 }

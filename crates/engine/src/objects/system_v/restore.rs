@@ -10,7 +10,7 @@
 //!
 //! Segments that are marked for removal can also be made, under other ids, in a namespace shared with others.
 
-use super::{is_leftover, made_since, own_ipc_namespace, was_here};
+use super::{is_leftover, made_since, was_elsewhere, was_here};
 use crate::construction::Construction;
 use crate::error::kernel;
 use crate::objects::{data_of, unlink_leftovers};
@@ -35,12 +35,10 @@ const SEMAPHORES_AT_A_TIME: usize = 64;
 const PIECE_PAGES: u64 = 256;
 const OWNER_ONLY: u32 = 0o600;
 
-/// Reports whether a job is to have an IPC namespace of its own if it can: it has objects of one, or was in another one
-/// than we are, where it may have removed what is still in ours.
+/// Reports whether a job is to have an IPC namespace of its own if it can.
 pub(crate) fn has_ipc(job: &JobState) -> bool {
     let is_segment = |kind: &ObjectKind| matches!(kind, ObjectKind::Segment { .. });
-    let is_elsewhere = job.ipc_namespace != 0 && job.ipc_namespace != own_ipc_namespace();
-    job.objects.iter().any(|object| is_segment(&object.kind)) || needs_ipc_namespace(job) || is_elsewhere
+    job.objects.iter().any(|object| is_segment(&object.kind)) || needs_ipc_namespace(job) || was_elsewhere(job)
 }
 
 /// Reports whether it must have these under the same ids and names.
@@ -312,13 +310,6 @@ pub(crate) fn remove_leftovers(job: &JobState) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_job_that_was_in_another_ipc_namespace_gets_its_own() {
-        let of = |ipc_namespace| has_ipc(&JobState { ipc_namespace, ..JobState::default() });
-        assert!(of(own_ipc_namespace() + 1));
-        assert!(!of(own_ipc_namespace()) && !of(0));
-    }
 
     #[test]
     fn a_pair_of_operations_sets_the_undo_value_within_range() {
