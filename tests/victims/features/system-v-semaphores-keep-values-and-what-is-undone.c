@@ -52,6 +52,14 @@ int main(void)
     be_parent(&line);
     be_parent(&holding);
     CHECK(get(holding.up[0]) == 1);
+    // Another process, which has ended, has used last what the holder still gives back.
+    pid_t passing = fork();
+    if (passing == 0) {
+        change(set, TAKEN, +1, 0);
+        change(set, TAKEN, -1, 0);
+        _exit(5);
+    }
+    reap(passing, 5);
     await_call_of(waiter, SYS_semop);
     change(set, GATE, +1, 0);
     for (int life = 0; life < 2; life++) {

@@ -6,7 +6,8 @@ use crate::objects::{O_LARGEFILE, O_NOFOLLOW, SHARED_MEMORY_NAME};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
     Accounting, Backing, Bytes, Clocks, FileReference, GuardedPages, IntervalTimer, JobState, Machine, Mapping,
-    MemoryObject, ObjectKind, OpenFile, OpenFileKind, PendingSignal, ProcessState, SavedPart, Socket, SocketState,
+    MemoryObject, ObjectKind, OpenFile, OpenFileKind, PendingSignal, ProcessState, SavedPart, SemaphoreSet, Socket,
+    SocketState,
 };
 use standfast_linux::{SignalInformation, abi};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -26,6 +27,9 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
         forget_unknown_origins(saved, found);
         // The plan itself reports a file that cannot be made again.
         saved.file_mode = saved.file_mode.filter(|_| found.file_mode.is_some());
+    }
+    for (saved, found) in saved.semaphores.iter().zip(&mut found.semaphores) {
+        forget_ended_users(saved, found);
     }
     canonical(saved);
     canonical(found);
@@ -85,6 +89,14 @@ fn forget_expired(saved: &mut ProcessState, found: &ProcessState) {
     let still_runs = found.timers.interval.iter().any(|timer| timer.kind == REAL_TIME);
     let rings_once = |timer: &IntervalTimer| timer.kind == REAL_TIME && timer.interval_microseconds == 0;
     saved.timers.interval.retain(|timer| still_runs || !has_rung || !rings_once(timer));
+}
+
+/// Leaves out who has used a semaphore last, if that process had ended. One that gives something back at its end has used
+/// the semaphore while the job was rebuilt.
+fn forget_ended_users(saved: &SemaphoreSet, found: &mut SemaphoreSet) {
+    for (saved, found) in saved.semaphores.iter().zip(&mut found.semaphores) {
+        found.user = found.user.filter(|_| saved.user.is_some());
+    }
 }
 
 /// Reports whether a mapping was made writable after the kernel was asked about its attributes, which is before the
