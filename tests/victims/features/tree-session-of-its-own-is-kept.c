@@ -1,8 +1,23 @@
-/* A child that leads a session of its own still does; its children belong to it, and those made before do not.
+/* A child that leads a session of its own still does; its children belong to it, and those made before do not, also if
+ * another thread has made them.
  *
  * expect: survive
  */
 #include "family.h"
+#include <pthread.h>
+
+static volatile pid_t before;
+
+static void *make_before(void *nothing)
+{
+    pid_t made = fork();
+    CHECK(made >= 0);
+    before = made;
+    // Child and thread stay: the kernel has a list of children for each thread.
+    for (;;)
+        pause();
+    return nothing;
+}
 
 int main(void)
 {
@@ -12,11 +27,10 @@ int main(void)
     CHECK(child >= 0);
     if (child == 0) {
         be_child(&line);
-        pid_t before = fork();
-        CHECK(before >= 0);
-        if (before == 0)
-            for (;;)
-                pause();
+        pthread_t maker;
+        CHECK(pthread_create(&maker, NULL, make_before, NULL) == 0);
+        while (before == 0)
+            usleep(200);
         CHECK(setsid() == getpid());
         pid_t behind = fork();
         CHECK(behind >= 0);

@@ -55,44 +55,28 @@ impl Relations {
         Ok(this)
     }
 
-    /// Notes the order in which each parent has its children, living and dead, since wait(2) finds them in that order.
-    /// Those of a parent's several threads are put in the order of their births, in which one thread makes them again.
+    /// Notes the order in which each parent has its children, living and dead, since wait(2) finds them in that order:
+    /// first those of the main thread. A restart makes all of them in that thread, and those first that the parent had
+    /// before it began its session.
     fn note_births(&mut self, pids: &[Pid]) -> io::Result<()> {
         let zombies = self.zombies.iter_mut().map(|zombie| &mut zombie.process_tree);
         let mut process_trees: Vec<&mut ProcessTree> = self.living.iter_mut().chain(zombies).collect();
         let parents: BTreeSet<u32> = process_trees.iter().filter_map(|process_tree| process_tree.parent).collect();
+        let session_of = |places: &[&mut ProcessTree], place: u32| places[place as usize].session;
         for parent in parents {
-            for (birth, child) in (0..).zip(children(pids[parent as usize])?) {
-                if let Some(place) = pids.iter().position(|pid| *pid == child) {
-                    process_trees[place].birth = birth;
-                }
+            let before = process_trees[parent as usize].parent.map_or(0, |place| session_of(&process_trees, place));
+            let children = proc::children(pids[parent as usize])?;
+            let places = children.iter().filter_map(|child| pids.iter().position(|pid| pid == child));
+            let mut places: Vec<usize> = places.collect();
+            if process_trees[parent as usize].session != before {
+                places.sort_by_key(|place| process_trees[*place].session != before);
+            }
+            for (birth, place) in (0..).zip(places) {
+                process_trees[place].birth = birth;
             }
         }
         Ok(())
     }
-}
-
-/// Returns the children of a process. Each of its threads has a list of its own. Within a list the order stays: adopted
-/// children may be older than those before them.
-fn children(parent: Pid) -> io::Result<Vec<Pid>> {
-    let mut lists = Vec::new();
-    for tid in proc::threads(parent)? {
-        lists.push(proc::children_of_thread(parent, tid)?);
-    }
-    lists.retain(|list| !list.is_empty());
-    if lists.len() < 2 {
-        return Ok(lists.concat());
-    }
-    let mut dated = Vec::new();
-    for list in lists {
-        let mut latest = None;
-        for child in list {
-            latest = latest.max(Some((Stat::of(child)?.start_time, child)));
-            dated.push((latest, child));
-        }
-    }
-    dated.sort_by_key(|(date, _)| *date);
-    Ok(dated.into_iter().map(|(_, child)| child).collect())
 }
 
 /// Returns enough of a running job to tell whether its tree could be rebuilt: ids, parents, sessions and groups. Only a
