@@ -178,6 +178,8 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
         stopwatch.lap("record");
         Ok(identity)
     });
+    // The job may make objects of System V as soon as it runs. These are its own.
+    let inheritance = Inheritance::of_children();
     match built.and_then(|identity| family.commit().map(|init| (identity, init))) {
         Ok((identity, init)) => {
             stopwatch.lap("thaw");
@@ -189,7 +191,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
                 Some(init) => End::Namespace(init),
                 None => End::Child(process::pidfd_open(identity.id()).map_err(watching)?),
             };
-            let job = Job::new(identity, end, Inheritance::of_children());
+            let job = Job::new(identity, end, inheritance);
             job.go_on_with(&family.waits());
             job.share_ports_of(std::mem::take(&mut family.sharing));
             job.has_written(mapped_files::written(source.state()));
