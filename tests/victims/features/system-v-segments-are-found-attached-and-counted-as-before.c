@@ -1,12 +1,14 @@
 /* System V shared memory that others can find keeps its id, key, permissions and contents, whether or not somebody has it
  * attached; one that is removed while it is attached goes with the last of them; a large one stays a hole where nobody has been.
+ * A mapping may reach beyond its segment.
  *
  * expect: survive
  */
 #include "family.h"
+#include <sys/mman.h>
 #include <sys/shm.h>
 
-enum { BYTES = 6 * 4096 + 100 };
+enum { BYTES = 6 * 4096 + 100, ATTACHED = 7 * 4096, BEYOND = 2 * 4096 };
 static const size_t VAST = 1ul << 30;
 
 static struct shmid_ds status_of(int id)
@@ -41,8 +43,12 @@ int main(void)
         be_child(&line);
         char *mine = shmat(found, NULL, SHM_RDONLY);
         CHECK(mine != (char *)-1);
+        mine = mremap(mine, ATTACHED, ATTACHED + BEYOND, MREMAP_MAYMOVE);
+        CHECK(mine != MAP_FAILED);
         for (int word; (word = get(line.down[0])) != 0;) {
             CHECK(mine[0] == word && last[0] == word);
+            // It fails unless all of it is mapped.
+            CHECK(mremap(mine, ATTACHED + BEYOND, ATTACHED + BEYOND, 0) == mine);
             put(line.up[1], word);
         }
         CHECK(shmdt(mine) == 0 && shmdt(shared) == 0 && shmdt(last) == 0);

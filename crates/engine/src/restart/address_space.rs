@@ -197,7 +197,7 @@ impl Construction {
                 ObjectKind::MappedFile { .. } => {
                     self.map_file(mapping, record, offset, known.files.insert(place))?;
                 }
-                ObjectKind::Segment { .. } => self.attach(mapping, system_v.id_of(place))?,
+                ObjectKind::Segment { .. } => self.attach(mapping, system_v.id_of(place), record.length)?,
                 _ if mapping.may_write == Some(false) => self.map_read_only(mapping, place, offset)?,
                 _ => self.map_one(mapping, self.objects[place].descriptor, offset)?,
             }

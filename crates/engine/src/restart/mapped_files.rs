@@ -218,15 +218,19 @@ impl Construction {
         self.call("closing a file", abi::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
     }
 
-    /// Attaches a segment.
-    pub(super) fn attach(&mut self, mapping: &Mapping, id: u64) -> Result<(), EngineError> {
+    /// Attaches a segment of `length` bytes. The mapping may reach beyond it, after mremap(2).
+    pub(super) fn attach(&mut self, mapping: &Mapping, id: u64, length: u64) -> Result<(), EngineError> {
         let flags = if mapping.may_write == Some(false) { SHM_RDONLY } else { 0 };
         self.call("attaching System V shared memory", abi::SYS_shmat, [id, mapping.start, flags, 0, 0, 0])?;
+        let (attached, wanted) = (length.next_multiple_of(PAGE_BYTES as u64), mapping.end - mapping.start);
+        if attached < wanted {
+            let arguments = [mapping.start, attached, wanted, 0, 0, 0];
+            self.call("extending System V shared memory", abi::SYS_mremap, arguments)?;
+        }
         // Not by SHM_EXEC, for which the segment's permissions must allow execution. READ_IMPLIES_EXEC goes without that.
         if !mapping.protection.write || mapping.protection.execute {
             let access = super::address_space::access(mapping.protection);
-            let arguments = [mapping.start, mapping.end - mapping.start, access, 0, 0, 0];
-            self.call("protecting memory", abi::SYS_mprotect, arguments)?;
+            self.call("protecting memory", abi::SYS_mprotect, [mapping.start, wanted, access, 0, 0, 0])?;
         }
         self.advise(mapping)
     }
