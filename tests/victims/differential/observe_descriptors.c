@@ -163,6 +163,14 @@ static bool is_tcp(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == IPPROTO_TCP;
 }
 
+static bool is_of_unix_datagrams(int fd)
+{
+    int type = 0, domain = 0;
+    socklen_t length = sizeof type;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_DGRAM
+        && getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
+}
+
 static void say_kind(int fd, const struct stat *found)
 {
     struct itimerspec time;
@@ -222,7 +230,9 @@ static void say_descriptor(int slot)
     say("\n  descriptor %d: %s fd %x fl %x mode %o", slot, kind_of(fd), flags, flags_of(fd, found.st_mode), mode);
     // How much fits a Unix socket depends on the pieces in which what has been sent waits there.
     int unread = 0;
-    if (S_ISSOCK(found.st_mode) && !is_tcp(fd) && ioctl(fd, SIOCOUTQ, &unread) == 0 && unread > 0)
+    // What a datagram socket has sent elsewhere than to its peer does not count as sent by it after a restart.
+    if (S_ISSOCK(found.st_mode) && !is_tcp(fd)
+        && (is_of_unix_datagrams(fd) || (ioctl(fd, SIOCOUTQ, &unread) == 0 && unread > 0)))
         polled.events &= ~POLLOUT;
     // Whether an edge-triggered entry of an epoll instance reports an event twice is open (docs/files.md).
     if (strcmp(kind_of(fd), "anon_inode:[eventpoll]") != 0 && poll(&polled, 1, 0) >= 0)
