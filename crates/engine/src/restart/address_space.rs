@@ -9,12 +9,13 @@ use crate::construction::Construction;
 use crate::error::kernel;
 use crate::objects::MadeSystemV;
 use crate::scratch::SCRATCH_BYTES;
-use standfast_core::{Address, PageRange};
+use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{Accounting, Backing, Mapping, ObjectKind, ProcessState, Protection};
 use standfast_linux::abi;
 use standfast_linux::proc::Map;
 use std::os::unix::ffi::OsStrExt;
 
+const SHM_RDONLY: u64 = abi::SHM_RDONLY as u64;
 const PROT_READ: u64 = abi::PROT_READ as u64;
 const PROT_WRITE: u64 = abi::PROT_WRITE as u64;
 const PROT_EXEC: u64 = abi::PROT_EXEC as u64;
@@ -203,6 +204,23 @@ impl Construction {
             }
         }
         Ok(())
+    }
+
+    /// Attaches a segment of `length` bytes. The mapping may reach beyond it, after mremap(2).
+    fn attach(&mut self, mapping: &Mapping, id: u64, length: u64) -> Result<(), EngineError> {
+        let flags = if mapping.may_write == Some(false) { SHM_RDONLY } else { 0 };
+        self.call("attaching System V shared memory", abi::SYS_shmat, [id, mapping.start, flags, 0, 0, 0])?;
+        let (attached, wanted) = (length.next_multiple_of(PAGE_BYTES as u64), mapping.end - mapping.start);
+        if attached < wanted {
+            let arguments = [mapping.start, attached, wanted, 0, 0, 0];
+            self.call("extending System V shared memory", abi::SYS_mremap, arguments)?;
+        }
+        // Not by SHM_EXEC, for which the segment's permissions must allow execution. READ_IMPLIES_EXEC goes without that.
+        if !mapping.protection.write || mapping.protection.execute {
+            let access = access(mapping.protection);
+            self.call("protecting memory", abi::SYS_mprotect, [mapping.start, wanted, access, 0, 0, 0])?;
+        }
+        self.advise(mapping)
     }
 
     /// Maps an object so that the program can never write to it there.

@@ -32,7 +32,6 @@ use std::path::Path;
 const LOCK_SHARED: u64 = abi::LOCK_SH as u64;
 const LOCK_EXCLUSIVE: u64 = abi::LOCK_EX as u64;
 const LOCK_WITHOUT_WAITING: u64 = abi::LOCK_NB as u64;
-const SHM_RDONLY: u64 = abi::SHM_RDONLY as u64;
 const EITHER_WAY: &str =
     "to put back what it held: standfast restart --files rollback; to leave it as it is: --files keep";
 const OWNER_WRITES: u32 = 0o600;
@@ -216,23 +215,6 @@ impl Construction {
         }
         self.map_one(mapping, descriptor, offset)?;
         self.call("closing a file", abi::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
-    }
-
-    /// Attaches a segment of `length` bytes. The mapping may reach beyond it, after mremap(2).
-    pub(super) fn attach(&mut self, mapping: &Mapping, id: u64, length: u64) -> Result<(), EngineError> {
-        let flags = if mapping.may_write == Some(false) { SHM_RDONLY } else { 0 };
-        self.call("attaching System V shared memory", abi::SYS_shmat, [id, mapping.start, flags, 0, 0, 0])?;
-        let (attached, wanted) = (length.next_multiple_of(PAGE_BYTES as u64), mapping.end - mapping.start);
-        if attached < wanted {
-            let arguments = [mapping.start, attached, wanted, 0, 0, 0];
-            self.call("extending System V shared memory", abi::SYS_mremap, arguments)?;
-        }
-        // Not by SHM_EXEC, for which the segment's permissions must allow execution. READ_IMPLIES_EXEC goes without that.
-        if !mapping.protection.write || mapping.protection.execute {
-            let access = super::address_space::access(mapping.protection);
-            self.call("protecting memory", abi::SYS_mprotect, [mapping.start, wanted, access, 0, 0, 0])?;
-        }
-        self.advise(mapping)
     }
 
     /// Returns the mapped files whose contents differ; of the doubtful ones only those that the job knows. Refuses,
