@@ -47,7 +47,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("threads apart", "user, groups or namespaces", Victims(&["thread-that-is-another-user-is-refused"])),
     ("a child that asked for a signal", "PR_SET_PDEATHSIG", Victims(&["tree-signal-at-a-threads-end-is-refused"])),
     ("zombies", "core file", Victims(&["tree-zombie-that-dumped-core-is-refused"])),
-    ("an epoll instance that several", "pidfd", Victims(&["pidfd-in-a-shared-epoll-is-refused"])),
+    ("an epoll instance that watches", "pidfd", Victims(&["pidfd-in-a-shared-epoll-is-refused"])),
     (
         "a session that its process's parent",
         "is its sibling",
