@@ -180,7 +180,7 @@ fn kind(map: &Map, kept: &Kept, files: &mut References, objects: &MemoryObjects)
     }
     let file = files.of_mapping(map);
     // A descriptor shows what a deleted file holds now; our copy, what it held when the copy was made.
-    let copied = || copied(&map.path, map.inode, kept).filter(|_| !map.shared && !objects.are_known_to_hold(map));
+    let copied = || copied(&map.path, map.inode, kept).filter(|_| !map.shared && !objects.have_descriptor_of(map));
     match file.or_else(|why| copied().ok_or(why)) {
         Err(_) if objects.hold_deleted_file(map) => Kind::Object,
         Err(why) => Kind::Refused(

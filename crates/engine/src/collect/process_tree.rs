@@ -62,13 +62,13 @@ impl Relations {
         let zombies = self.zombies.iter_mut().map(|zombie| &mut zombie.process_tree);
         let mut process_trees: Vec<&mut ProcessTree> = self.living.iter_mut().chain(zombies).collect();
         let parents: BTreeSet<u32> = process_trees.iter().filter_map(|process_tree| process_tree.parent).collect();
-        let session_of = |places: &[&mut ProcessTree], place: u32| places[place as usize].session;
         for parent in parents {
-            let before = process_trees[parent as usize].parent.map_or(0, |place| session_of(&process_trees, place));
+            let ProcessTree { parent: its_parent, session, .. } = *process_trees[parent as usize];
+            let before = its_parent.map_or(0, |place| process_trees[place as usize].session);
             let children = proc::children(pids[parent as usize])?;
             let places = children.iter().filter_map(|child| pids.iter().position(|pid| pid == child));
             let mut places: Vec<usize> = places.collect();
-            if process_trees[parent as usize].session != before {
+            if session != before {
                 places.sort_by_key(|place| process_trees[*place].session != before);
             }
             for (birth, place) in (0..).zip(places) {

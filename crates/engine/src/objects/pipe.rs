@@ -105,7 +105,7 @@ impl Walk<'_> {
         let record = match reader {
             Some(reader) => {
                 let own = reader.own(&self.holders)?;
-                let awaits_writer = writer.is_none() && self.await_a_writer(ends(), path.is_some())?;
+                let awaits_writer = writer.is_none() && self.is_writer_awaited(ends(), path.is_some())?;
                 let awaits_writer = awaits_writer.then_some(true);
                 PipeContents { awaits_writer, ..recorded(&pieces_in(own.as_fd(), in_packets)?) }
             }
@@ -118,7 +118,7 @@ impl Walk<'_> {
 
     /// Reports whether the readers of a pipe without writers wait for the next one, since they were opened after the last
     /// one had gone. A restart opens all of them at one moment, by the pipe's name.
-    fn await_a_writer<'s>(
+    fn is_writer_awaited<'s>(
         &self,
         readers: impl Iterator<Item = &'s Shown>,
         has_name: bool,

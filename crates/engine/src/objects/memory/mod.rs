@@ -170,11 +170,11 @@ impl MemoryObjects {
             let folder = File::open(Path::new(OsStr::from_bytes(path)).parent()?).ok()?;
             Some(folder.metadata().ok()?.dev() == map.device && file::is_in_memory(folder.as_fd()).ok()?)
         };
-        self.are_known_to_hold(map) || is_in_memory() == Some(true)
+        self.have_descriptor_of(map) || is_in_memory() == Some(true)
     }
 
     /// Reports whether a descriptor leads to what a mapping shows.
-    pub(crate) fn are_known_to_hold(&self, map: &Map) -> bool {
+    pub(crate) fn have_descriptor_of(&self, map: &Map) -> bool {
         self.position(ObjectKey::of_map(map)).is_some()
     }
 
