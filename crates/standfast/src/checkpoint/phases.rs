@@ -110,7 +110,17 @@ pub(super) struct Committed<'a, F: JobFreezer> {
     generation: Generation,
     captured: F::Captured,
     moments: Moments<'a, F>,
-    pause: Duration,
+    spans: Spans,
+}
+
+/// How long the parts of a checkpoint took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spans {
+    /// How long the program was stopped.
+    pub(super) pause: Duration,
+    /// How long it took until the manifest named the checkpoint. What follows, such as the removal of older
+    /// checkpoints, is not part of it.
+    pub(super) durable: Duration,
 }
 
 /// Facts about a capture that later phases need.
@@ -246,9 +256,10 @@ impl<'a, F: JobFreezer> Caught<'a, F> {
         moments.make_durable(captured.outputs()).map_err(told)?;
         let sealed = prepared.seal().map_err(|error| told(error.into()))?;
         let generation = sealed.commit(pause).map_err(|error| told(error.into()))?;
+        let spans = Spans { pause, durable: moments.started.elapsed() };
         match frozen.kill() {
             // If the program had ended already, that is just as good.
-            Ok(()) | Err(EngineError::Ended) => Ok(Committed { generation, captured, moments, pause }),
+            Ok(()) | Err(EngineError::Ended) => Ok(Committed { generation, captured, moments, spans }),
             Err(error) => Err(told(error.into())),
         }
     }
@@ -280,22 +291,23 @@ impl<'a, F: JobFreezer> Durable<'a, F> {
     pub(super) fn commit(self) -> Result<Committed<'a, F>, Box<GivenUp>> {
         let Self { sealed, captured, moments, pause } = self;
         let generation = sealed.commit(pause).map_err(|error| GivenUp::told(error, None))?;
+        let spans = Spans { pause, durable: moments.started.elapsed() };
         captured.committed(generation.number.get());
-        Ok(Committed { generation, captured, moments, pause })
+        Ok(Committed { generation, captured, moments, spans })
     }
 }
 
 impl<F: JobFreezer> Committed<'_, F> {
     /// Removes older generations, and returns what has been taken.
     pub(super) fn retain(self) -> Taken {
-        let Self { generation, captured, moments, pause } = self;
+        let Self { generation, captured, moments, spans } = self;
         let Site { destination, level, freezer, order, .. } = moments.site;
         freezer.judge_unsaved();
         let retention = destination.retain(level);
         let has_copy_of = |file: &FileReference| freezer.has_copy_of(file);
         let retention = retention.and(keep_code(destination, has_copy_of, captured.state().code_files()));
         let news = captured.into_news();
-        let report = moments.report(&news, &generation, pause);
+        let report = moments.report(&news, &generation, spans);
         if order.past.last_read().max(report.pages_read) >= GIVE_BACK_PAGES {
             standfast_linux::give_back_unused();
         }

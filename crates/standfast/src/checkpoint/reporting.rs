@@ -1,7 +1,7 @@
 //! The report about a checkpoint.
 
 use super::job::CaptureNews;
-use super::phases::Moments;
+use super::phases::{Moments, Spans};
 use crate::report::CheckpointReport;
 use crate::settings::{Method, Why};
 use standfast_format::manifest::{Generation, GenerationNumber};
@@ -10,9 +10,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 impl<F> Moments<'_, F> {
-    /// Returns the report about a checkpoint that is durable now.
-    pub(super) fn report(&self, news: &CaptureNews, generation: &Generation, pause: Duration) -> CheckpointReport {
-        let durable = self.started.elapsed();
+    /// Returns the report about a checkpoint that is durable.
+    pub(super) fn report(&self, news: &CaptureNews, generation: &Generation, spans: Spans) -> CheckpointReport {
         let (method, why) = match &news.uncloned {
             Some(_) => (Method::Copy, Why::NoClone),
             None if self.choice.method == Method::Precopy && self.is_untracked => (Method::Copy, Why::Untracked),
@@ -31,9 +30,9 @@ impl<F> Moments<'_, F> {
             first_writes_nanoseconds: news.first_writes.saturating_mul(first_write_nanoseconds()),
             file_bytes: generation.file_bytes,
             taken_nanoseconds: generation.taken_nanoseconds,
-            pause_nanoseconds: nanoseconds(pause),
+            pause_nanoseconds: nanoseconds(spans.pause),
             scanning_nanoseconds: nanoseconds(news.scanning),
-            durable_nanoseconds: nanoseconds(durable),
+            durable_nanoseconds: nanoseconds(spans.durable),
             method,
             why,
             expected_pause_nanoseconds: self.choice.pause.map(nanoseconds),

@@ -27,6 +27,8 @@ struct Script {
     outdated: usize,
     clone_is_killed: bool,
     ends_before_it_is_killed: bool,
+    /// How long it takes to tidy up after the checkpoint.
+    tidying: Duration,
 }
 
 /// A job that only records the calls.
@@ -95,6 +97,7 @@ impl JobFreezer for FakeJob {
     }
 
     fn judge_unsaved(&self) {
+        std::thread::sleep(self.script.tidying);
         self.note("judge");
     }
 
@@ -244,6 +247,18 @@ fn a_program_runs_on_before_its_checkpoint_is_durable() {
     assert_eq!(outcome.done, [&wanted[..], &["judge"]].concat());
     let taken = outcome.attempt.ok().unwrap();
     assert_eq!((taken.report.generation, taken.report.pages_read, outcome.generations), (1, 7, 1));
+}
+
+#[test]
+fn the_time_until_a_checkpoint_is_durable_ends_with_its_commit() {
+    let tidying = Duration::from_millis(20);
+    for purpose in [Purpose::Protect, Purpose::Stop] {
+        let begun = Instant::now();
+        let outcome = checkpoint(purpose, Snapshot::Copy, Script { tidying, ..Script::default() });
+        let took = begun.elapsed();
+        let durable = Duration::from_nanos(outcome.attempt.ok().unwrap().report.durable_nanoseconds);
+        assert!(durable + tidying <= took, "{purpose:?}: durable after {durable:?} of {took:?}");
+    }
 }
 
 #[test]
