@@ -2,13 +2,14 @@
 //! collection decides what is saved of it, and a restart how it is restored.
 
 use crate::files::FileId;
+use standfast_format::manifest::{MANIFEST_MAGIC, MANIFEST_NAME};
 use standfast_format::records::{FolderItem, JobState};
-use standfast_linux::Folder;
 use standfast_linux::abi;
+use standfast_linux::{Access, Folder};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::Metadata;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of names in a folder, since a restart looks for each file among all others.
@@ -26,7 +27,8 @@ pub(crate) struct Folders {
 }
 
 /// Returns the contents of a folder, by paths below it, directories before their contents; the folder itself has the
-/// empty path. Links are not followed, and the contents of the directory `except` are left out.
+/// empty path. Links are not followed. The directory `except` is left out, and the contents of directories with
+/// checkpoints.
 pub(crate) fn list(folder: &Folder, except: Option<&Path>) -> io::Result<BTreeMap<PathBuf, Metadata>> {
     let key = |status: &Metadata| FileId::of(status);
     let except = except.and_then(|path| std::fs::metadata(path).ok()).map(|status| key(&status));
@@ -39,7 +41,7 @@ pub(crate) fn list(folder: &Folder, except: Option<&Path>) -> io::Result<BTreeMa
             if Some(key(&status)) == except {
                 continue;
             }
-            if status.is_dir() {
+            if status.is_dir() && !has_manifest(&folder.beneath(&name)?) {
                 unread.push(name.clone());
             }
             found.insert(name, status);
@@ -59,9 +61,29 @@ pub(crate) fn open(folder: &Path) -> io::Result<Folder> {
     })
 }
 
+/// Reports whether a directory holds the checkpoints of a job: of this one, of another one, or a copy of either. To
+/// take such a directory back to an earlier state would destroy checkpoints.
+pub(crate) fn holds_checkpoints(directory: &Path) -> bool {
+    Folder::open(directory).is_ok_and(|folder| has_manifest(&folder))
+}
+
+fn has_manifest(directory: &Folder) -> bool {
+    let name = Path::new(MANIFEST_NAME);
+    let is_file = directory.find(name).and_then(|it| it.metadata()).is_ok_and(|status| status.is_file());
+    let mut beginning = [0; MANIFEST_MAGIC.len()];
+    let mut read = || directory.open_file(name, Access::Read)?.read_exact(&mut beginning);
+    is_file && read().is_ok() && beginning == MANIFEST_MAGIC
+}
+
 /// Reports whether a directory of this name may belong to the job. The directories of jobs belong to the supervisors.
 pub(crate) fn is_of_programs(name: &OsStr) -> bool {
     !name.as_encoded_bytes().ends_with(b".standfast")
+}
+
+/// Reports whether a name is neither hidden nor a job's directory. Hidden directories hold what programs keep for
+/// themselves.
+pub(crate) fn is_plain(name: &OsStr) -> bool {
+    !name.as_encoded_bytes().starts_with(b".") && is_of_programs(name)
 }
 
 /// Returns the path of the entry with this name in a folder.

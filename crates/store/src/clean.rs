@@ -2,10 +2,11 @@
 //! the manifest drops all generations, then the images go. The manifest and the lease go last.
 
 use crate::lease::{LEASE, LOCK};
-use crate::names::{MANIFEST, is_half_written, is_image_name, is_saved_binary};
+use crate::names::{is_half_written, is_image_name, is_saved_binary};
 use crate::shared_binaries::SharedBinaries;
 use crate::tails::is_tail;
 use crate::{JobDirectory, Lease, LeaseRequest, StoreError};
+use standfast_format::manifest::MANIFEST_NAME;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -74,7 +75,7 @@ impl JobDirectory {
     /// If the directory cannot be read.
     pub fn foreign_names(&self, others: &[&str]) -> Result<Vec<String>, StoreError> {
         let is_ours = |name: &String| {
-            [MANIFEST, LEASE, LOCK].contains(&name.as_str())
+            [MANIFEST_NAME, LEASE, LOCK].contains(&name.as_str())
                 || others.contains(&name.as_str())
                 || is_kept(name)
                 || is_half_written(name)
@@ -95,7 +96,7 @@ impl JobDirectory {
         }
         let storage_backend = &self.level_directory.storage_backend;
         let ours = self.names()?.into_iter().filter(|name| others.contains(&name.as_str()) || is_half_written(name));
-        for name in ours.chain([MANIFEST.to_owned()]) {
+        for name in ours.chain([MANIFEST_NAME.to_owned()]) {
             remove(storage_backend, &name)
                 .map_err(|error| StoreError::writing(&self.level_directory.path_of(&name), error))?;
         }

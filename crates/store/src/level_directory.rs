@@ -2,14 +2,16 @@
 //! progress.
 
 use crate::lease::{HostIdentity, LeaseCore};
-use crate::names::{MANIFEST, image_name, is_half_written, is_image_name};
+use crate::names::{image_name, is_half_written, is_image_name};
 use crate::pool::Pool;
 use crate::random::{MANIFEST_STEM, temporary_name};
 use crate::rates::{Encodings, Rates};
 use crate::trust::open_trusted;
 use crate::{StorageBackend, StoreError};
 use standfast_format::image::{MAGIC_BYTES, is_image};
-use standfast_format::manifest::{self, Generation, GenerationNumber, MANIFEST_BYTES_MAX, Manifest, ManifestError};
+use standfast_format::manifest::{
+    self, Generation, GenerationNumber, MANIFEST_BYTES_MAX, MANIFEST_NAME, Manifest, ManifestError,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -102,8 +104,8 @@ impl LevelDirectory {
     }
 
     pub(crate) fn read_manifest(&self) -> Result<Manifest, StoreError> {
-        let path = self.path_of(MANIFEST);
-        let (file, status) = match open_trusted(&*self.storage_backend, MANIFEST, self.host_identity.user) {
+        let path = self.path_of(MANIFEST_NAME);
+        let (file, status) = match open_trusted(&*self.storage_backend, MANIFEST_NAME, self.host_identity.user) {
             Err(StoreError::StorageBackend { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 return Err(StoreError::NoJob(self.storage_backend.path().to_owned()));
             }
@@ -150,7 +152,7 @@ impl LevelDirectory {
         manifest: &Manifest,
     ) -> Result<(), StoreError> {
         self.check_lease(lease);
-        let path = self.path_of(MANIFEST);
+        let path = self.path_of(MANIFEST_NAME);
         let sealed = manifest::seal(manifest).map_err(|source| StoreError::Manifest { path: path.clone(), source })?;
         let replace = || self.replace_manifest(&sealed).map_err(|error| StoreError::writing(&path, error));
         let written = lease.guarding(replace);
@@ -165,7 +167,7 @@ impl LevelDirectory {
         let temporary = temporary_name(MANIFEST_STEM);
         let file = self.storage_backend.create(&temporary)?;
         let complete = file.write_at(sealed, 0).and_then(|()| file.sync());
-        if let Err(error) = complete.and_then(|()| self.storage_backend.rename(&temporary, MANIFEST)) {
+        if let Err(error) = complete.and_then(|()| self.storage_backend.rename(&temporary, MANIFEST_NAME)) {
             // The next holder of the lease removes the file if this fails.
             let _ = self.storage_backend.remove(&temporary);
             return Err(error);

@@ -3,7 +3,6 @@
 use crate::random::{CLOCK_STEM, LEASE_STEM, MANIFEST_STEM, temporary_stem};
 use standfast_format::manifest::{Generation, GenerationNumber};
 
-pub(crate) const MANIFEST: &str = "manifest";
 /// Prefix of the names of saved binaries.
 pub(crate) const SAVED_BINARY_PREFIX: &str = "keepsake-";
 const IMAGE_PREFIX: &str = "generation-";

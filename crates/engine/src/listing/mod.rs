@@ -12,7 +12,7 @@ mod unsaved;
 mod written;
 
 use crate::files::{Digests, FileId, Haste, Scan, TICK_NANOSECONDS, digest_of, open, residents};
-use crate::folders::{Folders, is_of_programs};
+use crate::folders::{Folders, holds_checkpoints, is_of_programs, is_plain};
 use crate::outputs::Output;
 use directory::{Budget, born, home_of, is_common, local_directory};
 pub(crate) use directory::{Contents, Entry};
@@ -469,16 +469,9 @@ fn first_directories(job: &Outline<'_>) -> Vec<PathBuf> {
     all
 }
 
-/// Reports whether a directory is saved with the job completely, or holds its checkpoints.
+/// Reports whether a directory is saved with the job completely, or holds checkpoints.
 fn is_apart(path: &Path, folders: &Folders) -> bool {
-    folders.paths.iter().chain(&folders.except).any(|folder| path.starts_with(folder))
-}
-
-/// Reports whether a name is neither hidden nor a job's directory. Hidden directories hold what programs keep for
-/// themselves, and the directories of jobs belong to the supervisors.
-pub(crate) fn is_plain(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    !name.starts_with(b".") && !name.ends_with(b".standfast")
+    folders.paths.iter().chain(&folders.except).any(|folder| path.starts_with(folder)) || holds_checkpoints(path)
 }
 
 /// Reports whether a file existed before the job began. A file of unknown age counts as old.

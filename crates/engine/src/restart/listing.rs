@@ -13,8 +13,8 @@ use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path, in_use, 
 use super::folders::saves_written;
 use super::plan::JobPlan;
 use crate::files::{FileId, TICK_NANOSECONDS, digest_of, is_database, open};
-use crate::folders::is_of_programs;
-use crate::listing::{Contents, Entry, is_older, is_plain};
+use crate::folders::{holds_checkpoints, is_of_programs, is_plain};
+use crate::listing::{Contents, Entry, is_older};
 use standfast_format::records::{FileIdentity, JobState, ListedDirectory, ListedFile};
 use standfast_linux::sys::process;
 use std::collections::{BTreeSet, HashMap};
@@ -74,7 +74,10 @@ pub(super) fn scan<'a>(listed: Option<&'a [ListedDirectory]>, is_deep: bool) -> 
         let path = as_path(&was.path);
         let status = path.metadata().ok()?;
         let is_same = FileId::of(&status) == FileId { device: was.device, inode: was.inode };
-        let now = is_same.then(|| Contents::of(path))?.ok()?;
+        if !is_same || holds_checkpoints(path) {
+            return None;
+        }
+        let now = Contents::of(path).ok()?;
         let is_deep = is_deep && !was.is_shared;
         let is_looked_into = |name: &OsStr| if is_deep { is_of_programs(name) } else { is_plain(name) };
         let known = names(was);
@@ -84,7 +87,11 @@ pub(super) fn scan<'a>(listed: Option<&'a [ListedDirectory]>, is_deep: bool) -> 
         let mut below = Vec::new();
         let mut names_left = COME_NAMES_MAX;
         while let Some(place) = waiting.pop() {
-            let Ok(contents) = Contents::of(&path.join(&place)) else { continue };
+            let place_path = path.join(&place);
+            if holds_checkpoints(&place_path) {
+                continue;
+            }
+            let Ok(contents) = Contents::of(&place_path) else { continue };
             let names = contents.files.len() + contents.other_names().count();
             if names > names_left {
                 break;

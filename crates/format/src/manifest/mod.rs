@@ -21,11 +21,14 @@ pub use options::{
     Compress, DeltaMode, ExternalSockets, Files, Flush, Ids, Incremental, Interval, KeepFinished, Notices,
     RehearsedCheckpoints, RunOptions, Snapshot, Stack, Track,
 };
-pub use seal::{MANIFEST_BYTES_MAX, MANIFEST_VERSION, ManifestError, seal, unseal};
+pub use seal::{MANIFEST_BYTES_MAX, MANIFEST_MAGIC, MANIFEST_VERSION, ManifestError, seal, unseal};
 
 use crate::records::Bytes;
 use minicbor::{Decode, Encode};
 use standfast_core::Root;
+
+/// Name of its file in a job's directory.
+pub const MANIFEST_NAME: &str = "manifest";
 
 /// The recorded facts about a job.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::Manifest;
 use standfast_core::Checksum;
 
 /// First bytes of a manifest.
-const MAGIC: [u8; 8] = *b"SFMANIF\n";
+pub const MANIFEST_MAGIC: [u8; 8] = *b"SFMANIF\n";
 
 /// The version of the layout that this library writes, and the newest that it reads.
 pub const MANIFEST_VERSION: u32 = 1;
@@ -48,7 +48,7 @@ pub fn seal(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     }
     let length = u32::try_from(body.len()).expect("below the limit");
     let mut bytes = Vec::with_capacity(total);
-    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&MANIFEST_MAGIC);
     bytes.extend_from_slice(&MANIFEST_VERSION.to_le_bytes());
     bytes.extend_from_slice(&length.to_le_bytes());
     bytes.extend_from_slice(&body);
@@ -62,7 +62,7 @@ pub fn seal(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
 /// # Errors
 /// If they are not exactly what [`seal`] made of a sensible manifest.
 pub fn unseal(bytes: &[u8]) -> Result<Manifest, ManifestError> {
-    let Some(rest) = bytes.strip_prefix(&MAGIC) else {
+    let Some(rest) = bytes.strip_prefix(&MANIFEST_MAGIC) else {
         return Err(ManifestError::Foreign);
     };
     let Some((version, rest)) = rest.split_first_chunk::<4>() else {
