@@ -216,6 +216,27 @@ fn a_lease_of_another_boot_without_heartbeat_is_watched_and_taken() -> Result<()
 }
 
 #[test]
+fn a_wait_for_an_earlier_life_ends_at_a_notice_to_stop_and_no_other() -> Result<()> {
+    let arena = Arena::new()?;
+    let lease = in_another_boot(&arena)?;
+    let text = fs::read_to_string(&lease)?;
+    fs::write(&lease, text.replace("heartbeat=1\n", "heartbeat=600\n"))?;
+    let standfast = Standfast::new(&arena)?;
+    let mut restart = standfast.restart_command(&arena.images());
+    restart.args(["--notice", "TERM=checkpoint", "--notice", "USR1=stop", "--stopped-status", "85"]);
+    let again = Running::start(&arena, "again", Output::Nowhere, &mut restart)?;
+    until(PATIENCE, "the wait", || Ok(again.errors_so_far().contains("watching its heartbeat").then_some(())))?;
+    for signal in [Signal::SIGTERM, Signal::SIGUSR1] {
+        again.signal(signal)?;
+    }
+    let ended = again.wait(PATIENCE)?;
+    ensure!(ended.exited(85), "it ended with {}: {}", ended.status, ended.errors);
+    ensure!(ended.errors.contains("interrupted by SIGUSR1"), "{}", ended.errors);
+    ensure!(fs::read_to_string(&lease)?.contains("boot=another"), "the lease was taken");
+    Ok(())
+}
+
+#[test]
 fn a_lease_of_another_boot_with_a_heartbeat_is_not_taken() -> Result<()> {
     let arena = Arena::new()?;
     let lease = in_another_boot(&arena)?;

@@ -185,6 +185,10 @@ fn conclude(ended: Result<Ending, Error>) -> anyhow::Result<ExitCode> {
             let is_missing = source.kind() == ErrorKind::NotFound;
             Ok(ExitCode::from(if is_missing { program::NOT_FOUND } else { program::NOT_EXECUTABLE }))
         }
+        Err(Error::CalledOff { signal, exit_status }) => {
+            say(&Error::CalledOff { signal, exit_status }.to_string());
+            Ok(ExitCode::from(exit_status))
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::control::SOCKET_NAME as CONTROL;
 use crate::event::Listener;
+use crate::interrupts::Interrupts;
 use crate::messages::MESSAGES;
 use crate::report::CleaningReport;
 use crate::takeover::{await_exit, take_lease};
@@ -39,7 +40,7 @@ pub fn clean(request: &CleanRequest, listener: &mut Listener<'_>) -> Result<Clea
     let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.force };
     // Check before the lease is taken, since taking it would leave a trace in a directory without a job. The heartbeat
     // of another boot is watched when the lease is taken.
-    await_exit(&directory, &request.directory, lease_request.purpose, None, listener)?;
+    await_exit(&directory, &request.directory, lease_request.purpose, Interrupts::default(), listener)?;
     if !matches!(directory.lease_state().map_err(of_store)?, LeaseState::OtherBoot(..)) {
         directory.would_grant(lease_request).map_err(of_store)?;
     }
@@ -60,7 +61,7 @@ pub fn clean(request: &CleanRequest, listener: &mut Listener<'_>) -> Result<Clea
         let left = directory.foreign_names(&SUPERVISORS).map_err(of_store)?;
         return report(levels().as_ref(), left);
     }
-    let lease = take_lease(&directory, &request.directory, lease_request, None, listener)?;
+    let lease = take_lease(&directory, &request.directory, lease_request, Interrupts::default(), listener)?;
     // Another process may have continued it before we had the lease.
     request.check(&directory)?;
     let mut levels = levels();

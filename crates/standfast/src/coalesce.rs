@@ -5,6 +5,7 @@ use crate::background::Background;
 use crate::checkpoint::Destination;
 use crate::control::{ControlError, Reply, Request, ask};
 use crate::event::Listener;
+use crate::interrupts::Interrupts;
 use crate::report::CoalescingReport;
 use crate::settings::JobOptions;
 use crate::takeover::take_lease;
@@ -118,7 +119,13 @@ fn without_supervisor(path: &Path, listener: &mut Listener<'_>) -> Result<Coales
     let directory = JobDirectory::open(path).map_err(of_store)?;
     // Check before the lease is taken, since taking it would leave a trace in a directory without a job.
     let options = JobOptions::from_record(directory.manifest().map_err(of_store)?.options);
-    let lease = take_lease(&directory, path, LeaseRequest { purpose: Purpose::Live, force: false }, None, listener)?;
+    let lease = take_lease(
+        &directory,
+        path,
+        LeaseRequest { purpose: Purpose::Live, force: false },
+        Interrupts::default(),
+        listener,
+    )?;
     let rule = CoalesceRule::at_once(options.keep.get());
     let outcome = directory.coalesce(&lease, rule, &AtomicBool::new(false));
     let outcome = outcome.and_then(|coalesced| {

@@ -85,11 +85,13 @@ pub enum Error {
     /// The job ended, and the kernel did not report how.
     #[error("the program ended but its exit status is unknown; check its results")]
     EndUnknown,
-    /// The user ended a wait before the program ran.
+    /// A signal ended a wait before the program ran.
     #[error("interrupted by {} while waiting; the job is unchanged", signal_name(*.signal))]
     CalledOff {
         /// Signal that ended the wait.
         signal: i32,
+        /// Exit status of the command: that of a stopped job if the signal was a notice to stop.
+        exit_status: u8,
     },
     /// There is no such process in a checkpoint.
     #[error("checkpoint {generation} holds no process {pid}, but {}\nhint: see what they are: standfast inspect {dir} {generation}", list(.others), dir = ForShell(.directory))]
@@ -211,7 +213,7 @@ mod tests {
             Error::DetachedInit,
             Error::NotStarted { program: "./heat".into(), source: denied() },
             Error::EndUnknown,
-            Error::CalledOff { signal: 2 },
+            Error::CalledOff { signal: 2, exit_status: 1 },
             Error::NoSuchProcess { directory: directory(), generation: 3, pid: 4, others: vec![12, 13] },
             Error::NoCoreFile { pid: 4, generation: 3, source: NoCoreFile::Ended },
             Error::OutputExists("core.heat.12".into()),

@@ -37,6 +37,7 @@ mod event;
 mod free_space;
 mod group;
 mod identity;
+mod interrupts;
 mod job_folders;
 mod messages;
 mod progress;

@@ -5,6 +5,7 @@ use crate::checkpoint::{Checkpointing, Destination, Failure, Order, Past, Purpos
 use crate::control::{ControlError, Reply, Request, ask};
 use crate::event::Listener;
 use crate::identity::in_engine;
+use crate::interrupts::Interrupts;
 use crate::job_folders::save_folders;
 use crate::report::CheckpointReport;
 use crate::settings::JobOptions;
@@ -55,7 +56,7 @@ fn without_supervisor(
     let of_store = |error| Error::of_store(path, error);
     let directory = JobDirectory::open(path).map_err(of_store)?;
     let manifest = directory.manifest().map_err(of_store)?;
-    await_exit(&directory, path, standfast_store::Purpose::Adopt, None, listener)?;
+    await_exit(&directory, path, standfast_store::Purpose::Adopt, Interrupts::default(), listener)?;
     match directory.lease_state().map_err(of_store)? {
         LeaseState::Free | LeaseState::Abandoned(_) => return Err(Error::NothingRuns(path.to_owned())),
         LeaseState::Supervised(_) => {

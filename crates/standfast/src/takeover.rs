@@ -7,7 +7,7 @@
 use crate::Error;
 use crate::event::{JobEvent, Listener};
 use crate::identity::in_engine;
-use crate::terminal::ForegroundConnection;
+use crate::interrupts::Interrupts;
 use standfast_engine::{ProcessIdentity, Vitality, exiting_since, group_vitality};
 use standfast_store::{Holder, JobDirectory, Lease, LeaseRequest, LeaseState, Pulse, Purpose, StoreError};
 use std::path::Path;
@@ -27,18 +27,18 @@ const WATCH_PAUSE: Duration = Duration::from_millis(200);
 /// Pause between two checks of an earlier life.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Takes the lease for a new life of the job, after waiting for an earlier one that is about to end. The user can end
-/// the wait through the foreground proxy `front`.
+/// Takes the lease for a new life of the job, after waiting for an earlier one that is about to end. A signal can end
+/// the wait.
 pub(crate) fn take_lease(
     directory: &JobDirectory,
     path: &Path,
     lease_request: LeaseRequest,
-    front: Option<&ForegroundConnection>,
+    interrupts: Interrupts<'_>,
     listener: &mut Listener<'_>,
 ) -> Result<Lease, Error> {
     let mut attempt = || -> Result<Result<Lease, StoreError>, Error> {
-        await_exit(directory, path, lease_request.purpose, front, listener)?;
-        let watched = if lease_request.force { None } else { watch_heartbeat(directory, path, front, listener)? };
+        await_exit(directory, path, lease_request.purpose, interrupts, listener)?;
+        let watched = if lease_request.force { None } else { watch_heartbeat(directory, path, interrupts, listener)? };
         Ok(directory.take_watched_lease(lease_request, watched.as_ref()))
     };
     let taken = match attempt()? {
@@ -54,7 +54,7 @@ pub(crate) fn await_exit(
     directory: &JobDirectory,
     path: &Path,
     purpose: Purpose,
-    front: Option<&ForegroundConnection>,
+    interrupts: Interrupts<'_>,
     listener: &mut Listener<'_>,
 ) -> Result<(), Error> {
     let mut patience = Patience::new(Instant::now());
@@ -75,7 +75,7 @@ pub(crate) fn await_exit(
             Step::Wait => {}
             Step::SayAndWait(pid) => listener(&JobEvent::AwaitsExit { pid }),
         }
-        if_called_off(front)?;
+        interrupts.check()?;
         std::thread::sleep(LOOK_PAUSE);
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn await_exit(
 fn watch_heartbeat(
     directory: &JobDirectory,
     path: &Path,
-    front: Option<&ForegroundConnection>,
+    interrupts: Interrupts<'_>,
     listener: &mut Listener<'_>,
 ) -> Result<Option<Pulse>, Error> {
     let lease_state = || directory.lease_state().map_err(|error| Error::of_store(path, error));
@@ -95,20 +95,12 @@ fn watch_heartbeat(
     listener(&JobEvent::WatchesHeartbeat { host: holder.host, time: watch.time });
     loop {
         std::thread::sleep(WATCH_PAUSE);
-        if_called_off(front)?;
+        interrupts.check()?;
         match watch.next(Instant::now(), &lease_state()?) {
             Watched::Moved => return Ok(None),
             Watched::Dead => return Ok(Some(watch.pulse)),
             Watched::Unknown => {}
         }
-    }
-}
-
-/// Returns an error if the user has ended the wait.
-fn if_called_off(front: Option<&ForegroundConnection>) -> Result<(), Error> {
-    match front.and_then(ForegroundConnection::asks_to_end) {
-        Some(signal) => Err(Error::CalledOff { signal }),
-        None => Ok(()),
     }
 }
 

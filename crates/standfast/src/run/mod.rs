@@ -15,6 +15,7 @@ use crate::context::JobContext;
 use crate::control::bind_control;
 use crate::doctor::check_kernel;
 use crate::event::{ContainerNews, JobEvent, Listener};
+use crate::interrupts::Interrupts;
 use crate::job_folders::save_folders;
 use crate::quoting::{InWords, without_numbers};
 use crate::settings::{JobOptions, Memory, OptionChoices, SaveFolder};
@@ -24,7 +25,7 @@ use crate::takeover::take_lease;
 use crate::terminal::{self, ForegroundConnection, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
 use decision::{RunPlan, plan_run};
-use restart::{Continuation, continue_job, is_hopeless};
+use restart::{Continuation, continue_job, is_hopeless, recorded_options};
 use standfast_engine::{
     Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal, Stopwatch,
 };
@@ -89,9 +90,14 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
     let of_store = |error| Error::of_store(path, error);
     let directory = Arc::new(JobDirectory::create(path).map_err(of_store)?);
     request.context.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
+    let expected = match request.unfinished {
+        Unfinished::Resume => request.choices().or(recorded_options(&directory).unwrap_or_else(|| request.options())),
+        Unfinished::Refuse | Unfinished::Discard => request.options(),
+    };
     let take_lease = |listener: &mut Listener<'_>| {
         let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.context.force };
-        take_lease(&directory, path, lease_request, request.context.front.as_ref(), listener).map(Arc::new)
+        let interrupts = Interrupts::of(request.context.front.as_ref(), &expected);
+        take_lease(&directory, path, lease_request, interrupts, listener).map(Arc::new)
     };
     let lease = take_lease(listener)?;
     let description = describe(request)?;

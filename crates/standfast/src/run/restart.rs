@@ -9,6 +9,7 @@ use crate::control::bind_control;
 use crate::doctor::check_kernel;
 use crate::event::{JobEvent, Listener, LongWork};
 use crate::identity::in_lease;
+use crate::interrupts::Interrupts;
 use crate::job_folders::{save_folders, started};
 use crate::quoting::without_numbers;
 use crate::report::{PhaseReport, RestartReport};
@@ -17,7 +18,7 @@ use crate::settings::{Files, JobOptions, Memory, OptionChoices};
 use crate::signals::SignalInbox;
 use crate::supervisor::{AttemptEnd, Post, Schedule, foreground_of, newest, supervise, sync_paths};
 use crate::takeover::take_lease;
-use crate::terminal::{ForegroundConnection, HeldTerminal};
+use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
 use standfast_engine::{
     self as engine, ClockPolicy, EngineError, FileOptions, RestartNews, RestartOptions, Restarted, Stopwatch, Tail,
@@ -74,12 +75,13 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
         return Ok(tell_finished(request, &directory, listener));
     }
     request.context.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
+    let expected = request.context.options.or(recorded_options(&directory).unwrap_or_default());
     let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.context.force };
     let lease = Arc::new(take_lease(
         &directory,
         &request.context.directory,
         lease_request,
-        request.context.front.as_ref(),
+        Interrupts::of(request.context.front.as_ref(), &expected),
         listener,
     )?);
     stopwatch.lap("lease");
@@ -90,6 +92,11 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     let selector = request.at.map_or(Selector::Newest, Selector::Exactly);
     let RestartRequest { context, clocks, despite, .. } = request.clone();
     continue_job(Continuation { context, directory, lease, clocks, despite, stopwatch }, selector, listener)
+}
+
+/// Returns the options that an earlier life has recorded.
+pub(super) fn recorded_options(directory: &JobDirectory) -> Option<JobOptions> {
+    directory.manifest().ok().map(|manifest| JobOptions::from_record(manifest.options))
 }
 
 /// Reports whether nobody holds the job.
@@ -319,7 +326,7 @@ fn revive(
     choice: &GenerationChoice,
     listener: &mut Listener<'_>,
 ) -> Result<(Restarted, Supervision), Unrevived> {
-    let waiting = Waiting::new(job, listener);
+    let waiting = Waiting::new(Interrupts::of(job.context.front.as_ref(), &options), listener);
     let on_wait = |wait: &engine::AddressWait| waiting.goes_on(wait);
     let ends = life.manifest.ends.clone();
     let (began, ended) = (started(&life.manifest.description), life.manifest.ended_nanoseconds);
@@ -381,8 +388,7 @@ fn revive(
             before_thaw: &mut before_thaw,
         },
     );
-    let called_off = waiting.called_off.get().map(|signal| Error::CalledOff { signal: *signal });
-    let revived = revived.map_err(|error| match called_off.or(refusal) {
+    let revived = revived.map_err(|error| match waiting.called_off.into_inner().or(refusal) {
         Some(reason) => Unrevived::Other(Box::new(reason)),
         None => Unrevived::of_engine(error),
     })?;
@@ -393,25 +399,24 @@ fn revive(
 
 /// Waits for an address that the previous life still holds.
 struct Waiting<'a, 'l> {
-    /// The foreground proxy, through which the user can end the wait.
-    front: Option<&'a ForegroundConnection>,
+    interrupts: Interrupts<'a>,
     listener: RefCell<&'a mut Listener<'l>>,
     /// Address that was reported last.
     reported: RefCell<Option<String>>,
-    /// Signal by which the user ended the wait.
-    called_off: OnceCell<i32>,
+    /// How a signal has ended the wait.
+    called_off: OnceCell<Error>,
 }
 
 impl<'a, 'l> Waiting<'a, 'l> {
-    fn new(job: &'a Continuation, listener: &'a mut Listener<'l>) -> Self {
-        let (listener, front) = (RefCell::new(listener), job.context.front.as_ref());
-        Self { front, listener, reported: RefCell::default(), called_off: OnceCell::new() }
+    fn new(interrupts: Interrupts<'a>, listener: &'a mut Listener<'l>) -> Self {
+        let listener = RefCell::new(listener);
+        Self { interrupts, listener, reported: RefCell::default(), called_off: OnceCell::new() }
     }
 
-    /// Reports a wait that takes long. Returns an error if the user has ended it.
+    /// Reports a wait that takes long. Returns an error if a signal has ended it.
     fn goes_on(&self, wait: &engine::AddressWait) -> Result<(), BoxError> {
-        if let Some(signal) = self.front.and_then(ForegroundConnection::asks_to_end) {
-            let _ = self.called_off.set(signal);
+        if let Err(called_off) = self.interrupts.check() {
+            let _ = self.called_off.set(called_off);
             return Err("the restart was interrupted".into());
         }
         let engine::AddressWait { address, waited, rest } = wait.clone();

@@ -20,7 +20,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpgrp, getpid, pidfd_open, pidfd_send_signal, waitpid};
-use signal_hook::consts::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::signal::SIGCHLD;
 use standfast_linux::{Half, step_aside};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -238,13 +238,12 @@ impl ForegroundConnection {
         }
     }
 
-    /// Returns the signal that has asked the foreground proxy to end, if there is one. It is used while no program runs
-    /// for which the signal could be meant. The signal stays in the queue.
-    pub(crate) fn asks_to_end(&self) -> Option<i32> {
+    /// Returns the signals that the foreground proxy has received. They stay in the queue, and are acted on once the
+    /// program runs.
+    pub(crate) fn waiting_signals(&self) -> Vec<i32> {
         let mut bytes = [0; 2 * MESSAGES_AT_ONCE];
-        let (length, _) = recv(&self.0.stream, &mut bytes, RecvFlags::PEEK).ok()?;
-        let mut signals = bytes[..length].chunks_exact(2).map(|message| i32::from(message[0]));
-        signals.find(|signal| [SIGTERM, SIGINT, SIGQUIT, SIGHUP].contains(signal))
+        let length = recv(&self.0.stream, &mut bytes, RecvFlags::PEEK).map_or(0, |(length, _)| length);
+        bytes[..length].chunks_exact(2).map(|message| i32::from(message[0])).collect()
     }
 
     /// Stops the foreground proxy as job control does, so that the shell notices.
