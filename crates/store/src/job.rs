@@ -173,12 +173,16 @@ impl JobDirectory {
         self.level_directory.set_encodings(encodings);
     }
 
-    /// Replaces the recorded options of the run.
+    /// Records that the job runs again, with these options.
     ///
     /// # Errors
     /// If the manifest cannot be rewritten.
-    pub fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
-        self.level_directory.update_manifest(lease.core(), |manifest| manifest.options = options).map(drop)
+    pub fn begin_life(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
+        let begin = |manifest: &mut Manifest| {
+            manifest.options = options;
+            (manifest.outcome, manifest.ends, manifest.ended_nanoseconds) = (Outcome::Running, Vec::new(), None);
+        };
+        self.level_directory.update_manifest(lease.core(), begin).map(drop)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{Ending, Error};
 use standfast_engine::{
     self as engine, ClockPolicy, EngineError, FileOptions, RestartNews, RestartOptions, Restarted, Stopwatch, Tail,
 };
-use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
+use standfast_format::manifest::{GenerationNumber, Manifest};
 use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
 use standfast_store::{
@@ -468,13 +468,7 @@ fn note_continuation(
         life.levels.mark_superseded_after(&job.lease, number)?;
     }
     life.settle_memory(&job.lease)?;
-    if life.manifest.options != options.to_record() {
-        job.directory.set_options(&job.lease, options.to_record())?;
-    }
-    if life.manifest.outcome != Outcome::Running {
-        job.directory.set_outcome(&job.lease, Outcome::Running)?;
-    }
-    Ok(())
+    job.directory.begin_life(&job.lease, options.to_record())
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! A link(2) to a complete temporary file creates the lease; even old network file systems do this atomically. It is
 //! taken over, changed and released under a lock on the file `lock`. The heartbeat is its modification time, which the
 //! server of the file system sets and compares by its own clock.
+//!
+//! The content is synced, so that nobody finds a lease without it. The name is not: if power fails, the holder is gone.
 
 mod content;
 mod host_identity;
@@ -240,7 +242,6 @@ impl Desk {
             self.discard(&temporary);
             // On a network file system the reply to a successful link may be lost: only the file shows the truth.
             if linked.is_ok() || self.read()?.is_some_and(|found| found.content.as_ref() == Some(&content)) {
-                self.storage_backend.sync().map_err(|error| self.writing(error))?;
                 return Ok(content);
             }
             match linked.map_err(|error| (error.kind(), error)) {
