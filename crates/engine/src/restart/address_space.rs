@@ -250,7 +250,8 @@ pub(super) fn is_mapped(process: &ProcessState, range: PageRange) -> bool {
 
 /// Returns the access while pages are written: private memory is writable until it is filled. Memory that has never been
 /// writable need not become so, and large reservations could not: from then on it would count as committed. A page of it
-/// that a debugger has changed is written all the same.
+/// that a debugger has changed is written all the same. Memory that can only be executed is readable until
+/// [`Construction::protect`], since the kernel takes a protection key for it.
 pub(super) fn while_filling(mapping: &Mapping) -> Protection {
     let is_reservation = mapping.backing == Backing::Anonymous && mapping.protection == Protection::default();
     let was_writable = match mapping.attributes.accounting {
@@ -259,11 +260,16 @@ pub(super) fn while_filling(mapping: &Mapping) -> Protection {
         Accounting::Uncounted => mapping.attributes.huge_page_bytes != 0 && !is_reservation,
         Accounting::Exempt | Accounting::Unknown => !is_reservation,
     };
-    match mapping.backing {
-        Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => mapping.protection,
-        _ if was_writable => Protection { read: true, write: true, ..mapping.protection },
-        _ => mapping.protection,
-    }
+    let is_writable = match mapping.backing {
+        Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => false,
+        _ => was_writable,
+    };
+    let read = mapping.protection.read || is_writable || is_execute_only(mapping.protection);
+    Protection { read, write: mapping.protection.write || is_writable, ..mapping.protection }
+}
+
+pub(super) fn is_execute_only(protection: Protection) -> bool {
+    protection == Protection { execute: true, ..Protection::default() }
 }
 
 pub(super) fn access(protection: Protection) -> u64 {

@@ -2,7 +2,7 @@
 //! computes depends on most of them: settings that are not allowed here are reported, and the program continues without
 //! them.
 
-use super::address_space::access;
+use super::address_space::{access, is_execute_only, while_filling};
 use super::plan::Plan;
 use crate::EngineError;
 use crate::construction::Construction;
@@ -114,36 +114,37 @@ impl Construction {
 
     /// Gives every mapping its recorded access, now that it is filled, and its protection key.
     pub(super) fn protect(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        self.allocate_keys(plan.process.switches.protection_keys)?;
-        for mapping in &plan.process.mappings {
+        let mappings = &plan.process.mappings;
+        let of_kernel = execute_only_key(mappings);
+        let spare = self.allocate_keys(plan.process.switches.protection_keys)?;
+        // The kernel takes the first free key for memory that can only be executed.
+        of_kernel.map_or(Ok(()), |key| self.free_key(key))?;
+        for mapping in mappings {
             let key = mapping.attributes.protection_key;
             let bytes = mapping.end - mapping.start;
             let wanted = access(mapping.protection);
-            if key != 0 {
+            if key != 0 && Some(key) != of_kernel {
                 let arguments = [mapping.start, bytes, wanted, key.into(), 0, 0];
                 self.call("protecting memory with a key", abi::SYS_pkey_mprotect, arguments)?;
-            } else if access(super::address_space::while_filling(mapping)) != wanted {
+            } else if access(while_filling(mapping)) != wanted {
                 self.call("protecting memory", abi::SYS_mprotect, [mapping.start, bytes, wanted, 0, 0, 0])?;
             }
         }
-        Ok(())
+        spare.into_iter().try_for_each(|key| self.free_key(key))
     }
 
-    /// Allocates protection keys. The kernel gives them out in the order of their numbers: all up to the highest are
-    /// allocated, and some are freed.
-    fn allocate_keys(&self, wanted: u32) -> Result<(), EngineError> {
+    /// Allocates protection keys. The kernel gives them out in the order of their numbers, so all up to the highest are
+    /// allocated. Returns those that are not wanted and must be freed.
+    fn allocate_keys(&self, wanted: u32) -> Result<Vec<u32>, EngineError> {
         let highest = wanted.checked_ilog2().unwrap_or(0);
-        let mut spare = Vec::new();
         for _ in 0..highest {
-            let key = self.call("allocating a protection key", abi::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0])?;
-            if wanted & 1 << key == 0 {
-                spare.push(key);
-            }
+            self.call("allocating a protection key", abi::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0])?;
         }
-        for key in spare {
-            self.call("freeing a protection key", abi::SYS_pkey_free, [key, 0, 0, 0, 0, 0])?;
-        }
-        Ok(())
+        Ok((1..highest).filter(|key| wanted & 1 << key == 0).collect())
+    }
+
+    fn free_key(&self, key: u32) -> Result<(), EngineError> {
+        self.call("freeing a protection key", abi::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0]).map(drop)
     }
 
     /// Seals mappings: nothing about them can be changed any more.
@@ -245,6 +246,15 @@ impl Construction {
     }
 }
 
+/// Returns the key that the kernel has taken for memory that can only be executed: no call allocates it for a program,
+/// and mprotect(2) makes such memory readable again. It is recognised by the memory under it. A program's own key under
+/// which there is nothing else looks the same.
+fn execute_only_key(mappings: &[Mapping]) -> Option<u32> {
+    let under = |key| mappings.iter().filter(move |mapping| mapping.attributes.protection_key == key);
+    let keys = mappings.iter().map(|mapping| mapping.attributes.protection_key).filter(|key| *key != 0);
+    keys.filter(|key| under(*key).all(|mapping| is_execute_only(mapping.protection))).min()
+}
+
 fn number_of(advice: Advice) -> u64 {
     (match advice {
         Advice::DontFork => abi::MADV_DONTFORK,
@@ -256,4 +266,24 @@ fn number_of(advice: Advice) -> u64 {
         Advice::Sequential => abi::MADV_SEQUENTIAL,
         Advice::Random => abi::MADV_RANDOM,
     }) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::{Backing, MappingAttributes, Protection};
+
+    fn under(protection_key: u32, read: bool) -> Mapping {
+        let protection = Protection { read, write: false, execute: true };
+        let attributes = MappingAttributes { protection_key, ..MappingAttributes::default() };
+        let backing = Backing::Anonymous;
+        Mapping { start: 0, end: 4096, protection, backing, grows_down: false, attributes, may_write: None }
+    }
+
+    #[test]
+    fn the_kernels_own_key_is_that_of_memory_that_can_only_be_executed() {
+        assert_eq!(execute_only_key(&[under(0, true), under(2, true), under(3, false), under(3, false)]), Some(3));
+        assert_eq!(execute_only_key(&[under(0, false)]), None, "a processor without keys");
+        assert_eq!(execute_only_key(&[under(3, false), under(3, true)]), None, "a key of the program's");
+    }
 }
