@@ -17,10 +17,12 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("memory-on-huge-pages-of-the-pool", ONLY_ROOT_FILLS_THE_POOL),
     ("shared-huge-pages-of-the-pool", ONLY_ROOT_FILLS_THE_POOL),
     ("pages in place of saved ones", "KSM runs only where an administrator has switched it on"),
+    ("library-replaced-before-it-was-seen", "a library deleted from memory (tmpfs) is carried with its contents"),
     ("memory-names-are-kept", "CONFIG_ANON_VMA_NAME is not set in every kernel"),
     ("amx-permission-and-tiles-are-kept", "not every processor has matrix registers"),
     ("memory-protection-keys-are-kept", "not every processor has them"),
     ("memory-protection-key-behind-a-free-one", "not every processor has them"),
+    ("tcp-writer-that-waits-goes-on", "the receive queue must have room for both, net.ipv4.tcp_rmem limits it"),
     ("stops end in time on a slow disk", "a build with planted-faults knows the speed of the disk"),
     (
         "system-v-segment-and-memfd-of-one-number-stay-apart",

@@ -54,6 +54,11 @@ int main(void)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof at;
     pthread_t writer, reader;
+    long room = 0;
+    FILE *limits = fopen("/proc/sys/net/ipv4/tcp_rmem", "r");
+    CHECK(limits != NULL && fscanf(limits, "%*d %*d %ld", &room) == 1 && fclose(limits) == 0);
+    if (room < 16 << 20)
+        LACKS("a receive queue with room for what the sender has queued (net.ipv4.tcp_rmem)");
     int server = socket(AF_INET, SOCK_STREAM, 0);
     CHECK(server >= 0 && setsockopt(server, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) == 0);
     CHECK(bind(server, (struct sockaddr *)&at, sizeof at) == 0 && listen(server, 5) == 0);

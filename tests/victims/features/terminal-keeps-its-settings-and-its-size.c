@@ -10,6 +10,9 @@ int main(void)
     struct termios before, after;
     struct winsize size = {33, 77, 640, 480};
     char name[64];
+    /* There are unused bytes in it, which tcgetattr does not write. */
+    memset(&before, 0, sizeof before);
+    memset(&after, 0, sizeof after);
     open_terminal(&master, &slave, 1);
     strcpy(name, ptsname(master));
     CHECK(tcgetattr(slave, &before) == 0);
