@@ -21,6 +21,8 @@ int main(void)
         LACKS("the right to lock memory");
     CHECK(mlock2(on_fault, PAGES * PAGE, MLOCK_ONFAULT) == 0 && mlock(free_again, PAGES * PAGE) == 0);
     CHECK(munlock(free_again, PAGES * PAGE) == 0);
+    if (!has_flag(on_fault, " lf"))
+        LACKS("a kernel that shows which memory is locked on first use (lf in /proc/self/smaps)");
     on_fault[3 * PAGE] = whole[3 * PAGE] = free_again[3 * PAGE] = 'x';
     for (int life = 0; life < 2; life++) {
         unsigned char resident[PAGES];

@@ -21,6 +21,10 @@ int main(void)
     char *before = map();
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0 && (errno == ENOMEM || errno == EPERM))
         LACKS("the right to lock memory");
+    char *first = map();
+    if (mlock2(first, BYTES, MLOCK_ONFAULT) == 0 && !has_flag(first, " lf"))
+        LACKS("a kernel that shows which memory is locked on first use (lf in /proc/self/smaps)");
+    CHECK(munmap(first, BYTES) == 0);
     for (int life = 0; life < 2; life++) {
         moment("all locked");
         char *now = map();

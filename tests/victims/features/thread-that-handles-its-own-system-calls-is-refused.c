@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 
 static volatile char catches;
 static volatile int caught, ready, done;
@@ -38,6 +39,11 @@ int main(void)
 {
     struct sigaction action = {.sa_sigaction = catch, .sa_flags = SA_SIGINFO};
     pthread_t thread;
+    struct utsname kernel;
+    int major, minor;
+    CHECK(uname(&kernel) == 0 && sscanf(kernel.release, "%d.%d", &major, &minor) == 2);
+    if (major < 6 || (major == 6 && minor < 4))
+        LACKS("a kernel that tells a tracer of syscall user dispatch (Linux 6.4)");
     CHECK(sigaction(SIGSYS, &action, NULL) == 0 && pthread_create(&thread, NULL, handles, NULL) == 0);
     await(&ready);
     moment("not caught");
