@@ -22,6 +22,7 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("amx-permission-and-tiles-are-kept", "not every processor has matrix registers"),
     ("memory-protection-keys-are-kept", "not every processor has them"),
     ("memory-protection-key-behind-a-free-one", "not every processor has them"),
+    ("restartable-sequences-that-are-hidden", "kernels tell of them since Linux 5.13"),
     ("tcp-writer-that-waits-goes-on", "the receive queue must have room for both, net.ipv4.tcp_rmem limits it"),
     ("stops end in time on a slow disk", "a build with planted-faults knows the speed of the disk"),
     (

@@ -14,9 +14,8 @@ use crate::shared::Shared;
 use crate::tracer_lock::TracerLockGuard;
 use crate::tree::{Member, Roots};
 use crate::waits::Interrupted;
-use crate::{Blocker, EngineError, ProcessIdentity, RefusalCode};
+use crate::{Blocker, EngineError, ProcessIdentity, RefusalCode, restartable_sequences};
 pub(crate) use sleepers::await_sleepers;
-use standfast_core::Address;
 use standfast_linux::abi;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::process;
@@ -292,7 +291,7 @@ impl FrozenTask {
         let stopped = task.registers()?;
         let mut registers = stopped;
         let is_forgiven = registers.forgive_interruption();
-        if let Some(abort) = sequence_abort(&task, &registers, memory)? {
+        if let Some(abort) = restartable_sequences::abort_handler(&task, &registers, memory)? {
             registers.set_instruction(abort);
             registers.forget_call();
         }
@@ -312,27 +311,6 @@ impl FrozenTask {
         let interrupted = shared.waits().resumed(task.tid(), &registers);
         Ok(Self { mask: task.signal_mask()?, task, registers, interrupted, is_in_stop: false })
     }
-}
-
-/// Returns the abort handler at which a task inside a restartable sequence must continue. The kernel would send it there
-/// by itself, but an injected call makes the kernel forget (measured).
-fn sequence_abort(task: &Task, registers: &Registers, memory: &ProcessMemory) -> Result<Option<u64>, TaskError> {
-    /// Offset of the pointer to the current sequence within the registered area.
-    const CURRENT_SEQUENCE: u64 = 8;
-    let area = task.rseq_configuration()?.area;
-    let word = |address: u64| {
-        let mut bytes = [0u8; 8];
-        memory.read(Address::new(address), &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
-    };
-    if area == 0 {
-        return Ok(None);
-    }
-    // struct rseq_cs: version and flags, start, length, abort handler.
-    Ok(word(area + CURRENT_SEQUENCE).filter(|sequence| *sequence != 0).and_then(|sequence| {
-        let (start, length, abort) = (word(sequence + 8)?, word(sequence + 16)?, word(sequence + 24)?);
-        let inside = registers.instruction().wrapping_sub(start) < length;
-        inside.then_some(abort)
-    }))
 }
 
 /// Translates an error of a task into its meaning for the job, and keeps an exit status that can be read only once.

@@ -52,6 +52,7 @@ mod rehearsal;
 mod remake;
 mod remote_caller;
 mod restart;
+mod restartable_sequences;
 mod reused_ports;
 mod scratch;
 mod shared;

@@ -94,6 +94,9 @@ refusal_codes! {
     120 LocalDescriptors "the program has entries in its local descriptor table"
         "The program has made segments of its own with modify_ldt(2), as emulators of 16-bit and 32-bit programs do. A restart cannot make them again yet. Run the program without the emulation."
 
+    121 HiddenSequences "a thread has registered restartable sequences where this kernel does not show them"
+        "Programs with a C library of 2022 or later register restartable sequences (rseq). A kernel before Linux 5.13 does not tell where; Standfast finds those of glibc. Run the program without them, with GLIBC_TUNABLES=glibc.pthread.rseq=0, or on a newer kernel."
+
     201 PinnedMemory "memory is pinned for a device or for io_uring"
         "A device (RDMA, GPU) or io_uring may write to these pages at any moment without the kernel noticing. Run the program without them: let MPI use TCP or shared memory, and set UV_USE_IO_URING=0 for Node.js."
 

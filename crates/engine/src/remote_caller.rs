@@ -142,6 +142,11 @@ impl RemoteCallBatch {
     /// How many words one batch can ask for.
     const WORDS_MAX: usize = ParasiteArea::OUTPUT_BYTES / WORD;
 
+    /// Returns the address of memory that calls may fill.
+    pub(crate) fn output(&self) -> u64 {
+        self.output
+    }
+
     pub(crate) fn call(&mut self, number: i64, arguments: [u64; 6]) -> Number {
         self.calls.push(Call { number, arguments });
         Number { call: self.calls.len() - 1 }

@@ -287,11 +287,11 @@ impl Task {
         ptrace::pending_signals(self.tid, queue).map_err(|error| self.error("reading pending signals", error))
     }
 
-    /// Returns the configuration of restartable sequences.
+    /// Returns the configuration of restartable sequences, or `None` if the kernel does not tell it (before Linux 5.13).
     ///
     /// # Errors
     /// When it is gone.
-    pub fn rseq_configuration(&self) -> Result<ptrace::RseqConfiguration, TaskError> {
+    pub fn rseq_configuration(&self) -> Result<Option<ptrace::RseqConfiguration>, TaskError> {
         ptrace::rseq_configuration(self.tid).map_err(|error| self.error("asking for restartable sequences", error))
     }
 

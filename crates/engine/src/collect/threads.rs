@@ -10,10 +10,10 @@ use crate::freeze::{FrozenProcess, FrozenTask, refine};
 use crate::objects::{Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter};
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::Shared;
-use crate::{Blocker, EngineError, RefusalCode};
+use crate::{Blocker, EngineError, RefusalCode, restartable_sequences};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
-    AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState, Unreported,
+    AlternateStack, Bytes, Disposition, ProcessSwitches, RobustList, ThreadState, Unreported,
 };
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
@@ -179,6 +179,10 @@ impl Inner {
         let signal = of_thread.parent_death_signal.map(|question| switches::int(&answers, question)).transpose()?;
         thread.restrictions.parent_death_signal = signal.filter(|signal| *signal != 0);
         thread.pending = pending;
+        match restartable_sequences::registered(remote_caller, task)? {
+            Ok(sequence) => thread.restartable_sequence = sequence,
+            Err(blocker) => self.blockers.push(blocker),
+        }
         thread.restrictions.capabilities = also.supervisor_baseline.other_capabilities(status, namespace.as_deref());
         self.threads.push(thread);
         Ok(())
@@ -404,7 +408,7 @@ impl OfThread {
         }
     }
 
-    /// Returns the record of a thread, without its pending signals.
+    /// Returns the record of a thread, without its pending signals and restartable sequences.
     fn thread(
         &self,
         remote_caller: &RemoteCaller<'_>,
@@ -419,7 +423,6 @@ impl OfThread {
         // stack_t: address, flags (an int and padding), length.
         let [start, flags, length] = answers.words(self.alternate_stack)?;
         let (head, head_length) = process::robust_list(tid).map_err(gone)?;
-        let sequence = task.task.rseq_configuration().map_err(|_| EngineError::Ended)?;
         let name = proc::read(task.task.process(), &format!("task/{tid}/comm")).map_err(gone)?;
         Ok(ThreadState {
             tid: status.ids.last().copied().unwrap_or(tid).get(),
@@ -430,11 +433,7 @@ impl OfThread {
             alternate_stack: AlternateStack { start, flags: flags as u32, length },
             clear_child_tid,
             robust_list: RobustList { head, length: head_length },
-            restartable_sequence: (sequence.area != 0).then_some(RestartableSequence {
-                area: sequence.area,
-                length: sequence.length,
-                signature: sequence.signature,
-            }),
+            restartable_sequence: None,
             name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
             scheduling: scheduling::scheduling(tid, &supervisor_baseline.scheduling).map_err(gone)?,
             affinity: scheduling::affinity(tid, &supervisor_baseline.affinity).map_err(gone)?,

@@ -130,14 +130,14 @@ pub struct RseqConfiguration {
     padding: u32,
 }
 
-/// `PTRACE_GET_RSEQ_CONFIGURATION`; returns an empty one if the kernel does not know the request.
-pub fn rseq_configuration(tid: Tid) -> io::Result<RseqConfiguration> {
+/// `PTRACE_GET_RSEQ_CONFIGURATION`; `None` if the kernel does not know the request.
+pub fn rseq_configuration(tid: Tid) -> io::Result<Option<RseqConfiguration>> {
     let mut configuration = RseqConfiguration::default();
     let address = &raw mut configuration as usize;
     match request(GET_RSEQ_CONFIGURATION, tid, size_of::<RseqConfiguration>(), address) {
-        Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(RseqConfiguration::default()),
+        Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(None),
         Err(error) => Err(error),
-        Ok(_) => Ok(configuration),
+        Ok(_) => Ok(Some(configuration)),
     }
 }
 
