@@ -9,6 +9,9 @@ use std::fs;
 use std::io;
 
 const OWNER_ONLY: i32 = 0o600;
+/// How often an object is made until it has its id: a new namespace gives each id below 2^31 within 2^22 makings, since
+/// it has 64 places, which it fills in turn, and 2^16 numbers for each.
+const MAKINGS_MAX: u32 = 1 << 22;
 
 /// Properties of every new object.
 #[derive(Debug, Clone, Copy)]
@@ -32,14 +35,41 @@ pub struct Made {
 }
 
 impl NewObject {
-    /// Makes the object, empty, in the caller's IPC namespace.
+    /// Makes the object, empty, in the caller's IPC namespace. Where the id may not be chosen (before Linux 5.17, only root
+    /// may), this needs the objects of each kind to be made in the order of their ids.
     ///
     /// # Errors
-    /// When the id or the key is in use, the id may not be chosen, or a limit is reached.
+    /// When the id or the key is in use, or a limit is reached.
     pub fn make(&self) -> io::Result<Made> {
-        if let Some(id) = self.id {
-            fs::write(format!("/proc/sys/kernel/{}_next_id", self.kind.file()), id.to_string())?;
+        let Some(id) = self.id else { return self.make_with_any_id() };
+        match fs::write(format!("/proc/sys/kernel/{}_next_id", self.kind.file()), id.to_string()) {
+            Ok(()) => self.make_once(id)?.ok_or_else(|| io::Error::from_raw_os_error(libc::EEXIST)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.make_until_it_has(id),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Makes and removes the object until it has this id: ids ascend, and those that have been in use do not come again
+    /// soon.
+    fn make_until_it_has(&self, id: i32) -> io::Result<Made> {
+        for _ in 0..MAKINGS_MAX {
+            if let Some(made) = self.make_once(id)? {
+                return Ok(made);
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::EEXIST))
+    }
+
+    /// Makes the object, and removes it if it has another id than this one.
+    fn make_once(&self, id: i32) -> io::Result<Option<Made>> {
+        let made = self.make_with_any_id()?;
+        if made.id == id {
+            return Ok(Some(made));
+        }
+        made.remove().map(|()| None)
+    }
+
+    fn make_with_any_id(&self) -> io::Result<Made> {
         let flags = libc::IPC_CREAT | libc::IPC_EXCL | OWNER_ONLY;
         // SAFETY: plain numbers.
         let made = check(i64::from(unsafe {
@@ -49,12 +79,7 @@ impl NewObject {
                 SystemVKind::Messages => libc::msgget(self.key, flags),
             }
         }))?;
-        let made = Made { kind: self.kind, id: made as i32 };
-        if self.id.is_some_and(|id| id != made.id) {
-            made.remove()?;
-            return Err(io::Error::from_raw_os_error(libc::EEXIST));
-        }
-        Ok(made)
+        Ok(Made { kind: self.kind, id: made as i32 })
     }
 }
 

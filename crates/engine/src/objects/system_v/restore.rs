@@ -16,7 +16,7 @@ use crate::error::kernel;
 use crate::objects::{data_of, unlink_leftovers};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::PageRange;
-use standfast_format::records::{JobState, ObjectKind, SemaphoreSet, SystemVName};
+use standfast_format::records::{JobState, MemoryObject, ObjectKind, SemaphoreSet, SystemVName};
 use standfast_linux::IpcNamespace;
 use standfast_linux::abi;
 use standfast_linux::system_v::{AttachedSegment, Limits, Made, NewObject, SystemVKind};
@@ -69,8 +69,8 @@ pub(crate) struct MadeSystemV {
     place: Option<IpcNamespace>,
     /// By place among the job's objects. Our own attachments keep segments alive that are marked for removal.
     segments: HashMap<usize, (Made, AttachedSegment)>,
-    semaphores: Vec<Made>,
-    queues: Vec<Made>,
+    semaphores: HashMap<usize, Made>,
+    queues: HashMap<usize, Made>,
 }
 
 impl MadeSystemV {
@@ -78,7 +78,7 @@ impl MadeSystemV {
     pub(crate) fn make(main: &Construction, job: &JobState) -> Result<Self, EngineError> {
         let entering = |source| kernel("looking for the job's IPC namespace", source);
         let place = IpcNamespace::of(main.pid()).map_err(entering)?;
-        let mut made = Self { place, segments: HashMap::new(), semaphores: Vec::new(), queues: Vec::new() };
+        let mut made = Self { place, segments: HashMap::new(), semaphores: HashMap::new(), queues: HashMap::new() };
         if !has_ipc(job) {
             return Ok(made);
         }
@@ -88,17 +88,20 @@ impl MadeSystemV {
             Ok(())
         })
         .map_err(entering)?;
-        for (place, object) in job.objects.iter().enumerate() {
+        for place in in_order_of_ids(&job.objects, segment_name) {
+            let object = &job.objects[place];
             if let ObjectKind::Segment { name, removed, .. } = &object.kind {
                 let segment = made.make_segment(name, *removed, object.length);
                 made.segments.insert(place, segment.map_err(|error| cannot_be_made("segment", name, &error))?);
             }
         }
-        for set in &job.semaphores {
+        for place in in_order_of_ids(&job.semaphores, |set| Some(&set.name)) {
+            let set = &job.semaphores[place];
             let semaphores = made.make_semaphores(set);
-            made.semaphores.push(semaphores.map_err(|error| cannot_be_made("semaphores", &set.name, &error))?);
+            made.semaphores.insert(place, semaphores.map_err(|error| cannot_be_made("semaphores", &set.name, &error))?);
         }
-        for queue in &job.message_queues {
+        for place in in_order_of_ids(&job.message_queues, |queue| Some(&queue.name)) {
+            let queue = &job.message_queues[place];
             let (new, name) = (made.described(SystemVKind::Messages, &queue.name, 0), &queue.name);
             let bytes = queue.messages.iter().map(|message| message.text.0.len() as u64).sum::<u64>();
             let filled = made.within(|| {
@@ -107,7 +110,7 @@ impl MadeSystemV {
                 queue.messages.iter().try_for_each(|message| made.send(message.kind, &message.text.0))?;
                 Ok(made)
             });
-            made.queues.push(filled.map_err(|error| cannot_be_made("message queue", &queue.name, &error))?);
+            made.queues.insert(place, filled.map_err(|error| cannot_be_made("message queue", &queue.name, &error))?);
         }
         Ok(made)
     }
@@ -177,16 +180,33 @@ impl MadeSystemV {
                 notes.push(format!("System V segment {} is not kept in memory any more ({error})", name.id));
             }
         }
-        for (made, set) in self.semaphores.iter().zip(&job.semaphores) {
+        for (place, made) in &self.semaphores {
+            let set = &job.semaphores[*place];
             let finished = finish(made, &set.name, None);
             finished.map_err(|error| cannot_be_made("semaphores", &set.name, &error))?;
         }
-        for (made, queue) in self.queues.iter().zip(&job.message_queues) {
+        for (place, made) in &self.queues {
+            let queue = &job.message_queues[*place];
             let finished = finish(made, &queue.name, Some(queue.bytes_max));
             finished.map_err(|error| cannot_be_made("message queue", &queue.name, &error))?;
         }
         Ok(())
     }
+}
+
+fn segment_name(object: &MemoryObject) -> Option<&SystemVName> {
+    match &object.kind {
+        ObjectKind::Segment { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
+/// Returns the places of the objects that have names, in the order of their ids ([`NewObject::make`]).
+fn in_order_of_ids<T>(all: &[T], name: impl Fn(&T) -> Option<&SystemVName>) -> Vec<usize> {
+    let named = (0..).zip(all).filter_map(|(place, one)| Some((name(one)?.id, place)));
+    let mut named: Vec<(i32, usize)> = named.collect();
+    named.sort_unstable();
+    named.into_iter().map(|(_, place)| place).collect()
 }
 
 fn cannot_be_made(kind: &str, name: &SystemVName, error: &io::Error) -> EngineError {
