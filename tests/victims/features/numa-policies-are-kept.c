@@ -17,6 +17,9 @@ static int policy_of(void *address)
     unsigned long nodes[BITS / 64] = {0};
     int mode = -1;
     CHECK(syscall(SYS_get_mempolicy, &mode, nodes, BITS, address, address ? OF_ADDRESS : 0) == 0);
+    /* Linux 5.10 says so of local memory. */
+    if (mode == PREFERRED && nodes[0] == 0)
+        mode = LOCAL;
     CHECK(mode == DEFAULT || mode == LOCAL || nodes[0] == 1);
     return mode;
 }

@@ -8,7 +8,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-enum { CASES = 6 };
+enum { CASES = 6, RANGE_OF_PORTS = 51 };
 
 static struct sockaddr_in name_of(int made)
 {
@@ -28,7 +28,9 @@ static void await_end(int end)
 int main(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, before[CASES][2];
-    int listener = socket(AF_INET, SOCK_STREAM, 0), pairs[CASES][2], one = 1;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), pairs[CASES][2], one = 1, none = 0;
+    if (setsockopt(listener, IPPROTO_IP, RANGE_OF_PORTS, &none, sizeof none) != 0)
+        LACKS("a choice of ports for a socket (Linux 6.3)");
     /* What has ended by now lingers at this port, and would keep it from a restart for a minute. */
     CHECK(listener >= 0 && setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
     CHECK( bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, CASES) == 0);

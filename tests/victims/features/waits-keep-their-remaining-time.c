@@ -94,12 +94,12 @@ static int by_accept(void)
     return accept(listener, NULL, NULL) == -1 && errno == EAGAIN;
 }
 
-static int (*const waits[COUNT])(void) = {by_epoll_wait, by_epoll_pwait,     by_epoll_pwait2, by_poll,
-                                          by_select,     by_nanosleep,       by_clock_nanosleep, by_futex,
-                                          by_sigtimedwait, by_read,          by_accept};
-static const long calls[COUNT] = {SYS_epoll_wait,      SYS_epoll_pwait, SYS_epoll_pwait2,    SYS_poll,
-                                  SYS_pselect6,        SYS_nanosleep,   SYS_clock_nanosleep, SYS_futex,
-                                  SYS_rt_sigtimedwait, SYS_read,        SYS_accept};
+static int (*waits[COUNT])(void) = {by_epoll_wait, by_epoll_pwait,     by_epoll_pwait2, by_poll,
+                                    by_select,     by_nanosleep,       by_clock_nanosleep, by_futex,
+                                    by_sigtimedwait, by_read,          by_accept};
+static long calls[COUNT] = {SYS_epoll_wait,      SYS_epoll_pwait, SYS_epoll_pwait2,    SYS_poll,
+                            SYS_pselect6,        SYS_nanosleep,   SYS_clock_nanosleep, SYS_futex,
+                            SYS_rt_sigtimedwait, SYS_read,        SYS_accept};
 
 static void *thread(void *number)
 {
@@ -124,6 +124,9 @@ static void sleep_for(long milliseconds)
 int main(void)
 {
     pthread_t threads[COUNT];
+    /* Linux 5.11. */
+    if (syscall(SYS_epoll_pwait2, -1, NULL, 0, NULL, NULL, 8L) == -1 && errno == ENOSYS)
+        waits[2] = by_epoll_wait, calls[2] = SYS_epoll_wait;
     struct sockaddr_un any = {.sun_family = AF_UNIX};
     CHECK((instance = epoll_create1(0)) >= 0 && (listener = socket(AF_UNIX, SOCK_STREAM, 0)) >= 0);
     CHECK(bind(listener, (struct sockaddr *)&any, sizeof any.sun_family) == 0 && listen(listener, 1) == 0);

@@ -13,6 +13,7 @@ mod other_names;
 mod passing;
 mod process_snapshot;
 mod process_tree;
+mod registered_sequences;
 mod restrictions;
 mod running;
 mod scheduling;

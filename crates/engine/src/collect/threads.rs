@@ -3,14 +3,14 @@
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::restrictions::Landlock;
-use super::{apart, process_tree, restrictions, scheduling, switches};
+use super::{apart, process_tree, registered_sequences, restrictions, scheduling, switches};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
 use crate::objects::{Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter};
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::Shared;
-use crate::{Blocker, EngineError, RefusalCode, restartable_sequences};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
     AlternateStack, Bytes, Disposition, ProcessSwitches, RobustList, ThreadState, Unreported,
@@ -179,7 +179,7 @@ impl Inner {
         let signal = of_thread.parent_death_signal.map(|question| switches::int(&answers, question)).transpose()?;
         thread.restrictions.parent_death_signal = signal.filter(|signal| *signal != 0);
         thread.pending = pending;
-        match restartable_sequences::registered(remote_caller, task)? {
+        match registered_sequences::registered(remote_caller, task)? {
             Ok(sequence) => thread.restartable_sequence = sequence,
             Err(blocker) => self.blockers.push(blocker),
         }

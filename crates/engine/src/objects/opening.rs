@@ -90,6 +90,8 @@ pub(crate) struct Parked {
     pub(crate) held: Option<OwnedFd>,
     /// What the job continues without.
     pub(crate) notes: Vec<String>,
+    /// See [`Names::renamed`].
+    pub(crate) renamed: BTreeMap<usize, Vec<u8>>,
     /// Sockets, by their cookies, that share their addresses because we made them share.
     pub(crate) sharing: Vec<u64>,
 }
@@ -116,8 +118,8 @@ impl Construction {
         opening.fill_epolls(&files)?;
         let held = opening.held_master()?;
         let Opening { terminals, sharing, names, .. } = opening;
-        let notes = names.into_inner().notes;
-        Ok(Parked { from, files, of_processes: BTreeMap::new(), terminals, held, notes, sharing })
+        let Names { notes, renamed, .. } = names.into_inner();
+        Ok(Parked { from, files, of_processes: BTreeMap::new(), terminals, held, notes, renamed, sharing })
     }
 
     /// Gives each descriptor of this process its number, and closes everything else.

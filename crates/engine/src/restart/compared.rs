@@ -8,6 +8,7 @@ use crate::machine::machine;
 use crate::twin::Difference;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{JobState, Machine, OpenFileKind};
+use std::collections::BTreeMap;
 use std::io;
 
 /// How many differences are named.
@@ -38,7 +39,7 @@ impl Family {
         plan: &JobPlan<'_>,
         despite: &[String],
     ) -> Result<Vec<String>, EngineError> {
-        let differences = match self.rebuilt(plan).differences(plan.expected()) {
+        let differences = match self.rebuilt(plan).differences(plan.expected(&self.renamed)) {
             Ok(differences) => differences,
             Err(error) => {
                 return Ok(vec![format!("the rebuilt job could not be compared with the checkpoint: {error}")]);
@@ -65,8 +66,9 @@ impl Family {
 }
 
 impl JobPlan<'_> {
-    /// Returns what the rebuilt job is to be: as it was, but for files that continue elsewhere.
-    fn expected(&self) -> JobState {
+    /// Returns what the rebuilt job is to be: as it was, but for files that continue elsewhere and sockets that could not
+    /// have their names.
+    fn expected(&self, renamed: &BTreeMap<usize, Vec<u8>>) -> JobState {
         let mut expected = self.job.clone();
         for planned in &self.regular {
             if let Some(OpenFileKind::Regular { offset, .. }) =
@@ -74,6 +76,9 @@ impl JobPlan<'_> {
             {
                 *offset = planned.offset;
             }
+        }
+        for (place, name) in renamed {
+            expected.sockets[*place].name = name.clone().into();
         }
         expected
     }

@@ -24,6 +24,7 @@ use standfast_linux::proc::Stat;
 use standfast_linux::sys::descriptors::{self, HeldDescriptor};
 use standfast_linux::sys::process::same_open_file;
 use standfast_linux::{InheritedSignals, NamespaceInit, Pid, PinnedToCpu, Task, Tid};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ pub(super) struct Family {
     pub(super) held: Option<OwnedFd>,
     /// Sockets, by their cookies, that share their addresses because we made them share.
     pub(super) sharing: Vec<u64>,
+    /// The sockets of the job that have other names than before, by their places.
+    pub(super) renamed: BTreeMap<usize, Vec<u8>>,
 }
 
 impl Family {
@@ -53,7 +56,13 @@ impl Family {
         signals: InheritedSignals,
     ) -> Result<Self, EngineError> {
         let main = Construction::begin(plan, ids, clocks, signals)?;
-        Ok(Self { processes: vec![main], remains: Remains::default(), held: None, sharing: Vec::new() })
+        Ok(Self {
+            processes: vec![main],
+            remains: Remains::default(),
+            held: None,
+            sharing: Vec::new(),
+            renamed: BTreeMap::new(),
+        })
     }
 
     /// Returns the main process.
@@ -118,6 +127,7 @@ impl Family {
         main.notes.append(&mut parked.notes);
         self.held = parked.held.take();
         self.sharing = std::mem::take(&mut parked.sharing);
+        self.renamed = std::mem::take(&mut parked.renamed);
         stopwatch.lap("open");
         self.make_relatives(plan, &parked)?;
         bring_to_foreground(&self.processes, plan.job, &parked)?;

@@ -32,7 +32,7 @@ const CONNECT_PAUSE: Duration = Duration::from_micros(200);
 pub(super) enum Naming {
     /// The restart binds it.
     Bound,
-    /// The kernel chooses it, from a range of one port, and takes it back when the connection ends.
+    /// The kernel chooses it, from a range of one port, and takes it back when the connection ends (Linux 6.3).
     Chosen,
     /// Any free name.
     Any,
@@ -105,6 +105,15 @@ impl Opening<'_> {
         Ok(made)
     }
 
+    /// Makes such a connection under its name, or under any other one: it leads nowhere any more.
+    pub(super) fn make_reset_anywhere(&self, record: &Socket) -> Result<Made, EngineError> {
+        let made = self.make_reset(record, &[Naming::Bound, Naming::Any])?;
+        if is_tcp(record) {
+            self.note_name(&made, record)?;
+        }
+        Ok(made)
+    }
+
     /// Makes a connection that the other end resets on close, which comes when all else has been done. Data that came
     /// from there before can still be read. The recorded address leads nowhere any more, and may not be available here:
     /// the first of `namings` that works is taken.
@@ -159,12 +168,15 @@ impl Opening<'_> {
                     options::share_address(made.own())?;
                     bind(name)?;
                 }
-                Naming::Chosen if options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]])) => {
+                Naming::Chosen => {
+                    if !options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]])) {
+                        return Err(kernel("choosing a port", io::ErrorKind::Unsupported.into()));
+                    }
                     // The other sockets that are to have this port are made later.
                     options::share_address(made.own())?;
                     bind(&any_port(name))?;
                 }
-                Naming::Chosen | Naming::Any => {}
+                Naming::Any => {}
             }
             let patience = if naming == Naming::Any { Patience::Long } else { Patience::None };
             self.connect_within(&made, address, patience)

@@ -57,7 +57,7 @@ impl Opening<'_> {
                     (made[place], made[*peer as usize]) = (Some(one), Some(other));
                 }
                 SocketState::PeerClosed { peer } => made[place] = Some(self.make_peer_closed(record, peer)?),
-                SocketState::Reset => made[place] = Some(self.make_reset(record, &[Naming::Bound, Naming::Any])?),
+                SocketState::Reset => made[place] = Some(self.make_reset_anywhere(record)?),
                 _ => {}
             }
         }
@@ -67,7 +67,7 @@ impl Opening<'_> {
         // Their ports have been waited for by now, and nobody listens there yet.
         for (place, record) in ended() {
             if made[place].is_none() {
-                made[place] = Some(self.make_reset(record, &[Naming::Bound, Naming::Any])?);
+                made[place] = Some(self.make_reset_anywhere(record)?);
             }
         }
         // The sockets that they are connected to, or wait at, exist by now.

@@ -4,6 +4,7 @@
 use super::connect::{Patience, any_address};
 use super::{Made, describe, has_name, reachable};
 use crate::EngineError;
+use crate::error::kernel;
 use crate::objects::Opening;
 use crate::objects::socket::SocketName;
 use crate::socket_paths::{directory_of, path_in};
@@ -31,6 +32,8 @@ pub(in crate::objects) struct Names {
     passing: BTreeSet<Vec<u8>>,
     /// What the job continues without.
     pub(in crate::objects) notes: Vec<String>,
+    /// Sockets that could not have their names, by their places, and the names that they have.
+    pub(in crate::objects) renamed: BTreeMap<usize, Vec<u8>>,
 }
 
 impl Opening<'_> {
@@ -47,13 +50,25 @@ impl Opening<'_> {
         if self.bind_in_passing(made, record).is_ok() {
             return Ok(Some(record.name.0.clone()));
         }
-        let note = format!("the socket {} could not get its name again", describe(&record.name));
-        self.names.borrow_mut().notes.push(note);
         if matches!(record.state, SocketState::Listening { .. }) {
             let family = &record.name.0[..FAMILY_ONLY];
             self.with_address("naming a socket", abi::SYS_bind, made, family, Patience::None)?;
         }
+        self.note_name(made, record)?;
         Ok(None)
+    }
+
+    /// Notes it if a socket has another name than the recorded one.
+    pub(super) fn note_name(&self, made: &Made, record: &Socket) -> Result<(), EngineError> {
+        let now = socket::name(made.own()).map_err(|source| kernel("reading the name of a socket", source))?;
+        if now == record.name.0 {
+            return Ok(());
+        }
+        let note = format!("the socket {} could not get its name again", describe(&record.name));
+        let mut names = self.names.borrow_mut();
+        names.notes.push(note);
+        names.renamed.extend(self.place_of(record).map(|place| (place, now)));
+        Ok(())
     }
 
     /// Returns the name of a closed peer, or an empty one if it cannot be had: a name that is no path belongs to one socket
