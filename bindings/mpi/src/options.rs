@@ -107,7 +107,7 @@ fn seconds(seconds: f64) -> Result<Option<Duration>, String> {
 fn number<T: FromStr>(environment: &impl Fn(&str) -> Option<OsString>, variable: &str) -> Result<Option<T>, String> {
     let Some(text) = environment(variable) else { return Ok(None) };
     let parsed = text.to_str().and_then(|text| text.trim().parse().ok());
-    parsed.map(Some).ok_or_else(|| format!("{variable} is no number: {}", text.display()))
+    parsed.map(Some).ok_or_else(|| format!("{variable} is not a number: {}", text.display()))
 }
 
 #[cfg(test)]

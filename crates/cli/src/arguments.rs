@@ -212,9 +212,9 @@ pub(crate) struct Run {
     /// Run in the background, on a terminal of its own, and return at once; see standfast attach
     #[arg(long, conflicts_with = "wait")]
     pub(crate) detach: bool,
-    /// Key that detaches when pressed twice; 'none' disables it [default: ^\\]
-    #[arg(long, value_name = "KEY")]
-    pub(crate) detach_key: Option<DetachKey>,
+    /// Key that detaches when pressed twice; 'none' disables it
+    #[arg(long, value_name = "KEY", default_value_t)]
+    pub(crate) detach_key: DetachKey,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command_line: Vec<OsString>,
@@ -275,9 +275,9 @@ pub(crate) struct Restart {
     /// Run in the background and return at once
     #[arg(long, conflicts_with = "wait")]
     pub(crate) detach: bool,
-    /// Key that detaches when pressed twice; 'none' disables it [default: ^\\]
-    #[arg(long, value_name = "KEY")]
-    pub(crate) detach_key: Option<DetachKey>,
+    /// Key that detaches when pressed twice; 'none' disables it
+    #[arg(long, value_name = "KEY", default_value_t)]
+    pub(crate) detach_key: DetachKey,
 }
 
 /// Attach to the terminal of a running program that has one of its own
@@ -287,9 +287,9 @@ pub(crate) struct Attach {
     /// Directory of the checkpoints
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// Key that detaches when pressed twice; 'none' disables it [default: ^\\]
-    #[arg(long, value_name = "KEY")]
-    pub(crate) detach_key: Option<DetachKey>,
+    /// Key that detaches when pressed twice; 'none' disables it
+    #[arg(long, value_name = "KEY", default_value_t)]
+    pub(crate) detach_key: DetachKey,
 }
 
 /// Take a checkpoint of a running program now

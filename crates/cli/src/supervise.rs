@@ -34,7 +34,7 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
         None => standfast::default_directory(&program),
     });
     let memory = run.memory.map(from_here).transpose()?;
-    let attach = AttachRequest { directory: directory.clone(), detach_key: run.detach_key.unwrap_or_default() };
+    let attach = AttachRequest { directory: directory.clone(), detach_key: run.detach_key };
     let request = |front| RunRequest {
         context: JobContext {
             directory,
@@ -77,7 +77,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
         ..OptionChoices::default()
     };
     let clocks = clocks(restart.clock_jump);
-    let attach = AttachRequest { directory: directory.clone(), detach_key: restart.detach_key.unwrap_or_default() };
+    let attach = AttachRequest { directory: directory.clone(), detach_key: restart.detach_key };
     let memory = restart.memory.map(from_here).transpose()?;
     let streams = streams(restart.redirect);
     let Restart { at, force, wait, detach: detached, despite, watch_notice, .. } = restart;
@@ -106,7 +106,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
 }
 
 pub(crate) fn attach(attach: Attach) -> anyhow::Result<ExitCode> {
-    let request = AttachRequest { directory: attach.directory, detach_key: attach.detach_key.unwrap_or_default() };
+    let request = AttachRequest { directory: attach.directory, detach_key: attach.detach_key };
     match standfast::attach(&request)? {
         Departure::Detached => tell_how_to_reattach(&request.directory),
         Departure::Ended => say("the program has ended"),

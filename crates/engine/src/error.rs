@@ -3,7 +3,7 @@
 use crate::refusal_code::RefusalCode;
 use standfast_core::{HINT, printable};
 use standfast_format::BoxError;
-use standfast_linux::{Pid, Tid};
+use standfast_linux::Tid;
 use std::fmt;
 use std::time::Duration;
 
@@ -25,14 +25,6 @@ pub enum EngineError {
         tid: Tid,
         /// How long the other threads were frozen for that.
         stood_still: Duration,
-    },
-    /// The program may not be inspected.
-    #[error("process {pid} cannot be examined: {reason}")]
-    Forbidden {
-        /// The process.
-        pid: Pid,
-        /// Why, and what to do.
-        reason: String,
     },
     /// The [`standfast_format::ImageSink`] or [`standfast_format::ImageSource`] failed.
     #[error(transparent)]
@@ -180,10 +172,6 @@ mod tests {
             EngineError::Refused(vec![connection.clone()]),
             EngineError::Refused(vec![connection, timers]),
             EngineError::Unstoppable { tid: Tid::new(7), stood_still: Duration::ZERO },
-            EngineError::Forbidden {
-                pid: Pid::new(7),
-                reason: "it belongs to user 0; run standfast as that user or as root".to_owned(),
-            },
             EngineError::Image(full()),
             EngineError::Tail { path: "/work/output".to_owned(), source: full() },
             kernel("scanning the program's pages", std::io::Error::from(std::io::ErrorKind::OutOfMemory)),

@@ -1,6 +1,7 @@
 //! Why a process may not be inspected, as far as `/proc` shows: it is another user's, traced, undumpable, or ending.
 
-use crate::EngineError;
+use crate::error::{Reason, kernel};
+use crate::{Blocker, EngineError, RefusalCode};
 use standfast_linux::abi;
 use standfast_linux::proc;
 use standfast_linux::sys::process;
@@ -42,19 +43,24 @@ pub(crate) fn forbidden(pid: Pid, source: std::io::Error) -> EngineError {
         }
     }
     let reason = if main_thread_ended {
-        "its main thread has ended while other threads run; such a program cannot be checkpointed yet".to_owned()
+        Reason::new(RefusalCode::MainThreadEnded, "its main thread has ended while other threads run")
+            .with_hint("let the main thread wait for the others (pthread_join)")
     } else if let Some(tracer) = other_tracer {
-        format!("process {tracer} traces it already (a debugger or strace?); end that first")
+        Reason::new(RefusalCode::Traced, format!("process {tracer} traces it already"))
+            .with_hint("end the debugger or strace first")
     } else if status.user != process::effective_user() {
-        format!("it belongs to user {}; run standfast as that user or as root", status.user)
+        Reason::new(RefusalCode::OtherUser, format!("it belongs to user {}", status.user))
+            .with_hint("run standfast as that user or as root")
     } else if source.raw_os_error() == Some(abi::EPERM) && DescriptorPassage::is_needed() {
-        "pidfd_getfd(2) is forbidden, as in most containers, so only a checkpoint can look at its descriptors; \
-         CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE) lifts that"
-            .to_owned()
+        let why = "pidfd_getfd(2) is forbidden, as in most containers, so only a checkpoint can look at its descriptors";
+        Reason::new(RefusalCode::TracingForbidden, why)
+            .with_hint("CAP_SYS_PTRACE lifts that: docker run --cap-add SYS_PTRACE")
     } else if source.kind() == std::io::ErrorKind::PermissionDenied {
-        "it has made itself undumpable, or the system restricts ptrace (kernel.yama.ptrace_scope)".to_owned()
+        let why = "it has made itself undumpable, or the system restricts ptrace (kernel.yama.ptrace_scope)";
+        Reason::new(RefusalCode::TracingForbidden, why)
+            .with_hint("leave the program dumpable, and set kernel.yama.ptrace_scope to 1 or 0")
     } else {
-        source.to_string()
+        return kernel(&format!("examining process {pid}"), source);
     };
-    EngineError::Forbidden { pid, reason }
+    EngineError::Refused(vec![Blocker::of(format!("process {pid}"), reason)])
 }

@@ -97,6 +97,15 @@ refusal_codes! {
     121 HiddenSequences "a thread has registered restartable sequences where this kernel does not show them"
         "Programs with a C library of 2022 or later register restartable sequences (rseq). A kernel before Linux 5.13 does not tell where; Standfast finds those of glibc. Run the program without them, with GLIBC_TUNABLES=glibc.pthread.rseq=0, or on a newer kernel."
 
+    122 MainThreadEnded "the main thread of a process has ended while others run"
+        "The program has ended its main thread with pthread_exit(3), and other threads continue. The kernel then hides what a checkpoint must read. Let the main thread wait for the others instead."
+
+    123 OtherUser "a process belongs to another user"
+        "Only its own user and root may read the memory of a process. Run standfast as that user."
+
+    124 TracingForbidden "the process may not be traced"
+        "A checkpoint stops a process and reads its memory, as a debugger does. Programs that guard secrets forbid that (PR_SET_DUMPABLE, set-uid), and so do kernel.yama.ptrace_scope=3, scope 2 for all but root, and the rules of most containers for a process that is no child of standfast's. `standfast doctor` says what this system allows."
+
     201 PinnedMemory "memory is pinned for a device or for io_uring"
         "A device (RDMA, GPU) or io_uring may write to these pages at any moment without the kernel noticing. Run the program without them: let MPI use TCP or shared memory, and set UV_USE_IO_URING=0 for Node.js."
 

@@ -86,7 +86,6 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
                 // A child that is just ending, or a thread that does not stop in time: no checkpoint, and no harm done.
                 Err(
                     refusal @ (EngineError::Refused(_)
-                    | EngineError::Forbidden { .. }
                     | EngineError::Unstoppable { .. }),
                 ) => return Err(refusal),
                 Err(error) => panic!("{error}"),

@@ -57,7 +57,7 @@ pub(crate) fn examine_with(
         written: &written,
         taken: None,
     };
-    seen_twice(SCANS_MAX, || {
+    let found = seen_twice(SCANS_MAX, || {
         let examined = examine_these(&members, terms);
         // Processes come and go, so the next look covers those that are still there.
         members.retain(|member| match member.wait_status {
@@ -66,7 +66,11 @@ pub(crate) fn examine_with(
             None => proc::has_memory(member.pid) || is_headless(member.pid),
         });
         if members.first().is_some_and(|first| first.pid == pid) { examined } else { Err(EngineError::Ended) }
-    })
+    });
+    match found {
+        Err(EngineError::Refused(blockers)) => Ok(blockers),
+        found => found,
+    }
 }
 
 /// Returns what in the folders of a job could not be saved, so that it is reported early. The contents may change

@@ -1,5 +1,6 @@
 //! The key that detaches when pressed twice in a row. The module is pure.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,15 @@ impl Default for DetachKey {
     /// Returns Ctrl-\.
     fn default() -> Self {
         Self(Some(0x1c))
+    }
+}
+
+impl fmt::Display for DetachKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(control) => write!(f, "^{}", char::from(control ^ 0x40)),
+            None => f.write_str("none"),
+        }
     }
 }
 
@@ -78,6 +88,7 @@ mod tests {
     fn detach_keys_are_parsed_in_caret_notation() {
         let key = |text: &str| text.parse::<DetachKey>().map(|key| key.0);
         assert_eq!(key("^\\"), Ok(DetachKey::default().0));
+        assert_eq!(DetachKey::default().to_string(), "^\\");
         assert_eq!((key("^a"), key("^A"), key("^]"), key("none")), (Ok(Some(1)), Ok(Some(1)), Ok(Some(29)), Ok(None)));
         assert!(key("a").is_err() && key("^").is_err() && key("^1").is_err());
     }
