@@ -28,7 +28,8 @@ int main(void)
     moment("still set");
     CHECK(recv(receiver, room, sizeof room, MSG_DONTWAIT) == sizeof sent && memcmp(room, sent, sizeof sent) == 0);
     CHECK(send(sender, sent, sizeof sent, 0) == sizeof sent);
-    CHECK(recv(receiver, room, sizeof room, MSG_DONTWAIT) == bytes && recv(receiver, room, sizeof room, MSG_DONTWAIT) == bytes);
+    /* They may be on their way for a moment. */
+    CHECK(recv(receiver, room, sizeof room, 0) == bytes && recv(receiver, room, sizeof room, 0) == bytes);
     puts("whole");
     return 0;
 }
