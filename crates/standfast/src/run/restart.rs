@@ -14,7 +14,7 @@ use crate::job_folders::{save_folders, started};
 use crate::quoting::without_numbers;
 use crate::report::{PhaseReport, RestartReport};
 use crate::reported_image::ReportedImage;
-use crate::settings::{Files, JobOptions, Memory, OptionChoices};
+use crate::settings::{Files, JobOptions, Memory, OptionChoices, file_policy, id_policy};
 use crate::signals::SignalInbox;
 use crate::supervisor::{AttemptEnd, Post, Schedule, foreground_of, newest, supervise, sync_paths};
 use crate::takeover::take_lease;
@@ -364,11 +364,11 @@ fn revive(
     let revived = engine::restart(
         &source,
         RestartOptions {
-            ids: options.ids.policy(),
+            ids: id_policy(options.ids),
             clocks: job.clocks,
             despite: &job.despite,
             files: FileOptions {
-                policy: files.policy(),
+                policy: file_policy(files),
                 ends: &ends,
                 streams: job.context.streams,
                 started_nanoseconds: began,
