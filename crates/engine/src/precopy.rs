@@ -52,10 +52,10 @@ impl Frozen {
     /// [`EngineError::Refused`] and others, as for a capture.
     pub fn foresee(&mut self, options: CaptureOptions) -> Result<Precopied, EngineError> {
         if !options.builds_upon_last {
-            self.shared.tracks().forget();
+            self.shared.memory.tracks().forget();
         }
         let collection = Collection::take(self, options, false).map_err(|error| if_another_ended(error, self.main))?;
-        if self.shared.tracks().resolve(options.tracking) != Tracking::Pagemap {
+        if self.shared.memory.tracks().resolve(options.tracking) != Tracking::Pagemap {
             return Ok(Precopied::default());
         }
         let scanned = self.processes.iter().zip(collection.identities).zip(collection.pages);
