@@ -103,7 +103,7 @@ impl Frozen {
             };
             if let Some((processes, zombies)) = stopped.filter(settled) {
                 // The main process may have ended while the others were being stopped.
-                if processes.first().is_none_or(|first| first.pid != roots.main.id()) {
+                if processes.first().is_none_or(|first| first.pid != roots.main.pid) {
                     return Err(EngineError::Ended);
                 }
                 let Roots { main, reaper } = roots;
@@ -121,7 +121,7 @@ impl Frozen {
             }
             if Instant::now() > deadline {
                 return Err(EngineError::Unstoppable {
-                    tid: roots.main.id().main_thread(),
+                    tid: roots.main.pid.main_thread(),
                     stood_still: begun.elapsed(),
                 });
             }

@@ -118,9 +118,9 @@ impl Job {
     /// # Errors
     /// If the process is gone or may not be inspected.
     pub fn adopt(process: ProcessIdentity) -> Result<Self, EngineError> {
-        let end = End::Stranger(process::pidfd_open(process.id()).map_err(|_| EngineError::Ended)?);
-        let same = ProcessIdentity::of(process.id())? == process;
-        if same { Ok(Self::new(process, end, Inheritance::of_orphan(process.id()))) } else { Err(EngineError::Ended) }
+        let end = End::Stranger(process::pidfd_open(process.pid).map_err(|_| EngineError::Ended)?);
+        let same = ProcessIdentity::of(process.pid)? == process;
+        if same { Ok(Self::new(process, end, Inheritance::of_orphan(process.pid))) } else { Err(EngineError::Ended) }
     }
 
     pub(crate) fn new(main: ProcessIdentity, end: End, inheritance: Inheritance) -> Self {
@@ -128,7 +128,7 @@ impl Job {
             End::Namespace(init) => Some(init.pid()),
             End::Child(_) | End::Stranger(_) => None,
         };
-        Self { roots: Roots { main, reaper }, end, init: None, shared: Shared::new(main.id(), inheritance) }
+        Self { roots: Roots { main, reaper }, end, init: None, shared: Shared::new(main.pid, inheritance) }
     }
 
     /// Sets who holds the master of the job's terminal; `None` if there is no holder any more.
@@ -211,11 +211,11 @@ impl Job {
             (End::Stranger(_), _) => {
                 // A process that has lost its parent may be our child by now. Otherwise only its parent learns how it
                 // ended.
-                process::wait(self.roots.main.id().main_thread(), abi::WNOHANG).ok().flatten().map(WaitStatus)
+                process::wait(self.roots.main.pid.main_thread(), abi::WNOHANG).ok().flatten().map(WaitStatus)
             }
             (End::Child(_), Some(status)) => Some(status),
             (End::Child(_), None) => {
-                let waited = process::wait(self.roots.main.id().main_thread(), 0);
+                let waited = process::wait(self.roots.main.pid.main_thread(), 0);
                 waited.map_err(|source| kernel("reaping the program", source))?.map(WaitStatus)
             }
         };
@@ -239,13 +239,13 @@ impl Job {
     /// [`Job::news`] reports stops. Do not call it while another thread holds the job frozen, since it would take that
     /// thread's news.
     pub fn has_stopped(&self) -> bool {
-        matches!(self.end, End::Child(_)) && process::has_stopped(self.roots.main.id())
+        matches!(self.end, End::Child(_)) && process::has_stopped(self.roots.main.pid)
     }
 
     /// Returns the processes of the job, except the main process and zombies, with the pids that this process sees.
     pub fn descendants(&self) -> Vec<Pid> {
         self.reap_strays();
-        let living = |member: &Member| member.wait_status.is_none() && member.pid != self.roots.main.id();
+        let living = |member: &Member| member.wait_status.is_none() && member.pid != self.roots.main.pid;
         self.roots.members().into_iter().filter(living).map(|member| member.pid).collect()
     }
 
@@ -264,7 +264,7 @@ impl Job {
     /// # Errors
     /// If it has ended.
     pub fn signal(&self, signal: i32) -> Result<(), EngineError> {
-        process::kill(self.roots.main.id(), signal).map_err(|source| kernel("signalling the program", source))
+        process::kill(self.roots.main.pid, signal).map_err(|source| kernel("signalling the program", source))
     }
 
     /// Returns a handle with which another thread can freeze this job.
@@ -357,7 +357,7 @@ impl Freezer {
     pub fn examine(&self, external_sockets: ExternalSockets) -> Result<Vec<Blocker>, EngineError> {
         let kept = self.shared.files.kept().clone();
         let terminal = self.shared.contact.terminal();
-        let found = crate::collect::examine_with(self.roots.main.id(), external_sockets, &kept, terminal.as_deref());
+        let found = crate::collect::examine_with(self.roots.main.pid, external_sockets, &kept, terminal.as_deref());
         found.and_then(|mut blockers| {
             blockers.append(&mut crate::collect::examine_folders(&self.shared.files.folders())?);
             Ok(blockers)

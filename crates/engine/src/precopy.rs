@@ -77,7 +77,7 @@ impl Precopied {
         let mut room = bytes_max;
         for process in &mut self.processes {
             // A process that has ended or executed another program meanwhile has lost these pages.
-            let Ok(mut memory) = ProcessMemory::open(process.identity.id()) else { continue };
+            let Ok(mut memory) = ProcessMemory::open(process.identity.pid) else { continue };
             if process.is_shared {
                 memory.leave_shared();
             }

@@ -35,7 +35,7 @@ impl Unconfirmed {
         let mut confirmed = true;
         // All of them are inspected, for the benefit of the next checkpoint.
         for (process, used) in processes {
-            confirmed &= match memory.scans.scan(process.id()) {
+            confirmed &= match memory.scans.scan(process.pid) {
                 Some((now, attributes)) if now == process => is_confirmed(&used, attributes.mappings()),
                 // It has ended, so nothing can be compared any more.
                 _ => true,

@@ -98,16 +98,16 @@ impl<'a> Stopping<'a> {
             if !tids.is_empty() {
                 match open_memory(member.pid) {
                     Ok(memory) => self.chased.push(Chased::new(member, memory)),
-                    Err(EngineError::Ended) if member.pid != roots.main.id() => continue,
+                    Err(EngineError::Ended) if member.pid != roots.main.pid => continue,
                     Err(error) => return Err(error),
                 }
                 let chased = self.chased.last_mut().expect("it has just been added");
-                chased.seize_each(tids, roots.main.id(), self.tracing)?;
+                chased.seize_each(tids, roots.main.pid, self.tracing)?;
             }
         }
         let (mut first_stop, mut last_stop, mut still) = (None, self.begun, 0);
         while let Some(tid) = self.stuck() {
-            self.scan(roots.main.id())?;
+            self.scan(roots.main.pid)?;
             let now = Instant::now();
             let stopped = self.chased.iter().map(|chased| chased.frozen.tasks.len()).sum();
             if stopped > still {
@@ -142,10 +142,10 @@ impl<'a> Stopping<'a> {
     pub(super) fn stop(mut self, roots: &Roots) -> Result<Option<Stopped>, EngineError> {
         loop {
             let members = roots.members();
-            if members.first().is_none_or(|first| first.pid != roots.main.id()) {
+            if members.first().is_none_or(|first| first.pid != roots.main.pid) {
                 return Err(EngineError::Ended);
             }
-            let news = self.seize_new(&members, roots.main.id())? | self.bury(&members);
+            let news = self.seize_new(&members, roots.main.pid)? | self.bury(&members);
             let is_running = |it: &&Member| it.wait_status.is_none() && !self.stands_still(it.pid);
             let running: Vec<Pid> = members.iter().filter(is_running).map(|member| member.pid).collect();
             let Some(first) = running.first() else {
@@ -154,7 +154,7 @@ impl<'a> Stopping<'a> {
                 }
                 return self.finish(members);
             };
-            self.wait(roots.main.id())?;
+            self.wait(roots.main.pid)?;
             if self.is_hopeless(&running, Instant::now()) {
                 let tid = self.stuck().unwrap_or(first.main_thread());
                 return Err(EngineError::Unstoppable { tid, stood_still: self.begun.elapsed() });

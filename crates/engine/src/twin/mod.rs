@@ -80,7 +80,7 @@ impl Rebuilt<'_> {
 
     fn collect(&self) -> Result<JobState, EngineError> {
         let main = ProcessIdentity::of(self.threads[0][0].as_process())?;
-        let shared = Shared::new(main.id(), inheritance_of(main.id()));
+        let shared = Shared::new(main.pid, inheritance_of(main.pid));
         shared.tracing.waits().append(&self.waits);
         shared.files.written().extend(&self.written);
         shared.contact.reused_ports.extend(self.sharing.iter().copied());

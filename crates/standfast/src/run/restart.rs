@@ -342,7 +342,7 @@ fn revive(
         match job.begin_life(process, life, options, choice.number) {
             Ok(inbox) => {
                 let own = terminal.get().map(Arc::as_ref);
-                foreground_of(process.pid, own, job.context.front.clone()).hand_on();
+                foreground_of(process.pid.get(), own, job.context.front.clone()).hand_on();
                 signals = Some(inbox);
                 Ok(())
             }
