@@ -81,7 +81,8 @@ fn top_level(list: &str) -> Vec<&str> {
     parts
 }
 
-/// Reports whether the type of a parameter is a tuple of several, or a reference to one.
+/// Reports whether a parameter is a tuple of several, a reference to one, or an optional one. A pattern of several shows
+/// that its type is one under another name.
 fn is_tuple(parameter: &str) -> bool {
     let mut depth = 0_usize;
     let colon = parameter.char_indices().find(|(at, letter)| {
@@ -93,9 +94,27 @@ fn is_tuple(parameter: &str) -> bool {
         *letter == ':' && depth == 0 && !parameter[at + 1..].starts_with(':')
     });
     let Some((at, _)) = colon else { return false };
-    let kind = parameter[at + 1..].trim_start().trim_start_matches('&').trim_start_matches("mut ").trim_start();
-    let inside = closing(kind).filter(|_| kind.starts_with('(')).map(|end| &kind[1..end]);
+    let kind = held(&parameter[at + 1..]);
+    [parameter[..at].trim(), kind].into_iter().any(has_several)
+}
+
+/// Reports whether the text is a list of several in parentheses.
+fn has_several(text: &str) -> bool {
+    let inside = closing(text).filter(|_| text.starts_with('(')).map(|end| &text[1..end]);
     inside.is_some_and(|inside| top_level(inside).len() > 1)
+}
+
+/// Returns the type that a reference or an option holds, however many of them there are.
+fn held(kind: &str) -> &str {
+    let kind = kind.trim();
+    if let Some(rest) = kind.strip_prefix('&') {
+        let rest = rest.trim_start();
+        let lifetime = rest.strip_prefix('\'').map(|name| name.trim_start_matches(is_word_letter));
+        let rest = lifetime.unwrap_or(rest).trim_start();
+        return held(rest.strip_prefix("mut ").unwrap_or(rest));
+    }
+    let inside = kind.strip_prefix("Option").filter(|list| list.starts_with('<'));
+    inside.and_then(|list| Some(&list[1..closing(list)?])).map_or(kind, held)
 }
 
 #[cfg(test)]
@@ -111,6 +130,8 @@ mod tests {
         assert_eq!(tuples("fn f(a: u32, (b, c): (u32, &str)) {}"), 1);
         assert_eq!(tuples("fn f<T: Fn(u8) -> u8>(\n    &self,\n    pair: &mut (T, T),\n) -> T {}"), 1);
         assert_eq!(tuples("fn f(a: (u8, u8), b: (u8, u8)) {}"), 2);
+        assert_eq!(tuples("fn f(&mut self, (process, tasks): Waiting) {}"), 1);
+        assert_eq!(tuples("fn f(a: Option<(u8, u8)>, b: &'a Option<&mut (u8, Option<u8>)>) {}"), 2);
     }
 
     #[test]
@@ -118,7 +139,7 @@ mod tests {
         for code in [
             "fn f(a: u32, b: &[(u32, u32)]) -> (u8, u8) {}",
             "fn f(work: impl Fn((u8, u8)) -> u8, unit: ()) {}",
-            "fn f(a: Option<(u8, u8)>, b: std::fmt::Arguments<'_>) {}",
+            "fn f(a: Option<&[(u8, u8)]>, b: std::fmt::Arguments<'_>, Wrapped(c): Wrapped) {}",
             "fn f([one, other]: [u8; 2], each: &(dyn Fn(u8, u8) + Sync)) {}",
             "#[cfg(test)]\nmod tests {\n    fn f(a: (u8, u8)) {}\n}",
         ] {

@@ -63,7 +63,7 @@ const ROOMS: &[Room] = &[
     Room {
         package: "standfast-format",
         rooms: &["standfast-core"],
-        outside: Outside::Only(&["minicbor", "thiserror"]),
+        outside: Outside::Only(&["minicbor", "serde", "thiserror"]),
     },
     Room { package: "standfast-linux", rooms: &["standfast-core"], outside: Outside::Any },
     Room {

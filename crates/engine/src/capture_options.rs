@@ -1,5 +1,7 @@
 //! How a checkpoint is captured: what is saved, how changes are found, and when memory is read.
 
+pub use standfast_format::manifest::ExternalSockets;
+
 /// How to capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CaptureOptions {
@@ -81,14 +83,4 @@ pub enum Asking {
     Ahead,
     /// While the job is frozen: exact, and takes 5 to 12 ms for each GB.
     Stopped,
-}
-
-/// What happens to connections whose other end is outside the job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ExternalSockets {
-    /// They are blockers.
-    #[default]
-    Refuse,
-    /// They come back as connections that the other end has reset.
-    Reset,
 }

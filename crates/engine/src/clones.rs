@@ -41,7 +41,7 @@ fn inject(
     parent: CloneParent,
 ) -> Result<Result<MemoryClone, Reason>, EngineError> {
     let (pid, main) = (process.pid, &process.tasks[0]);
-    let ended = |error: TaskError| refine(error, pid, &frozen.shared);
+    let ended = |error: TaskError| refine(error, pid, &frozen.shared.tracing.main);
     let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
     let _pinned = PinnedToCpu::new(stat.cpu);
     let extended = main.task.extended_registers().map_err(ended)?;

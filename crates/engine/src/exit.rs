@@ -26,8 +26,8 @@ pub enum Vitality {
 impl ProcessIdentity {
     /// Returns how far the process is from its end.
     pub fn vitality(&self) -> Vitality {
-        match Stat::of(self.id()) {
-            Ok(stat) if stat.start_time == self.start_time => vitality(self.id(), &stat),
+        match Stat::of(self.pid) {
+            Ok(stat) if stat.start_time == self.start_time => vitality(self.pid, &stat),
             _ => Vitality::Gone,
         }
     }
@@ -49,7 +49,7 @@ pub fn exiting_since(first: ProcessIdentity) -> Vec<ProcessIdentity> {
     let exiting = |pid: Pid| {
         let stat = Stat::of(pid).ok().filter(|stat| stat.start_time >= first.start_time)?;
         let is_meant = vitality(pid, &stat) == Vitality::Exiting && is_ours(pid);
-        is_meant.then_some(ProcessIdentity { pid: pid.get(), start_time: stat.start_time })
+        is_meant.then_some(ProcessIdentity { pid, start_time: stat.start_time })
     };
     proc::all().unwrap_or_default().into_iter().filter_map(exiting).collect()
 }

@@ -30,7 +30,7 @@ struct Program {
 impl Freezer {
     /// Reports whether the job's main program has such a thread. The program may run.
     pub fn may_ask_for_free_memory(&self) -> bool {
-        let found = ProcessMemory::open(self.main_process().id()).ok().and_then(|memory| heading_at_rest(&memory));
+        let found = ProcessMemory::open(self.main_process().pid).ok().and_then(|memory| heading_at_rest(&memory));
         found.is_some_and(|(_, header)| header.gives_back)
     }
 }

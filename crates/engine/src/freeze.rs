@@ -10,7 +10,7 @@ mod stopping;
 use crate::error::kernel;
 use crate::exit::Vitality;
 use crate::forbidden::forbidden;
-use crate::shared::Shared;
+use crate::shared::{JobTracing, MainProcess, Shared};
 use crate::tracer_lock::TracerLockGuard;
 use crate::tree::{Member, Roots};
 use crate::waits::Interrupted;
@@ -85,9 +85,9 @@ pub(crate) struct FrozenTask {
 impl Frozen {
     /// Stops a job.
     pub(crate) fn new(roots: Roots, shared: Arc<Shared>, limit: Duration) -> Result<Self, EngineError> {
-        let tracer_lock = shared.tracer_lock.take();
-        let mut stopping = Stopping::new(&shared, Instant::now(), limit);
-        if shared.has_sleepers.load(Ordering::Relaxed) {
+        let tracer_lock = shared.tracing.tracer_lock.take();
+        let mut stopping = Stopping::new(&shared.tracing, Instant::now(), limit);
+        if shared.tracing.has_sleepers.load(Ordering::Relaxed) {
             stopping.stop_sleepers(&roots).map_err(|error| if_another_ended(error, roots.main))?;
         }
         let (begun, deadline) = stopping.times();
@@ -103,7 +103,7 @@ impl Frozen {
             };
             if let Some((processes, zombies)) = stopped.filter(settled) {
                 // The main process may have ended while the others were being stopped.
-                if processes.first().is_none_or(|first| first.pid != roots.main.id()) {
+                if processes.first().is_none_or(|first| first.pid != roots.main.pid) {
                     return Err(EngineError::Ended);
                 }
                 let Roots { main, reaper } = roots;
@@ -121,12 +121,12 @@ impl Frozen {
             }
             if Instant::now() > deadline {
                 return Err(EngineError::Unstoppable {
-                    tid: roots.main.id().main_thread(),
+                    tid: roots.main.pid.main_thread(),
                     stood_still: begun.elapsed(),
                 });
             }
             std::thread::sleep(HEALING_PAUSE);
-            stopping = Stopping::resumed(&shared, begun, deadline);
+            stopping = Stopping::resumed(&shared.tracing, begun, deadline);
         }
     }
 
@@ -145,14 +145,14 @@ impl Frozen {
                 if tids.len() == 1 {
                     task.is_alone();
                 }
-                FrozenTask::of_rebuilt(task, &shared).map_err(|error| refine(error, pid, &shared))
+                FrozenTask::of_rebuilt(task, &shared.tracing).map_err(|error| refine(error, pid, &shared.tracing.main))
             };
             let tasks = tids.iter().map(standing).collect::<Result<_, _>>()?;
             let maps = Map::of(pid).map_err(|source| kernel("reading the program's mappings", source))?;
             processes.push((FrozenParts { pid, parent: member.parent, memory, maps }, tasks));
         }
         let processes = processes.into_iter().map(|(parts, tasks)| parts.with(tasks)).collect();
-        let _tracer_lock = shared.tracer_lock.take();
+        let _tracer_lock = shared.tracing.tracer_lock.take();
         let Roots { main, reaper } = roots;
         Ok(Self { processes, zombies, main, reaper, shared, since: Instant::now(), _tracer_lock, _thread: PhantomData })
     }
@@ -186,7 +186,7 @@ impl Frozen {
         let mut outcome = Ok(());
         // Children first, so that a parent finds them as it left them.
         while let Some(process) = self.processes.pop() {
-            let let_go = process.let_go(&self.shared);
+            let let_go = process.let_go(&self.shared.tracing.main);
             if self.processes.is_empty() {
                 outcome = let_go;
             }
@@ -257,9 +257,9 @@ impl FrozenProcess {
         }
     }
 
-    fn let_go(self, shared: &Shared) -> Result<(), EngineError> {
+    fn let_go(self, main: &MainProcess) -> Result<(), EngineError> {
         // The main thread comes last: when it runs, all run.
-        self.tasks.iter().rev().try_for_each(|task| task.task.detach()).map_err(|error| refine(error, self.pid, shared))
+        self.tasks.iter().rev().try_for_each(|task| task.task.detach()).map_err(|error| refine(error, self.pid, main))
     }
 }
 
@@ -286,7 +286,7 @@ impl FrozenTask {
         task: Task,
         stop: Standstill,
         memory: &ProcessMemory,
-        shared: &Shared,
+        tracing: &JobTracing,
     ) -> Result<Self, TaskError> {
         let stopped = task.registers()?;
         let mut registers = stopped;
@@ -295,7 +295,7 @@ impl FrozenTask {
             registers.set_instruction(abort);
             registers.forget_call();
         }
-        let interrupted = shared.waits().meet(task.process(), task.tid(), &mut registers, memory, is_forgiven);
+        let interrupted = tracing.waits().meet(task.process(), task.tid(), &mut registers, memory, is_forgiven);
         if registers != stopped {
             task.set_registers(&registers)?;
         }
@@ -306,19 +306,19 @@ impl FrozenTask {
 
 impl FrozenTask {
     /// Inspects a task that was just rebuilt, and changes nothing.
-    fn of_rebuilt(task: Task, shared: &Shared) -> Result<Self, TaskError> {
+    fn of_rebuilt(task: Task, tracing: &JobTracing) -> Result<Self, TaskError> {
         let registers = task.registers()?;
-        let interrupted = shared.waits().resumed(task.tid(), &registers);
+        let interrupted = tracing.waits().resumed(task.tid(), &registers);
         Ok(Self { mask: task.signal_mask()?, task, registers, interrupted, is_in_stop: false })
     }
 }
 
 /// Translates an error of a task into its meaning for the job, and keeps an exit status that can be read only once.
-pub(crate) fn refine(error: TaskError, pid: Pid, shared: &Shared) -> EngineError {
+pub(crate) fn refine(error: TaskError, pid: Pid, main: &MainProcess) -> EngineError {
     match error {
         TaskError::Ended { tid, status } => {
-            if let Some(status) = status.filter(|_| tid == pid.main_thread() && pid == shared.main) {
-                shared.keep_status(status);
+            if let Some(status) = status.filter(|_| tid == pid.main_thread() && pid == main.pid) {
+                main.keep_status(status);
             }
             EngineError::Ended
         }

@@ -8,7 +8,7 @@ use standfast_linux::proc::Stat;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessIdentity {
     /// Process id as this process sees it.
-    pub pid: i32,
+    pub pid: Pid,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: u64,
 }
@@ -20,21 +20,16 @@ impl ProcessIdentity {
     /// [`EngineError::Ended`] if there is none.
     pub fn of(pid: Pid) -> Result<Self, EngineError> {
         let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
-        Ok(Self { pid: pid.get(), start_time: stat.start_time })
-    }
-
-    /// Returns its process id as this process sees it.
-    pub fn id(&self) -> Pid {
-        Pid::new(self.pid)
+        Ok(Self { pid, start_time: stat.start_time })
     }
 
     /// Reports whether it has not ended.
     pub(crate) fn is_running(&self) -> bool {
-        Stat::of(self.id()).is_ok_and(|now| now.start_time == self.start_time && !matches!(now.state, b'Z' | b'X'))
+        Stat::of(self.pid).is_ok_and(|now| now.start_time == self.start_time && !matches!(now.state, b'Z' | b'X'))
     }
 
     /// Reports whether it still exists, if only as a zombie.
     pub fn is_alive(&self) -> bool {
-        Self::of(self.id()).is_ok_and(|now| now == *self)
+        Self::of(self.pid).is_ok_and(|now| now == *self)
     }
 }

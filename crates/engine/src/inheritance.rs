@@ -42,7 +42,7 @@ impl Inheritance {
     pub(crate) fn of_orphan(pid: Pid) -> Self {
         let ends = pipe_ends(pid);
         // The program holds only one end of a pipe to one of its children.
-        let main = ProcessIdentity::of(pid).unwrap_or(ProcessIdentity { pid: pid.get(), start_time: 0 });
+        let main = ProcessIdentity::of(pid).unwrap_or(ProcessIdentity { pid, start_time: 0 });
         let members = Roots { main, reaper: None }.members();
         let of_job: Vec<PipeEnd> = members.iter().flat_map(|member| pipe_ends(member.pid)).collect();
         let foreign = |number: i32, inode: u64| {

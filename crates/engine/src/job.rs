@@ -118,9 +118,9 @@ impl Job {
     /// # Errors
     /// If the process is gone or may not be inspected.
     pub fn adopt(process: ProcessIdentity) -> Result<Self, EngineError> {
-        let end = End::Stranger(process::pidfd_open(process.id()).map_err(|_| EngineError::Ended)?);
-        let same = ProcessIdentity::of(process.id())? == process;
-        if same { Ok(Self::new(process, end, Inheritance::of_orphan(process.id()))) } else { Err(EngineError::Ended) }
+        let end = End::Stranger(process::pidfd_open(process.pid).map_err(|_| EngineError::Ended)?);
+        let same = ProcessIdentity::of(process.pid)? == process;
+        if same { Ok(Self::new(process, end, Inheritance::of_orphan(process.pid))) } else { Err(EngineError::Ended) }
     }
 
     pub(crate) fn new(main: ProcessIdentity, end: End, inheritance: Inheritance) -> Self {
@@ -128,45 +128,45 @@ impl Job {
             End::Namespace(init) => Some(init.pid()),
             End::Child(_) | End::Stranger(_) => None,
         };
-        Self { roots: Roots { main, reaper }, end, init: None, shared: Shared::new(main.id(), inheritance) }
+        Self { roots: Roots { main, reaper }, end, init: None, shared: Shared::new(main.pid, inheritance) }
     }
 
     /// Sets who holds the master of the job's terminal; `None` if there is no holder any more.
     pub fn set_terminal(&self, holder: Option<Arc<dyn TerminalHolder>>) {
-        self.shared.set_terminal(holder);
+        self.shared.contact.set_terminal(holder);
     }
 
     /// Makes later checkpoints save these directories with everything in them except `except`, the job's own directory.
     /// All paths are absolute.
     pub fn save_folders(&self, paths: Vec<PathBuf>, except: Option<PathBuf>) {
-        *self.shared.folders() = Folders { paths, except, saves_written: false };
+        *self.shared.files.folders() = Folders { paths, except, saves_written: false };
     }
 
     /// Makes later checkpoints save the files that the job is seen to write in the listed directories.
     pub fn save_written_files(&self) {
-        self.shared.folders().saves_written = true;
+        self.shared.files.folders().saves_written = true;
     }
 
     /// Takes over which files the job was seen to write through shared mappings in its previous life.
     pub(crate) fn has_written(&self, files: impl IntoIterator<Item = FileId>) {
-        self.shared.written().extend(files);
+        self.shared.files.written().extend(files);
     }
 
     /// Makes later checkpoints list the directories in which the job works. The job began at `started_nanoseconds`, in
     /// nanoseconds since 1970. Scans the directories now, so that the first checkpoint can tell which files have grown.
     pub fn list_directories(&self, started_nanoseconds: i64) {
-        self.shared.listing.begin(started_nanoseconds);
-        crate::collect::list_ahead(&self.roots, &self.shared);
+        self.shared.files.listing.begin(started_nanoseconds);
+        crate::collect::list_ahead(&self.roots, &self.shared.files);
     }
 
     /// Takes over the waits of recreated threads.
     pub(crate) fn go_on_with(&self, waits: &Waits) {
-        self.shared.waits().append(waits);
+        self.shared.tracing.waits().append(waits);
     }
 
     /// Takes over recreated sockets, by their cookies, that share their ports because we made them do so.
     pub(crate) fn share_ports_of(&self, sockets: impl IntoIterator<Item = u64>) {
-        self.shared.reused_ports.extend(sockets);
+        self.shared.contact.reused_ports.extend(sockets);
     }
 
     /// Counts descendants as part of the job if they lose their parent and so become children of this process. Call this
@@ -200,7 +200,7 @@ impl Job {
     /// # Errors
     /// If the kernel does not report it.
     pub fn news(&mut self) -> Result<News, EngineError> {
-        let passed = self.shared.take_status();
+        let passed = self.shared.tracing.main.take_status();
         let status = match (&self.end, passed) {
             (End::Namespace(init), _) => match init.wait_for_news() {
                 Ok(HelperNews::Stopped) => return Ok(News::Stopped),
@@ -211,11 +211,11 @@ impl Job {
             (End::Stranger(_), _) => {
                 // A process that has lost its parent may be our child by now. Otherwise only its parent learns how it
                 // ended.
-                process::wait(self.roots.main.id().main_thread(), abi::WNOHANG).ok().flatten().map(WaitStatus)
+                process::wait(self.roots.main.pid.main_thread(), abi::WNOHANG).ok().flatten().map(WaitStatus)
             }
             (End::Child(_), Some(status)) => Some(status),
             (End::Child(_), None) => {
-                let waited = process::wait(self.roots.main.id().main_thread(), 0);
+                let waited = process::wait(self.roots.main.pid.main_thread(), 0);
                 waited.map_err(|source| kernel("reaping the program", source))?.map(WaitStatus)
             }
         };
@@ -239,13 +239,13 @@ impl Job {
     /// [`Job::news`] reports stops. Do not call it while another thread holds the job frozen, since it would take that
     /// thread's news.
     pub fn has_stopped(&self) -> bool {
-        matches!(self.end, End::Child(_)) && process::has_stopped(self.roots.main.id())
+        matches!(self.end, End::Child(_)) && process::has_stopped(self.roots.main.pid)
     }
 
     /// Returns the processes of the job, except the main process and zombies, with the pids that this process sees.
     pub fn descendants(&self) -> Vec<Pid> {
         self.reap_strays();
-        let living = |member: &Member| member.wait_status.is_none() && member.pid != self.roots.main.id();
+        let living = |member: &Member| member.wait_status.is_none() && member.pid != self.roots.main.pid;
         self.roots.members().into_iter().filter(living).map(|member| member.pid).collect()
     }
 
@@ -264,7 +264,7 @@ impl Job {
     /// # Errors
     /// If it has ended.
     pub fn signal(&self, signal: i32) -> Result<(), EngineError> {
-        process::kill(self.roots.main.id(), signal).map_err(|source| kernel("signalling the program", source))
+        process::kill(self.roots.main.pid, signal).map_err(|source| kernel("signalling the program", source))
     }
 
     /// Returns a handle with which another thread can freeze this job.
@@ -321,33 +321,33 @@ impl Freezer {
     /// its programs. The programs run meanwhile.
     pub fn prefetch(&self) {
         crate::collect::prefetch(&self.roots, &self.shared);
-        crate::table_prefetch::prefetch(&self.members(), &self.shared);
+        crate::table_prefetch::prefetch(&self.members(), &self.shared.memory);
     }
 
     /// Returns the findings since the last call about files that the job does not hold open.
     pub fn listing_news(&self) -> Vec<ListingNews> {
-        self.shared.listing.take_news()
+        self.shared.files.listing.take_news()
     }
 
     /// Determines what the last checkpoint did not save and a restart will miss; see [`Freezer::listing_news`].
     pub fn judge_unsaved(&self) {
-        self.shared.listing.judge_unsaved();
+        self.shared.files.listing.judge_unsaved();
     }
 
     /// Returns files that the job does not hold open and that had changed at the last checkpoint.
     pub fn changed_files(&self) -> Vec<Output> {
-        self.shared.listing.changed()
+        self.shared.files.listing.changed()
     }
 
     /// Returns the files with code that the job executes, if they could be read completely.
     pub fn code_files(&self) -> Vec<FileReference> {
-        crate::collect::code_files(&self.roots, &self.shared)
+        crate::collect::code_files(&self.roots, &self.shared.files)
     }
 
     /// Notes that a restart will find a copy of a file with code. If the file is replaced while the job runs, that is
     /// then no longer a blocker.
     pub fn has_copy_of(&self, file: &FileReference) {
-        self.shared.kept().insert(FileId::of_reference(file), file.clone());
+        self.shared.files.kept().insert(FileId::of_reference(file), file.clone());
     }
 
     /// Returns what in the job could not be carried over. This is the part of the collection that needs no freeze.
@@ -355,11 +355,11 @@ impl Freezer {
     /// # Errors
     /// If the job is gone or may not be inspected.
     pub fn examine(&self, external_sockets: ExternalSockets) -> Result<Vec<Blocker>, EngineError> {
-        let kept = self.shared.kept().clone();
-        let terminal = self.shared.terminal();
-        let found = crate::collect::examine_with(self.roots.main.id(), external_sockets, &kept, terminal.as_deref());
+        let kept = self.shared.files.kept().clone();
+        let terminal = self.shared.contact.terminal();
+        let found = crate::collect::examine_with(self.roots.main.pid, external_sockets, &kept, terminal.as_deref());
         found.and_then(|mut blockers| {
-            blockers.append(&mut crate::collect::examine_folders(&self.shared.folders())?);
+            blockers.append(&mut crate::collect::examine_folders(&self.shared.files.folders())?);
             Ok(blockers)
         })
     }
@@ -367,48 +367,48 @@ impl Freezer {
     /// Returns the last generation for which [`crate::Captured::committed`] was called, if the next one can build upon
     /// it.
     pub fn last_committed(&self) -> Option<u64> {
-        self.shared.tracks().generation()
+        self.shared.memory.tracks().generation()
     }
 
     /// Estimates how many bytes the next checkpoint must read from the program if it builds upon the last one. Returns
     /// `None` if it would build upon nothing.
     pub fn expected_bytes(&self) -> Option<u64> {
-        self.shared.tracks().expected_pages().map(|pages| pages * PAGE_BYTES as u64)
+        self.shared.memory.tracks().expected_pages().map(|pages| pages * PAGE_BYTES as u64)
     }
 
     /// Reports whether, as far as is known, the kernel tracks the job's writes, and has done so since a committed
     /// generation.
     pub fn is_tracked(&self, tracking: Tracking) -> bool {
-        let tracks = self.shared.tracks();
+        let tracks = self.shared.memory.tracks();
         tracks.generation().is_some() && tracks.resolve(tracking) == Tracking::Pagemap
     }
 
     /// Reports whether a checkpoint that builds upon the last one can leave out what a program has promised not to write
     /// to.
     pub fn has_promises(&self) -> bool {
-        self.shared.tracks().promises.are_needed()
+        self.shared.memory.tracks().promises.are_needed()
     }
 
     /// Returns when [`Freezer::end_waits`] must end the next wait.
     pub fn next_wait_end(&self) -> Option<Instant> {
-        self.shared.waits().next_end()
+        self.shared.tracing.waits().next_end()
     }
 
     /// Ends the waits of the program's threads whose time limits have been reached. The kernel would let these waits
     /// last longer, since a checkpoint or a restart has interrupted them. Call it on a thread of its own, which must end
     /// afterwards. It waits while the job is frozen.
     pub fn end_waits(&self) {
-        wait_ends::end_those_due(&self.shared);
+        wait_ends::end_those_due(&self.shared.tracing);
     }
 
     /// Lets the waits that [`Freezer::end_waits`] would end last longer.
     pub fn pass_over_waits(&self) {
-        self.shared.waits().take_due();
+        self.shared.tracing.waits().take_due();
     }
 
     /// Notes whether a thread was hanging in the kernel just now. If so, the next freeze begins with such threads.
     pub(crate) fn note_sleepers(&self, are_there: bool) {
-        self.shared.has_sleepers.store(are_there, Ordering::Relaxed);
+        self.shared.tracing.has_sleepers.store(are_there, Ordering::Relaxed);
     }
 
     /// Stops every task of the job.

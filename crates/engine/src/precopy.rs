@@ -52,10 +52,10 @@ impl Frozen {
     /// [`EngineError::Refused`] and others, as for a capture.
     pub fn foresee(&mut self, options: CaptureOptions) -> Result<Precopied, EngineError> {
         if !options.builds_upon_last {
-            self.shared.tracks().forget();
+            self.shared.memory.tracks().forget();
         }
         let collection = Collection::take(self, options, false).map_err(|error| if_another_ended(error, self.main))?;
-        if self.shared.tracks().resolve(options.tracking) != Tracking::Pagemap {
+        if self.shared.memory.tracks().resolve(options.tracking) != Tracking::Pagemap {
             return Ok(Precopied::default());
         }
         let scanned = self.processes.iter().zip(collection.identities).zip(collection.pages);
@@ -77,7 +77,7 @@ impl Precopied {
         let mut room = bytes_max;
         for process in &mut self.processes {
             // A process that has ended or executed another program meanwhile has lost these pages.
-            let Ok(mut memory) = ProcessMemory::open(process.identity.id()) else { continue };
+            let Ok(mut memory) = ProcessMemory::open(process.identity.pid) else { continue };
             if process.is_shared {
                 memory.leave_shared();
             }

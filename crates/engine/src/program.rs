@@ -30,7 +30,7 @@ pub(crate) struct ProgramIdentity {
 impl ProgramIdentity {
     /// Returns the program that a process executes now.
     pub(crate) fn of(process: ProcessIdentity, memory: &ProcessMemory) -> Self {
-        Self { process, start: start_of(process.id(), memory) }
+        Self { process, start: start_of(process.pid, memory) }
     }
 
     /// Returns a process whose program need not be known, since it has said nothing about its memory.
@@ -42,7 +42,7 @@ impl ProgramIdentity {
     pub(crate) const fn with_start(name: &[u8; 5]) -> Self {
         let mut start = [0; 16];
         start.split_at_mut(5).0.copy_from_slice(name);
-        let process = ProcessIdentity { pid: 1, start_time: 1 };
+        let process = ProcessIdentity { pid: Pid::new(1), start_time: 1 };
         Self { process, start: Some(Checksum::from_bytes(start)) }
     }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_unknown_program_identity_equals_nothing() {
-        let unknown = ProgramIdentity::unknown(ProcessIdentity { pid: 1, start_time: 1 });
+        let unknown = ProgramIdentity::unknown(ProcessIdentity { pid: Pid::new(1), start_time: 1 });
         assert!(!unknown.is(&unknown));
     }
 

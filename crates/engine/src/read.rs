@@ -12,7 +12,7 @@ use crate::pages::Pages;
 use crate::precopy::{Kept, Precopied};
 use crate::program::ProgramIdentity;
 use crate::reading::{Gathering, Wanted};
-use crate::shared::Shared;
+use crate::shared::JobMemory;
 use crate::tables::Directions;
 use crate::track::Tracks;
 use crate::watch::{BrokenPromise, Watched};
@@ -67,14 +67,14 @@ pub struct Captured {
     clones: Vec<Cloned>,
     /// Clones that are ending.
     ended: Vec<MemoryClone>,
-    shared: Arc<Shared>,
+    memory: Arc<JobMemory>,
 }
 
 impl Captured {
     /// Records that the checkpoint is durable as `generation`, so that the next one may build upon it. Without this
     /// call, the next checkpoint proceeds as if this one had never been taken.
     pub fn committed(&self, generation: u64) {
-        self.shared.tracks().committed(generation);
+        self.memory.tracks().committed(generation);
     }
 
     /// Returns what must be confirmed, once the job runs again, before [`Captured::committed`] may be called.
@@ -97,9 +97,9 @@ impl Captured {
             self.pages += kept.save(sink)?;
         }
         std::mem::take(&mut self.precopied).give_back(sink)?;
-        let shared = Arc::clone(&self.shared);
+        let memory = Arc::clone(&self.memory);
         for Cloned { rest, clone } in std::mem::take(&mut self.clones) {
-            let saved = rest.save(clone.memory(), &mut shared.tracks(), sink);
+            let saved = rest.save(clone.memory(), &mut memory.tracks(), sink);
             if !clone.is_whole() {
                 let why = io::Error::other("it was killed while it was read; the program runs on");
                 return Err(kernel("reading a clone of the program's memory", why));
@@ -110,7 +110,7 @@ impl Captured {
             self.pages += saved.changed;
             self.unchanged += saved.unchanged;
         }
-        shared.tracks().note_read(self.pages);
+        memory.tracks().note_read(self.pages);
         Ok(())
     }
 }
@@ -248,12 +248,12 @@ impl Frozen {
     ) -> Result<Captured, EngineError> {
         let begin = Instant::now();
         if !options.builds_upon_last {
-            self.shared.tracks().forget();
+            self.shared.memory.tracks().forget();
         }
         let collection = Collection::take(self, options, !precopied.is_empty())
             .map_err(|error| if_another_ended(error, self.main))?;
         let scanning = begin.elapsed();
-        let mut tracks = self.shared.tracks();
+        let mut tracks = self.shared.memory.tracks();
         let tracking = tracks.begin_reading(options.tracking);
         let (mut changed, mut unchanged, mut ignored_directives) = (0, 0, None);
         let (mut clones, mut uncloned, mut kept, mut broken) = (Vec::new(), None, Vec::new(), Vec::new());
@@ -314,7 +314,7 @@ impl Frozen {
             precopied,
             clones,
             ended: Vec::new(),
-            shared: Arc::clone(&self.shared),
+            memory: Arc::clone(&self.shared.memory),
         })
     }
 
@@ -392,8 +392,8 @@ impl Frozen {
     fn check_alive(&self) -> Result<(), EngineError> {
         for process in &self.processes {
             for task in &process.tasks {
-                task.task.registers().map_err(|error| match refine(error, process.pid, &self.shared) {
-                    EngineError::Ended if process.pid != self.shared.main => {
+                task.task.registers().map_err(|error| match refine(error, process.pid, &self.shared.tracing.main) {
+                    EngineError::Ended if process.pid != self.shared.tracing.main.pid => {
                         let message = format!("process {} was killed while it stood still", process.pid);
                         kernel("reading the program's memory", io::Error::other(message))
                     }

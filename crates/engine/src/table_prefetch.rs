@@ -3,7 +3,7 @@
 use crate::ProcessIdentity;
 use crate::directions::heading_at_rest;
 use crate::program::ProgramIdentity;
-use crate::shared::Shared;
+use crate::shared::JobMemory;
 use crate::tables::decoded;
 use standfast_core::Address;
 use standfast_core::directions::{DirectivesHeader, ENTRY_BYTES};
@@ -14,7 +14,7 @@ use standfast_linux::{Pid, ProcessMemory};
 const SHARE: usize = 32;
 
 /// Reads the tables of some processes of a job, which run meanwhile.
-pub(crate) fn prefetch(pids: &[Pid], shared: &Shared) {
+pub(crate) fn prefetch(pids: &[Pid], job_memory: &JobMemory) {
     for pid in pids {
         let (Ok(memory), Ok(process)) = (ProcessMemory::open(*pid), ProcessIdentity::of(*pid)) else { continue };
         if heading_at_rest(&memory).is_none() {
@@ -28,7 +28,7 @@ pub(crate) fn prefetch(pids: &[Pid], shared: &Shared) {
         // What handlers have said reaches the log sooner or later.
         header.deferred.clear();
         let (known, held) = {
-            let promises = &mut shared.tracks().promises;
+            let promises = &mut job_memory.tracks().promises;
             (promises.tables.take(program), promises.held(program))
         };
         let is_there = |start: u64, end: u64| {
@@ -48,6 +48,6 @@ pub(crate) fn prefetch(pids: &[Pid], shared: &Shared) {
         let is_due = said * SHARE > table.regions().all().len();
         let mut table = if is_due { table.changed_by(said, &changes) } else { table };
         table.outline(held);
-        shared.tracks().promises.tables.put(program, table);
+        job_memory.tracks().promises.tables.put(program, table);
     }
 }

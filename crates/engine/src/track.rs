@@ -113,7 +113,7 @@ pub(crate) struct Scan {
 impl Track {
     /// Returns the page faults of the process since the last scan.
     fn faults_since_scan(&self) -> u64 {
-        Stat::of(self.process.id()).map_or(0, |stat| stat.faults.saturating_sub(self.faults))
+        Stat::of(self.process.pid).map_or(0, |stat| stat.faults.saturating_sub(self.faults))
     }
 
     /// Reports whether a new program needs new tracking.
@@ -135,7 +135,7 @@ impl Track {
         if !self.protection.is_asynchronous() {
             return self.scan_bits(how, places, otherwise).map_err(scanning);
         }
-        let scan = WrittenScan::open(self.process.id()).map_err(scanning)?;
+        let scan = WrittenScan::open(self.process.pid).map_err(scanning)?;
         let comparing_is_dear = !how.is_second && self.comparing_is_dear();
         let is_crowded = is_crowded(places);
         let mut found = Found::default();

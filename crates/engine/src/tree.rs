@@ -36,9 +36,9 @@ impl Roots {
     /// meanwhile may be listed or not. Zombies that only wait for the reaper are left out.
     pub(crate) fn members(&self) -> Vec<Member> {
         let mut members = Vec::new();
-        let mut open = VecDeque::from([(self.main.id(), None)]);
+        let mut open = VecDeque::from([(self.main.pid, None)]);
         let strays = self.reaper.map(proc::children).and_then(Result::ok).unwrap_or_default();
-        let is_stray = |pid: &Pid| *pid != self.main.id() && !standfast_linux::is_made_here(*pid);
+        let is_stray = |pid: &Pid| *pid != self.main.pid && !standfast_linux::is_made_here(*pid);
         open.extend(strays.into_iter().filter(is_stray).map(|pid| (pid, None)));
         while let Some((pid, parent)) = open.pop_front() {
             let Ok(stat) = Stat::of(pid) else { continue };
@@ -90,7 +90,7 @@ impl Roots {
         }
         for pid in proc::children(own).unwrap_or_default() {
             let is_zombie = Stat::of(pid).is_ok_and(|stat| stat.state == b'Z');
-            if pid != self.main.id() && is_zombie && !standfast_linux::is_made_here(pid) {
+            if pid != self.main.pid && is_zombie && !standfast_linux::is_made_here(pid) {
                 // The status of a stray is not needed.
                 let _ = process::wait(pid.main_thread(), abi::WNOHANG);
             }

@@ -124,7 +124,7 @@ fn split_huge_pages_that_stay_idle_become_huge_again() {
         assistance: Assistance::default(),
     };
     let job = Program(Job::launch(&launch).expect("the program starts"));
-    let (pid, freezer, mut memory) = (job.0.main_process().pid, job.0.freezer(), Memory::new());
+    let (pid, freezer, mut memory) = (job.0.main_process().pid.get(), job.0.freezer(), Memory::new());
     until("eight huge pages", || huge(pid) == ALL && waits(pid));
     assert_eq!(freezer.expected_bytes(), None, "there is nothing to build upon");
     for scan in 0..6 {

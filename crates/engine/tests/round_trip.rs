@@ -89,7 +89,7 @@ fn a_program_killed_while_frozen_is_reported_as_killed() {
     let (_directory, program) = compile("counter.c");
     let result = program.with_extension("out");
     let mut job = Job::launch(&counting(&program, FOR_LONG, &result)).unwrap();
-    let pid = job.main_process().pid;
+    let pid = job.main_process().pid.get();
     while thread_count(pid) < 2 {
         std::thread::yield_now();
     }
@@ -127,7 +127,7 @@ impl ImageSink for Deadly<'_> {
 fn a_capture_fails_if_the_program_is_killed_during_it() {
     let (_directory, program) = compile("counter.c");
     let mut job = Job::launch(&counting(&program, FOR_LONG, &program.with_extension("out"))).unwrap();
-    while thread_count(job.main_process().pid) < 2 {
+    while thread_count(job.main_process().pid.get()) < 2 {
         std::thread::yield_now();
     }
     let freezer = job.freezer();
@@ -236,7 +236,7 @@ fn a_killed_program_goes_on_from_memory() {
     let result = program.with_extension("out");
     let native = Command::new(&program).arg(A_WHILE).output().unwrap().stdout;
     let mut job = Job::launch(&counting(&program, A_WHILE, &result)).unwrap();
-    while thread_count(job.main_process().pid) < 2 {
+    while thread_count(job.main_process().pid.get()) < 2 {
         std::thread::yield_now();
     }
     let held = captured(&mut job);

@@ -14,8 +14,8 @@ use standfast_format::image::{
 };
 use standfast_format::manifest::{
     Compress, DeltaMode, ExternalSockets, FileEnd, Files, Flush, Generation, GenerationNumber, Ids, Incremental,
-    Interval, JobDescription, JobId, LevelId, Manifest, MemoryPlace, Outcome, RunOptions, Snapshot, Track, seal,
-    unseal,
+    JobDescription, JobId, LevelId, Manifest, MemoryPlace, Outcome, RecordedInterval, RunOptions, Snapshot, Track,
+    seal, unseal,
 };
 use standfast_format::records::*;
 use standfast_format::{Contents, Run};
@@ -187,7 +187,7 @@ fn manifest() -> Manifest {
         saves_written: None,
     };
     let options = RunOptions {
-        interval: Some(Interval::Every { milliseconds: 1500 }),
+        interval: Some(RecordedInterval::Every { milliseconds: 1500 }),
         keep: Some(2),
         ids: Some(Ids::New),
         stack: None,
@@ -198,7 +198,7 @@ fn manifest() -> Manifest {
         track: Some(Track::Hash),
         save_files: Some(1 << 20),
         external_sockets: Some(ExternalSockets::Reset),
-        min_interval: Some(Interval::Off),
+        min_interval: Some(RecordedInterval::Off),
         flush_every: Some(8),
         durable_every: Some(600_000),
         grace: Some(30_000),

@@ -66,7 +66,7 @@ pub(crate) fn await_exit(
             LeaseState::Abandoned(holder) => {
                 let remains = remains.get_or_insert_with(|| exiting_since(in_engine(holder.supervisor)));
                 remains.retain(|process| process.vitality() == Vitality::Exiting);
-                remains.first().map_or(Seen::Nothing, |process| Seen::Exiting(process.pid))
+                remains.first().map_or(Seen::Nothing, |process| Seen::Exiting(process.pid.get()))
             }
             lease_state => look(&lease_state, purpose),
         };
@@ -213,11 +213,11 @@ fn look_at_supervised(holder: &Holder, purpose: Purpose) -> Seen {
     match (supervisor.vitality(), holder.program.map(in_engine)) {
         (Vitality::Alive, Some(program)) if purpose == Purpose::Live => match look_at_program(program) {
             // The supervisor is recording the end of its program.
-            Seen::Nothing => Seen::Exiting(supervisor.pid),
+            Seen::Nothing => Seen::Exiting(supervisor.pid.get()),
             seen => seen,
         },
         (Vitality::Alive, _) => Seen::Alive,
-        (Vitality::Exiting | Vitality::Gone, _) => Seen::Exiting(supervisor.pid),
+        (Vitality::Exiting | Vitality::Gone, _) => Seen::Exiting(supervisor.pid.get()),
     }
 }
 
@@ -229,11 +229,11 @@ fn look_at_program(program: ProcessIdentity) -> Seen {
     };
     match program.vitality() {
         // The kernel does not reuse the number as long as there is a process group with it.
-        Vitality::Gone if ProcessIdentity::of(program.id()).is_ok_and(|now| now != program) => Seen::Nothing,
+        Vitality::Gone if ProcessIdentity::of(program.pid).is_ok_and(|now| now != program) => Seen::Nothing,
         Vitality::Gone => {
-            group_vitality(program.id()).map_or(Seen::Nothing, |(pid, vitality)| seen(pid.get(), vitality))
+            group_vitality(program.pid).map_or(Seen::Nothing, |(pid, vitality)| seen(pid.get(), vitality))
         }
-        vitality => seen(program.pid, vitality),
+        vitality => seen(program.pid.get(), vitality),
     }
 }
 

@@ -83,15 +83,15 @@ impl Scans {
     ) -> Result<Attributes, EngineError> {
         let asking = |source| kernel("asking what was said about memory", source);
         let is_it = |scan: &&Scan| scan.process == process;
-        let known = self.scans().get(&process.id()).filter(is_it).map(|scan| scan.attributes.clone());
+        let known = self.scans().get(&process.pid).filter(is_it).map(|scan| scan.attributes.clone());
         match known {
             Some(known) if when == Asking::Ahead && known.fits(locked_kib, maps) => Ok(known),
             // One walk is enough.
             Some(Attributes { policies, .. }) => {
-                let mappings = Arc::new(MapAttributes::of(process.id()).map_err(asking)?);
+                let mappings = Arc::new(MapAttributes::of(process.pid).map_err(asking)?);
                 Ok(Attributes { mappings, policies, is_ahead: false })
             }
-            None => Attributes::at(process.id()).map_err(asking),
+            None => Attributes::at(process.pid).map_err(asking),
         }
     }
 

@@ -12,30 +12,30 @@
 
 use crate::ProcessIdentity;
 use crate::attributes::{Counting, Used};
-use crate::shared::Shared;
+use crate::shared::JobMemory;
 use standfast_linux::proc::MapAttributes;
 use std::sync::Arc;
 
 /// What a capture has used from looks at the job before the stop.
 #[derive(Debug)]
 pub struct Unconfirmed {
-    shared: Arc<Shared>,
+    memory: Arc<JobMemory>,
     processes: Vec<(ProcessIdentity, Vec<Used>)>,
 }
 
 impl Unconfirmed {
-    pub(super) fn new(shared: &Arc<Shared>, processes: Vec<(ProcessIdentity, Vec<Used>)>) -> Self {
-        Self { shared: Arc::clone(shared), processes }
+    pub(super) fn new(memory: &Arc<JobMemory>, processes: Vec<(ProcessIdentity, Vec<Used>)>) -> Self {
+        Self { memory: Arc::clone(memory), processes }
     }
 
     /// Looks at the running job once more. If this returns `false`, the capture must not be committed. The next capture
     /// knows what this look has found; with [`crate::Asking::Stopped`] it needs no further look.
     pub fn confirm(self) -> bool {
-        let Self { shared, processes } = self;
+        let Self { memory, processes } = self;
         let mut confirmed = true;
         // All of them are inspected, for the benefit of the next checkpoint.
         for (process, used) in processes {
-            confirmed &= match shared.scans.scan(process.id()) {
+            confirmed &= match memory.scans.scan(process.pid) {
                 Some((now, attributes)) if now == process => is_confirmed(&used, attributes.mappings()),
                 // It has ended, so nothing can be compared any more.
                 _ => true,

@@ -2,7 +2,7 @@
 
 use crate::files::{FileId, Haste, Scan, reference};
 use crate::listing::Outline;
-use crate::shared::{Kept, Shared};
+use crate::shared::{JobFiles, Kept, Shared};
 use crate::tree::Roots;
 use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind, SavedPart};
 use standfast_linux::Pid;
@@ -45,28 +45,28 @@ pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
     }
     written.extend(outputs.keys());
     paths.retain(|path| !leased.contains(path));
-    shared.digests.begin();
+    shared.files.digests.begin();
     for mut file in paths.iter().filter_map(|path| reference(path).ok()) {
         let key = FileId::of_reference(&file);
         let (is_mapped, is_written) = (mapped.contains(&key), written.contains(&key));
-        shared.digests.fill(&mut file, Scan { haste: Haste::Running, is_mapped, is_written });
+        shared.files.digests.fill(&mut file, Scan { haste: Haste::Running, is_mapped, is_written });
     }
     // Processes of the job that lose their parent become children of the reaper, even processes younger than the list.
     let job: Vec<Pid> = pids.iter().copied().chain(roots.reaper).collect();
-    shared.writers.scan(&written, &job);
-    shared.scans.prefetch(&pids);
-    shared.waits().prefetch(&pids);
+    shared.files.writers.scan(&written, &job);
+    shared.memory.scans.prefetch(&pids);
+    shared.tracing.waits().prefetch(&pids);
     // This comes last: the less time passes until the stop, the less has changed by then.
-    let folders = &shared.folders();
-    shared.listing.prefetch(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
+    let folders = &shared.files.folders();
+    shared.files.listing.prefetch(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
 }
 
 /// Scans the directories in which a job works that has just begun.
-pub(crate) fn list_ahead(roots: &Roots, shared: &Shared) {
+pub(crate) fn list_ahead(roots: &Roots, files: &JobFiles) {
     let pids: Vec<Pid> = roots.members().iter().map(|member| member.pid).collect();
     let job: Vec<Pid> = pids.iter().copied().chain(roots.reaper).collect();
-    let (outputs, folders) = (BTreeMap::new(), &shared.folders());
-    shared.listing.prefetch(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
+    let (outputs, folders) = (BTreeMap::new(), &files.folders());
+    files.listing.prefetch(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
 }
 
 /// Returns a replaced file with code as it was when its copy was made. `path` is as the kernel shows it.
@@ -76,14 +76,14 @@ pub(super) fn copied(path: &[u8], inode: u64, kept: &Kept) -> Option<FileReferen
 }
 
 /// Returns the files with code that the job executes, if they are in place and could be read completely.
-pub(crate) fn code_files(roots: &Roots, shared: &Shared) -> Vec<FileReference> {
+pub(crate) fn code_files(roots: &Roots, files: &JobFiles) -> Vec<FileReference> {
     let mut found: BTreeMap<FileId, FileReference> = BTreeMap::new();
     for member in roots.members() {
         let maps = Map::of(member.pid).unwrap_or_default();
         for map in maps.iter().filter(|map| map.inode != 0 && map.protection.execute && !map.shared) {
             let file = reference(&map.path).ok().filter(|file| file.identity.inode == map.inode);
             let Some(mut file) = file.filter(|file| !found.contains_key(&FileId::of_reference(file))) else { continue };
-            shared.digests.fill(&mut file, Scan::reading(Haste::Running));
+            files.digests.fill(&mut file, Scan::reading(Haste::Running));
             if file.digest.is_some_and(|digest| digest.coverage == Coverage::Whole) {
                 found.insert(FileId::of_reference(&file), file);
             }
@@ -93,7 +93,7 @@ pub(crate) fn code_files(roots: &Roots, shared: &Shared) -> Vec<FileReference> {
 }
 
 /// Records what the files hold, and who else writes to those that the job writes.
-pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
+pub(super) fn note_contents(state: &mut JobState, files: &JobFiles) {
     let mapped = mapped_files(state);
     // Each file is inspected once, however often the job has it.
     let mut seen: HashMap<FileId, FileReference> = HashMap::new();
@@ -104,19 +104,19 @@ pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
             continue;
         }
         let is_mapped = mapped.contains(&key);
-        shared.digests.fill(file, Scan { haste: Haste::Stopped, is_mapped, is_written: is_mapped });
+        files.digests.fill(file, Scan { haste: Haste::Stopped, is_mapped, is_written: is_mapped });
         seen.insert(key, file.clone());
     }
     for open in &mut state.open_files {
         if let OpenFileKind::Regular { file, other_writer, .. } = &mut open.kind {
-            let known = shared.writers.known(FileId::of_reference(file));
+            let known = files.writers.known(FileId::of_reference(file));
             *other_writer =
                 known.filter(|_| open.flags & abi::O_ACCMODE as u32 != 0).map(|who| who.into_bytes().into());
         }
     }
     for object in &mut state.objects {
         if let ObjectKind::MappedFile { file, other_writer, .. } = &mut object.kind {
-            *other_writer = shared.writers.known(FileId::of_reference(file)).map(|who| who.into_bytes().into());
+            *other_writer = files.writers.known(FileId::of_reference(file)).map(|who| who.into_bytes().into());
         }
     }
 }

@@ -47,19 +47,20 @@ impl Findings {
         supervisor_baseline: &SupervisorBaseline,
         taken: &TakenDescriptors,
     ) -> Result<Self, EngineError> {
-        let (kept, terminal) = (frozen.shared.kept().clone(), frozen.shared.terminal());
-        let written = frozen.shared.written().clone();
+        let (kept, terminal) = (frozen.shared.files.kept().clone(), frozen.shared.contact.terminal());
+        let written = frozen.shared.files.written().clone();
         let terms = Terms {
             motion: Motion::Stopped,
             external_sockets: options.external_sockets,
             kept: &kept,
             terminal: terminal.as_deref(),
-            reused_ports: Some(&frozen.shared.reused_ports),
+            reused_ports: Some(&frozen.shared.contact.reused_ports),
             written: &written,
             taken: Some(taken),
         };
-        let mut found = Self::of(subjects, &frozen.zombies, terms, &frozen.shared.inheritance, supervisor_baseline)?;
-        *frozen.shared.written() = std::mem::take(&mut found.objects.written);
+        let mut found =
+            Self::of(subjects, &frozen.zombies, terms, &frozen.shared.contact.inheritance, supervisor_baseline)?;
+        *frozen.shared.files.written() = std::mem::take(&mut found.objects.written);
         let process_snapshots: Vec<&ProcessSnapshot> =
             subjects.iter().map(|subject| &subject.process_snapshot).collect();
         found.blockers.append(&mut apart::find(&frozen.members(), &process_snapshots));
@@ -109,7 +110,7 @@ impl Findings {
         self.objects.save_written_at_ends(open_files, &at_ends);
         let held = open_files.iter().filter_map(|open| open.kind.file());
         let held = held.map(FileId::of_reference).collect();
-        let listing = &frozen.shared.listing;
+        let listing = &frozen.shared.files.listing;
         let (folders, unread) = self.objects.save_written(&listing.written(listed, &at_ends, &held));
         listing.tell_not_saved(&unread, NotSaved::Unreadable);
         folders

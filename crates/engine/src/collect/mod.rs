@@ -70,25 +70,25 @@ impl Collection {
         let subjects = Subject::all_known(frozen, options.asking)?;
         let unconfirmed = Subject::unconfirmed(&subjects, frozen);
         let stop = Stop::of(frozen, options, &supervisor_baseline, &subjects);
-        guarded::scan(&subjects, &mut frozen.shared.tracks(), &mut frozen.shared.written())?;
+        guarded::scan(&subjects, &mut frozen.shared.memory.tracks(), &mut frozen.shared.files.written())?;
         let taken = passing::take_descriptors(frozen, &subjects, &supervisor_baseline)?;
         let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline, &taken)?;
         drop(taken);
-        let listed = frozen.shared.listing.list(&frozen.shared.folders());
-        let mut folders = found.objects.save_folders(&frozen.shared.folders(), &supervisor_baseline.status)?;
-        if frozen.shared.folders().saves_written {
+        let listed = frozen.shared.files.listing.list(&frozen.shared.files.folders());
+        let mut folders = found.objects.save_folders(&frozen.shared.files.folders(), &supervisor_baseline.status)?;
+        if frozen.shared.files.folders().saves_written {
             folders.extend(found.save_written(frozen, listed.as_deref().unwrap_or_default()));
         }
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
         let relations = process_tree::Relations::of(frozen, &stop.process_snapshots)?;
         let system_v = found.system_v(&stop.pids)?;
         let ipc_namespace = found.objects.system_v.namespace();
-        let mut tracks = frozen.shared.tracks();
+        let mut tracks = frozen.shared.memory.tracks();
         let doubtful = stop.doubtful(&mut found)?;
         let answers = stop.ask(&mut found, &mut tracks, &doubtful, &system_v.semaphores)?;
         found.objects.measure(&frozen.processes);
         // For processes that are tracked from now on.
-        guarded::scan(&subjects, &mut tracks, &mut frozen.shared.written())?;
+        guarded::scan(&subjects, &mut tracks, &mut frozen.shared.files.written())?;
         let pages = stop.scan(&mut found, &mut tracks, &answers, is_second)?;
         let with_ports = std::mem::take(&mut found.descriptors.with_ports);
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
@@ -97,16 +97,16 @@ impl Collection {
         let mut state = found.into_state(&stop, answers, records, relations, system_v)?;
         refuse(&mut foreseen(&state))?;
         state.folders = folders;
-        state.listed = frozen.shared.listing.record(listed);
+        state.listed = frozen.shared.files.listing.record(listed);
         state.forks = proc::forks().unwrap_or_default();
         state.ipc_namespace = ipc_namespace;
         state.pid_namespace = pid_namespace(stop.pids[0]);
         other_names::note(&mut state);
         state.surroundings = Some(surroundings::of(&state, &stop.pids));
-        files::note_contents(&mut state, &frozen.shared);
-        frozen.shared.listing.note_unsaved(&state);
+        files::note_contents(&mut state, &frozen.shared.files);
+        frozen.shared.files.listing.note_unsaved(&state);
         // Nothing prevents the checkpoint any more. If this option cannot be set, a restart may have to wait.
-        with_ports.iter().for_each(|socket| drop(frozen.shared.reused_ports.set(socket.as_fd())));
+        with_ports.iter().for_each(|socket| drop(frozen.shared.contact.reused_ports.set(socket.as_fd())));
         Ok(Self { state, identities: stop.identities, pages, objects, outputs, unconfirmed })
     }
 
@@ -123,7 +123,7 @@ impl Collection {
         let system_v = found.system_v(&stop.pids)?;
         let places = 0..stop.pids.len();
         let doubtful: Vec<_> = places.map(|place| Doubts::of_descriptors(&found.descriptors, place)).collect();
-        let answers = stop.ask(&mut found, &mut frozen.shared.tracks(), &doubtful, &system_v.semaphores)?;
+        let answers = stop.ask(&mut found, &mut frozen.shared.memory.tracks(), &doubtful, &system_v.semaphores)?;
         stop.note_guards(&mut found)?;
         let records = std::mem::take(&mut found.objects).into_records();
         found.into_state(&stop, answers, records, relations, system_v)
@@ -156,7 +156,7 @@ impl<'a> Stop<'a> {
             pids: subjects.iter().map(|subject| subject.pid).collect(),
             process_snapshots: subjects.iter().map(|subject| &subject.process_snapshot).collect(),
             identities: subjects.iter().map(Subject::identity).collect(),
-            by_pagemap: frozen.shared.tracks().resolve(options.tracking) == Tracking::Pagemap,
+            by_pagemap: frozen.shared.memory.tracks().resolve(options.tracking) == Tracking::Pagemap,
         }
     }
 
@@ -199,7 +199,7 @@ impl<'a> Stop<'a> {
                 undo: probes[place],
             };
             let inner = &mut answers[place];
-            *inner = threads::Inner::ask(process, self.process_snapshots[place], &frozen.shared, also)?;
+            *inner = threads::Inner::ask(process, self.process_snapshots[place], &frozen.shared.tracing.main, also)?;
             for (unit, worked) in idle.into_iter().zip(&inner.collapsed) {
                 tracks.of(identity).into_iter().for_each(|track| track.note_collapsed(unit, *worked));
             }
@@ -299,7 +299,7 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
     frozen.processes.iter().try_for_each(|process| {
         let process_snapshot =
             ProcessSnapshot::of(process.pid).map_err(|source| crate::forbidden::forbidden(process.pid, source))?;
-        threads::Inner::ask(process, &process_snapshot, &frozen.shared, also).map(drop)
+        threads::Inner::ask(process, &process_snapshot, &frozen.shared.tracing.main, also).map(drop)
     })
 }
 
@@ -320,7 +320,7 @@ impl<'a> Subject<'a> {
             let (pid, maps) = (process.pid, &process.maps);
             let process_snapshot = process_snapshot.map_err(|source| crate::forbidden::forbidden(pid, source))?;
             let (process, locked_kib) = (process_snapshot.identity(pid), process_snapshot.status.locked_kib);
-            let attributes = frozen.shared.scans.known(process, locked_kib, maps, when)?;
+            let attributes = frozen.shared.memory.scans.known(process, locked_kib, maps, when)?;
             Ok(Self { pid, maps: Cow::Borrowed(maps), attributes, process_snapshot })
         });
         known.collect()
@@ -332,7 +332,7 @@ impl<'a> Subject<'a> {
             let used = subject.attributes.unconfirmed(subject.pid, &subject.maps)?;
             Some((subject.process_snapshot.identity(subject.pid), used))
         };
-        Unconfirmed::new(&frozen.shared, subjects.iter().filter_map(used).collect())
+        Unconfirmed::new(&frozen.shared.memory, subjects.iter().filter_map(used).collect())
     }
 
     fn identity(&self) -> ProcessIdentity {

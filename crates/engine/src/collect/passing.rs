@@ -5,7 +5,7 @@ use super::process_snapshot::SupervisorBaseline;
 use super::{Subject, named, refuse, restrictions, threads};
 use crate::EngineError;
 use crate::freeze::{Frozen, FrozenProcess};
-use crate::shared::Shared;
+use crate::shared::MainProcess;
 use crate::taken_descriptors::{CopiedDescriptors, TakenDescriptors};
 use standfast_linux::DescriptorPassage;
 use standfast_linux::proc::{self, Status};
@@ -28,7 +28,7 @@ pub(super) fn take_descriptors(
     let mut taken = BTreeMap::new();
     for (frozen_process, subject) in frozen.processes.iter().zip(subjects) {
         refuse_sandboxes(frozen_process, &supervisor_baseline.status, subjects.len())?;
-        taken.insert(frozen_process.pid, Arc::new(take(frozen_process, subject, &frozen.shared)?));
+        taken.insert(frozen_process.pid, Arc::new(take(frozen_process, subject, &frozen.shared.tracing.main)?));
     }
     Ok(TakenDescriptors(Some(taken)))
 }
@@ -41,13 +41,13 @@ fn refuse_sandboxes(process: &FrozenProcess, own: &Status, processes: usize) -> 
     refuse(&mut named(blockers, process.pid, processes))
 }
 
-fn take(process: &FrozenProcess, subject: &Subject<'_>, shared: &Shared) -> Result<CopiedDescriptors, EngineError> {
+fn take(process: &FrozenProcess, subject: &Subject<'_>, main: &MainProcess) -> Result<CopiedDescriptors, EngineError> {
     let all = proc::numbers(process.pid, "fd").map_err(|_| EngineError::Ended)?;
     let target = |number: &i32| proc::link(process.pid, &format!("fd/{number}"));
     let is_sent = |number: &i32| target(number).is_ok_and(|target| target != NOT_SENT);
     let sent: Vec<i32> = all.iter().copied().filter(is_sent).collect();
     let mut taken = CopiedDescriptors::new();
-    threads::in_tasks(process, &subject.process_snapshot, shared, 1, |remote_caller, _, _| {
+    threads::in_tasks(process, &subject.process_snapshot, main, 1, |remote_caller, _, _| {
         let copies = remote_caller.take_descriptors(&sent, &all)?;
         taken.extend(sent.iter().copied().zip(copies));
         // A processor may count a part of the registers as used once the task has run, although it holds zeros. The

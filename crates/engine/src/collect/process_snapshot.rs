@@ -40,7 +40,7 @@ impl ProcessSnapshot {
     }
 
     pub(super) fn identity(&self, pid: Pid) -> ProcessIdentity {
-        ProcessIdentity { pid: pid.get(), start_time: self.stat.start_time }
+        ProcessIdentity { pid, start_time: self.stat.start_time }
     }
 }
 

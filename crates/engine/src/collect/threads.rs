@@ -9,7 +9,7 @@ use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
 use crate::objects::{Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter};
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
-use crate::shared::Shared;
+use crate::shared::MainProcess;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
@@ -99,11 +99,11 @@ impl Inner {
     pub(super) fn ask(
         process: &FrozenProcess,
         process_snapshot: &ProcessSnapshot,
-        shared: &Shared,
+        main: &MainProcess,
         also: Also<'_>,
     ) -> Result<Self, EngineError> {
         let mut inner = Self::default();
-        in_tasks(process, process_snapshot, shared, process.tasks.len(), |remote_caller, place, status| {
+        in_tasks(process, process_snapshot, main, process.tasks.len(), |remote_caller, place, status| {
             if place == 0 {
                 inner.xsave_features = Registers::xsave_features(remote_caller.extended());
             }
@@ -281,12 +281,12 @@ fn collapse(remote_caller: &RemoteCaller<'_>, units: &[PageRange]) -> Result<Vec
 pub(super) fn in_tasks(
     process: &FrozenProcess,
     process_snapshot: &ProcessSnapshot,
-    shared: &Shared,
+    main: &MainProcess,
     tasks: usize,
     mut work: impl FnMut(&RemoteCaller<'_>, usize, &Status) -> Result<bool, EngineError>,
 ) -> Result<(), EngineError> {
-    let (pid, main) = (process.pid, &process.tasks[0]);
-    let ended = |error| refine(error, pid, shared);
+    let (pid, first) = (process.pid, &process.tasks[0]);
+    let ended = |error| refine(error, pid, main);
     refuse_foreign_code(process)?;
     refuse_dispatched_calls(process, &ended)?;
     // Held while injecting, so that each stop is a switch on one processor instead of an interrupt between two.
@@ -295,7 +295,7 @@ pub(super) fn in_tasks(
     let extended = extended.map_err(ended)?;
     let stopped: Vec<_> = process.tasks.iter().map(|task| (&task.task, task.registers)).collect();
     let parasite_area = ParasiteArea::find(&process.memory, &process.maps, &stopped, extended[0].len());
-    let parasite_area = parasite_area.map_err(|error| no_parasite_area(error, pid, shared))?;
+    let parasite_area = parasite_area.map_err(|error| no_parasite_area(error, pid, main))?;
     let blocked = process.tasks.iter().fold(0, |all, task| all | task.mask);
     let completion_signal = CompletionSignal::for_process(process_snapshot.status.caught, blocked);
     let injector = Injector::new(&process.memory, &parasite_area, completion_signal);
@@ -312,10 +312,10 @@ pub(super) fn in_tasks(
         Ok(())
     });
     // The memory is returned in any case; if the program is gone, there is none.
-    let given_back = parasite_area.give_back(&process.memory, &main.task);
+    let given_back = parasite_area.give_back(&process.memory, &first.task);
     drop(pinned);
     worked?;
-    given_back.map_err(|error| no_parasite_area(error, pid, shared))
+    given_back.map_err(|error| no_parasite_area(error, pid, main))
 }
 
 /// Refuses a thread that executes 32-bit code, since its registers cannot be replaced, so that it cannot be asked
@@ -464,9 +464,9 @@ fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
     }
 }
 
-fn no_parasite_area(error: ParasiteAreaError, pid: Pid, shared: &Shared) -> EngineError {
+fn no_parasite_area(error: ParasiteAreaError, pid: Pid, main: &MainProcess) -> EngineError {
     match error {
-        ParasiteAreaError::Task(error) => refine(error, pid, shared),
+        ParasiteAreaError::Task(error) => refine(error, pid, main),
         ParasiteAreaError::Kernel(source) => kernel("borrowing memory of the program", source),
         error => EngineError::Refused(vec![
             Blocker::new(RefusalCode::ParasiteArea, "parasite area", error.to_string())

@@ -11,7 +11,7 @@ use super::sleepers::asleep;
 use super::{FrozenProcess, FrozenTask, refine};
 use crate::error::kernel;
 use crate::forbidden::forbidden;
-use crate::shared::Shared;
+use crate::shared::JobTracing;
 use crate::tree::{Member, Roots, borrows_memory};
 use crate::{EngineError, pool};
 use standfast_linux::abi;
@@ -47,7 +47,7 @@ type Scan = fn(&Task) -> Result<Option<Standstill>, TaskError>;
 
 /// A freeze under way.
 pub(super) struct Stopping<'a> {
-    shared: &'a Shared,
+    tracing: &'a JobTracing,
     begun: Instant,
     deadline: Instant,
     progress: Progress,
@@ -74,14 +74,14 @@ struct Chased {
 
 impl<'a> Stopping<'a> {
     /// Begins to stop the job at `begun`, and abandons the attempt after `limit`.
-    pub(super) fn new(shared: &'a Shared, begun: Instant, limit: Duration) -> Self {
-        Self::resumed(shared, begun, begun + limit)
+    pub(super) fn new(tracing: &'a JobTracing, begun: Instant, limit: Duration) -> Self {
+        Self::resumed(tracing, begun, begun + limit)
     }
 
     /// Makes another attempt that counts from `begun`, with the same deadline.
-    pub(super) fn resumed(shared: &'a Shared, begun: Instant, deadline: Instant) -> Self {
+    pub(super) fn resumed(tracing: &'a JobTracing, begun: Instant, deadline: Instant) -> Self {
         let progress = Progress { still: 0, stopping: 0, since: begun, scans: 0 };
-        Self { shared, begun, deadline, progress, chased: Vec::new() }
+        Self { tracing, begun, deadline, progress, chased: Vec::new() }
     }
 
     /// Returns when the stop began and when it will be abandoned.
@@ -98,16 +98,16 @@ impl<'a> Stopping<'a> {
             if !tids.is_empty() {
                 match open_memory(member.pid) {
                     Ok(memory) => self.chased.push(Chased::new(member, memory)),
-                    Err(EngineError::Ended) if member.pid != roots.main.id() => continue,
+                    Err(EngineError::Ended) if member.pid != roots.main.pid => continue,
                     Err(error) => return Err(error),
                 }
                 let chased = self.chased.last_mut().expect("it has just been added");
-                chased.seize_each(tids, roots.main.id(), self.shared)?;
+                chased.seize_each(tids, roots.main.pid, self.tracing)?;
             }
         }
         let (mut first_stop, mut last_stop, mut still) = (None, self.begun, 0);
         while let Some(tid) = self.stuck() {
-            self.scan(roots.main.id())?;
+            self.scan(roots.main.pid)?;
             let now = Instant::now();
             let stopped = self.chased.iter().map(|chased| chased.frozen.tasks.len()).sum();
             if stopped > still {
@@ -132,7 +132,7 @@ impl<'a> Stopping<'a> {
     fn scan(&mut self, main: Pid) -> Result<(), EngineError> {
         self.chased.iter().flat_map(|chased| &chased.stopping).for_each(|task| _ = task.reap_dead_siblings());
         for scan in [Task::poll_stop, Task::poll_silent_stop] {
-            self.chased.iter_mut().try_for_each(|chased| chased.poll(scan, main, self.shared))?;
+            self.chased.iter_mut().try_for_each(|chased| chased.poll(scan, main, self.tracing))?;
         }
         Ok(())
     }
@@ -142,10 +142,10 @@ impl<'a> Stopping<'a> {
     pub(super) fn stop(mut self, roots: &Roots) -> Result<Option<Stopped>, EngineError> {
         loop {
             let members = roots.members();
-            if members.first().is_none_or(|first| first.pid != roots.main.id()) {
+            if members.first().is_none_or(|first| first.pid != roots.main.pid) {
                 return Err(EngineError::Ended);
             }
-            let news = self.seize_new(&members, roots.main.id())? | self.bury(&members);
+            let news = self.seize_new(&members, roots.main.pid)? | self.bury(&members);
             let is_running = |it: &&Member| it.wait_status.is_none() && !self.stands_still(it.pid);
             let running: Vec<Pid> = members.iter().filter(is_running).map(|member| member.pid).collect();
             let Some(first) = running.first() else {
@@ -154,7 +154,7 @@ impl<'a> Stopping<'a> {
                 }
                 return self.finish(members);
             };
-            self.wait(roots.main.id())?;
+            self.wait(roots.main.pid)?;
             if self.is_hopeless(&running, Instant::now()) {
                 let tid = self.stuck().unwrap_or(first.main_thread());
                 return Err(EngineError::Unstoppable { tid, stood_still: self.begun.elapsed() });
@@ -165,7 +165,7 @@ impl<'a> Stopping<'a> {
     /// Waits a while for tasks that have been asked to stop.
     fn wait(&mut self, main: Pid) -> Result<(), EngineError> {
         for _ in 0..SCANS_BEFORE_SLEEP {
-            self.chased.iter_mut().try_for_each(|chased| chased.poll(Task::poll_stop, main, self.shared))?;
+            self.chased.iter_mut().try_for_each(|chased| chased.poll(Task::poll_stop, main, self.tracing))?;
             if self.stuck().is_none() {
                 return Ok(());
             }
@@ -239,7 +239,7 @@ impl<'a> Stopping<'a> {
             };
             let chased = &mut self.chased[place];
             chased.frozen.parent = member.parent;
-            news |= !chased.knows(member.threads) && chased.seize_new(main, self.shared)?;
+            news |= !chased.knows(member.threads) && chased.seize_new(main, self.tracing)?;
         }
         Ok(news)
     }
@@ -302,17 +302,17 @@ impl Chased {
     }
 
     /// Seizes its threads that we have not seized yet; reports whether there were any.
-    fn seize_new(&mut self, main: Pid, shared: &Shared) -> Result<bool, EngineError> {
+    fn seize_new(&mut self, main: Pid, tracing: &JobTracing) -> Result<bool, EngineError> {
         let pid = self.frozen.pid;
         match proc::threads(pid) {
-            Ok(tids) => self.seize_each(tids, main, shared),
+            Ok(tids) => self.seize_each(tids, main, tracing),
             Err(_) if pid == main => Err(EngineError::Ended),
             Err(_) => Ok(false),
         }
     }
 
     /// Seizes those of `tids` that we have not seized yet; reports whether there were any.
-    fn seize_each(&mut self, tids: Vec<Tid>, main: Pid, shared: &Shared) -> Result<bool, EngineError> {
+    fn seize_each(&mut self, tids: Vec<Tid>, main: Pid, tracing: &JobTracing) -> Result<bool, EngineError> {
         let pid = self.frozen.pid;
         let mut news = false;
         for tid in tids {
@@ -327,7 +327,7 @@ impl Chased {
                 }
                 // It may end between the look and the seize; the main process of the job may not.
                 Err(TaskError::Ended { .. }) if tid != main.main_thread() => {}
-                Err(error) => match refine(error, pid, shared) {
+                Err(error) => match refine(error, pid, &tracing.main) {
                     EngineError::Ended if pid != main => {}
                     error => return Err(error),
                 },
@@ -337,7 +337,7 @@ impl Chased {
     }
 
     /// Checks which of its tasks have stopped or ended.
-    fn poll(&mut self, scan: Scan, main: Pid, shared: &Shared) -> Result<(), EngineError> {
+    fn poll(&mut self, scan: Scan, main: Pid, tracing: &JobTracing) -> Result<(), EngineError> {
         for task in std::mem::take(&mut self.stopping) {
             let tid = task.tid();
             let is_first = self.frozen.tasks.is_empty();
@@ -347,7 +347,7 @@ impl Chased {
                     if is_first {
                         self.frozen.renew_memory();
                     }
-                    FrozenTask::new(task, stop, &self.frozen.memory, shared).map(|frozen| Ok((stop, frozen)))
+                    FrozenTask::new(task, stop, &self.frozen.memory, tracing).map(|frozen| Ok((stop, frozen)))
                 }
                 None => Ok(Err(task)),
             });
@@ -360,11 +360,11 @@ impl Chased {
                 }
                 Ok(Err(task)) => self.stopping.push(task),
                 Err(TaskError::Ended { .. }) if tid != main.main_thread() => {}
-                Err(error) => return Err(refine(error, self.frozen.pid, shared)),
+                Err(error) => return Err(refine(error, self.frozen.pid, &tracing.main)),
             }
         }
         let joined = self.join_stop();
-        joined.or_else(|error| if self.frozen.pid == main { Err(refine(error, main, shared)) } else { Ok(()) })
+        joined.or_else(|error| if self.frozen.pid == main { Err(refine(error, main, &tracing.main)) } else { Ok(()) })
     }
 
     /// Completes a stop by job control that had begun before it reached the threads that we had already stopped. They

@@ -245,7 +245,8 @@ impl JobPlan<'_> {
             if let Some(root) = plan.root.get() {
                 for entry in folder.entries.iter().rev().filter(|entry| !self.is_doubtful_entry(entry)) {
                     let putting = |source| kernel(&format!("putting {} right", full(folder, entry).display()), source);
-                    give_attributes(root, entry, self.file_of(entry)).map_err(putting)?;
+                    let file = self.file_of(entry).map(|(file, _)| file);
+                    give_attributes(root, entry, file).map_err(putting)?;
                 }
             }
             let before = put_back.len();
@@ -261,7 +262,7 @@ impl JobPlan<'_> {
     }
 }
 
-fn give_attributes(root: &Folder, entry: &FolderEntry, file: Option<(&FileReference, u64)>) -> io::Result<()> {
+fn give_attributes(root: &Folder, entry: &FolderEntry, file: Option<&FileReference>) -> io::Result<()> {
     let name = as_path(&entry.name);
     let held = root.find(name)?;
     let found = held.metadata()?;
@@ -281,7 +282,7 @@ fn give_attributes(root: &Folder, entry: &FolderEntry, file: Option<(&FileRefere
     if found.mode() & PERMISSIONS != entry.mode {
         held.allow(entry.mode)?;
     }
-    if let Some((file, _)) = file {
+    if let Some(file) = file {
         let modified = time(file.identity.modified_nanoseconds);
         // A file of another user keeps its own time.
         if found.modified().is_ok_and(|now| now != modified) {

@@ -189,7 +189,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
             let watching = |source| kernel("watching the program", source);
             let end = match init {
                 Some(init) => End::Namespace(init),
-                None => End::Child(process::pidfd_open(identity.id()).map_err(watching)?),
+                None => End::Child(process::pidfd_open(identity.pid).map_err(watching)?),
             };
             let job = Job::new(identity, end, inheritance);
             job.go_on_with(&family.waits());

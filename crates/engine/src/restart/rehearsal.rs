@@ -178,7 +178,7 @@ impl ImageSource for Verified<'_> {
 /// Returns the processes of a running job. Those that have lost their parent are children of its supervisor, or of the
 /// init of its namespaces.
 fn processes_of(main: ProcessIdentity) -> Vec<Pid> {
-    let parent = Stat::of(main.id()).ok().map(|stat| stat.parent);
+    let parent = Stat::of(main.pid).ok().map(|stat| stat.parent);
     let reaper = parent.filter(|parent| is_supervisor(parent.main_thread()));
     let members = Roots { main, reaper }.members();
     members.into_iter().map(|member| member.pid).filter(|pid| *pid != Pid::own()).collect()

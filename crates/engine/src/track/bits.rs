@@ -24,7 +24,7 @@ impl Track {
         places: &[Place],
         populated: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
     ) -> io::Result<Pages> {
-        let bits = SoftDirty::open(self.process.id())?;
+        let bits = SoftDirty::open(self.process.pid)?;
         let is_crowded = is_crowded(places);
         let may_be_merged = self.merging.may_have_merged();
         let (mut found, mut pages, mut untrackable) = (Found::default(), Pages::default(), Vec::new());

@@ -15,7 +15,7 @@ impl Track {
         if windows.is_empty() || !self.protection.is_asynchronous() {
             return Ok(vec![false; windows.len()]);
         }
-        let scan = WrittenScan::open(self.process.id())?;
+        let scan = WrittenScan::open(self.process.pid)?;
         let mut seen = Vec::new();
         for window in windows {
             let mut written = Vec::new();

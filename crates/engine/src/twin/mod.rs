@@ -80,14 +80,14 @@ impl Rebuilt<'_> {
 
     fn collect(&self) -> Result<JobState, EngineError> {
         let main = ProcessIdentity::of(self.threads[0][0].as_process())?;
-        let shared = Shared::new(main.id(), inheritance_of(main.id()));
-        shared.waits().append(&self.waits);
-        shared.written().extend(&self.written);
-        shared.reused_ports.extend(self.sharing.iter().copied());
+        let shared = Shared::new(main.pid, inheritance_of(main.pid));
+        shared.tracing.waits().append(&self.waits);
+        shared.files.written().extend(&self.written);
+        shared.contact.reused_ports.extend(self.sharing.iter().copied());
         let frozen = Frozen::of_rebuilt(Roots { main, reaper: self.reaper }, shared, &self.threads)?;
         // On all processors. Nothing runs that could change them afterwards.
         let pids: Vec<Pid> = frozen.processes.iter().map(|process| process.pid).collect();
-        pool::each(&pids, |pid| frozen.shared.scans.scan(*pid));
+        pool::each(&pids, |pid| frozen.shared.memory.scans.scan(*pid));
         let options = CaptureOptions {
             asking: Asking::Ahead,
             external_sockets: ExternalSockets::Reset,

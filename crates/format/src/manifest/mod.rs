@@ -11,16 +11,18 @@
 //! ```
 
 mod identity;
+mod option_words;
 mod options;
 mod seal;
 #[cfg(test)]
 mod tests;
 
 pub use identity::{GenerationNumber, JobId, LevelId};
-pub use options::{
-    Compress, DeltaMode, ExternalSockets, Files, Flush, Ids, Incremental, Interval, KeepFinished, Notices,
-    RehearsedCheckpoints, RunOptions, Snapshot, Stack, Track,
+pub use option_words::{
+    Compress, DeltaMode, ExternalSockets, Files, Flush, Ids, Incremental, KeepFinished, OptionError, Snapshot, Stack,
+    Track,
 };
+pub use options::{Notices, RecordedInterval, RehearsedCheckpoints, RunOptions};
 pub use seal::{MANIFEST_BYTES_MAX, MANIFEST_MAGIC, MANIFEST_VERSION, ManifestError, seal, unseal};
 
 use crate::records::Bytes;

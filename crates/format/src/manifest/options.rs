@@ -1,5 +1,8 @@
 //! The options of a run, as its manifest keeps them.
 
+use super::option_words::{
+    Compress, DeltaMode, ExternalSockets, Files, Flush, Ids, Incremental, KeepFinished, Snapshot, Stack, Track,
+};
 use minicbor::{Decode, Encode};
 
 /// The protection requested for a run. An absent option was not requested: the reader's default applies.
@@ -7,7 +10,7 @@ use minicbor::{Decode, Encode};
 pub struct RunOptions {
     /// Time between checkpoints.
     #[n(0)]
-    pub interval: Option<Interval>,
+    pub interval: Option<RecordedInterval>,
     /// Number of generations to keep.
     #[n(1)]
     pub keep: Option<u32>,
@@ -41,7 +44,7 @@ pub struct RunOptions {
     pub external_sockets: Option<ExternalSockets>,
     /// Minimum interval between program-requested checkpoints; off if requests are not honoured.
     #[n(11)]
-    pub min_interval: Option<Interval>,
+    pub min_interval: Option<RecordedInterval>,
     /// Every Nth in-memory checkpoint is flushed to disk.
     #[n(12)]
     pub flush_every: Option<u32>,
@@ -115,136 +118,9 @@ pub enum RehearsedCheckpoints {
     },
 }
 
-/// Treatment of the checkpoints after the program ended with status 0.
+/// A time between checkpoints, as a manifest keeps it.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-#[cbor(index_only)]
-pub enum KeepFinished {
-    /// They stay.
-    #[n(0)]
-    Yes,
-    /// They are removed.
-    #[n(1)]
-    No,
-}
-
-/// When checkpoints in memory are copied to the disk.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-#[cbor(index_only)]
-pub enum Flush {
-    /// Whenever it costs the program less time.
-    #[n(0)]
-    Auto,
-    /// While the program runs.
-    #[n(1)]
-    Background,
-    /// While the program is frozen.
-    #[n(2)]
-    Foreground,
-}
-
-/// Whether pages are stored as differences.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-#[cbor(index_only)]
-pub enum DeltaMode {
-    /// No.
-    #[n(0)]
-    None,
-    /// Against the previous generation, wherever that is shorter.
-    #[n(1)]
-    Previous,
-    /// Against the previous generation, wherever that pays off.
-    #[n(2)]
-    Auto,
-}
-
-/// Whether pages are compressed.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-#[cbor(index_only)]
-pub enum Compress {
-    /// No.
-    #[n(0)]
-    None,
-    /// With LZ4.
-    #[n(1)]
-    Lz4,
-    /// With Zstandard.
-    #[n(2)]
-    Zstd,
-    /// With the codec that pays off, if any does.
-    #[n(3)]
-    Auto,
-}
-
-/// Treatment of connections whose other end is outside the job.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cbor(index_only)]
-pub enum ExternalSockets {
-    /// They block the checkpoint.
-    #[default]
-    #[n(0)]
-    Refuse,
-    /// They are restored as connections that have been reset.
-    #[n(1)]
-    Reset,
-}
-
-/// Whether checkpoints save only what has changed since the previous one.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-#[cbor(index_only)]
-pub enum Incremental {
-    /// Every checkpoint saves everything.
-    #[n(0)]
-    Off,
-    /// Every checkpoint that can be incremental is.
-    #[n(1)]
-    On,
-    /// Every checkpoint for which it pays off is incremental.
-    #[n(2)]
-    Auto,
-}
-
-/// How memory is captured while the program is frozen.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-#[cbor(index_only)]
-pub enum Snapshot {
-    /// Memory is written while the program is frozen.
-    #[n(0)]
-    Sequential,
-    /// Memory is copied, and written after the program resumes.
-    #[n(1)]
-    Copy,
-    /// The best of the others, given the figures of earlier checkpoints and the available memory.
-    #[n(2)]
-    Auto,
-    /// Memory is read from clones of the processes after the program resumes.
-    #[n(3)]
-    Fork,
-    /// Memory is read while the program runs; pages written meanwhile are read again while it is frozen.
-    #[n(4)]
-    Precopy,
-}
-
-/// Dirty-page detection.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-#[cbor(index_only)]
-pub enum Track {
-    /// The best method that the kernel allows.
-    #[n(0)]
-    Auto,
-    /// The kernel records first writes in its page tables.
-    #[n(1)]
-    Pagemap,
-    /// All pages are read and compared by checksum.
-    #[n(2)]
-    Hash,
-    /// None.
-    #[n(3)]
-    Off,
-}
-
-/// Time between checkpoints.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interval {
+pub enum RecordedInterval {
     /// No automatic checkpoints, only requested ones.
     #[n(0)]
     Off,
@@ -255,46 +131,4 @@ pub enum Interval {
         #[n(0)]
         milliseconds: u64,
     },
-}
-
-/// How a restarted job gets its process and thread ids.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-#[cbor(index_only)]
-pub enum Ids {
-    /// The old ids if that is allowed, otherwise new ones.
-    #[n(0)]
-    Auto,
-    /// New ids.
-    #[n(1)]
-    New,
-}
-
-/// Saved part of the main thread's stack.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-#[cbor(index_only)]
-pub enum Stack {
-    /// The part above the stack pointer and its red zone.
-    #[n(0)]
-    Live,
-    /// All of it.
-    #[n(1)]
-    Whole,
-}
-
-/// What a restart does about files that have changed since the checkpoint.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
-#[cbor(index_only)]
-pub enum Files {
-    /// Cuts off data that only the program can have appended since; otherwise refuses the restart.
-    #[n(0)]
-    Auto,
-    /// Cuts off everything that was appended; refuses other changes.
-    #[n(1)]
-    Rollback,
-    /// Leaves files as they are.
-    #[n(2)]
-    Keep,
-    /// Refuses any difference.
-    #[n(3)]
-    Refuse,
 }

@@ -34,7 +34,7 @@ fn manifest() -> Manifest {
         saves_written: Some(true),
     };
     let options = RunOptions {
-        interval: Some(Interval::Every { milliseconds: 600_000 }),
+        interval: Some(RecordedInterval::Every { milliseconds: 600_000 }),
         keep: Some(2),
         ids: Some(Ids::Auto),
         stack: Some(Stack::Live),
@@ -45,7 +45,7 @@ fn manifest() -> Manifest {
         track: Some(Track::Auto),
         save_files: Some(64 << 20),
         external_sockets: Some(ExternalSockets::Reset),
-        min_interval: Some(Interval::Every { milliseconds: 2500 }),
+        min_interval: Some(RecordedInterval::Every { milliseconds: 2500 }),
         flush_every: Some(8),
         durable_every: Some(600_000),
         grace: Some(30_000),
@@ -75,7 +75,7 @@ fn reseal(bytes: &mut [u8]) {
 
 #[test]
 fn a_manifest_reads_back_as_it_was_sealed() {
-    let interval_off = RunOptions { interval: Some(Interval::Off), ..RunOptions::default() };
+    let interval_off = RunOptions { interval: Some(RecordedInterval::Off), ..RunOptions::default() };
     for outcome in [Outcome::Running, Outcome::Killed { signal: 9 }, Outcome::Stopped, Outcome::Exited { status: 0 }] {
         for options in [manifest().options, RunOptions::default(), interval_off] {
             let manifest = Manifest { outcome, options, ..manifest() };

@@ -1,12 +1,13 @@
 //! Where the checkpoints of a job go, and what kind of generation comes next.
 
 use super::job::Figures;
-use super::snapshots::{Choice, Past};
+use super::snapshots::{Choice, Past, choose};
 use super::{Failure, Purpose};
 use crate::event::{JobEvent, LongWork};
 use crate::free_space;
 use crate::settings::{
-    ExternalSockets, Incremental, JobOptions, Keep, MaxFiles, Method, Reserve, SaveFiles, Snapshot, encodings, tracking,
+    ExternalSockets, Incremental, JobOptions, Keep, MaxFiles, Method, Reserve, SaveFiles, Snapshot, encodings,
+    stack_part, tracking, unchanged_percent_min,
 };
 use standfast_engine::{Asking, CaptureOptions, Reading, StackPart, Tracking};
 use standfast_format::manifest::GenerationNumber;
@@ -62,7 +63,7 @@ impl Destination {
             lease,
             keep: options.keep,
             max_files: options.max_files,
-            stack: options.stack.part(),
+            stack: stack_part(options.stack),
             incremental: options.incremental,
             tracking: tracking(options.incremental, options.track),
             snapshot: options.snapshot,
@@ -100,7 +101,10 @@ impl Destination {
                 let expected = figures.expected_bytes.filter(|_| parent.is_some());
                 let is_tracked = parent.is_some() && figures.is_tracked;
                 let (processes, resident) = (figures.processes, figures.resident_bytes);
-                self.snapshot.choose(&past.situation(parent.is_some(), is_tracked, expected, processes, resident, room))
+                choose(
+                    self.snapshot,
+                    &past.situation(parent.is_some(), is_tracked, expected, processes, resident, room),
+                )
             }
             Purpose::Stop => Choice::stop(),
         };
@@ -157,9 +161,9 @@ impl Destination {
                 self.tracking
             },
             builds_upon_last: prepared.parent().is_some(),
-            unchanged_percent_min: self.incremental.unchanged_percent_min(),
+            unchanged_percent_min: unchanged_percent_min(self.incremental),
             saved_files: self.save_files.policy(),
-            external_sockets: self.external_sockets.policy(),
+            external_sockets: self.external_sockets,
             reading: match method {
                 Method::Sequential | Method::Copy | Method::Precopy => Reading::Stopped,
                 Method::Fork => Reading::Cloned,

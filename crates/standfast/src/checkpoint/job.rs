@@ -155,7 +155,7 @@ impl JobFreezer for Freezer {
     fn figures(&self, tracking: Tracking) -> Figures {
         let (processes, resident_bytes) = self.size();
         Figures {
-            pid: self.main_process().pid,
+            pid: self.main_process().pid.get(),
             processes,
             resident_bytes,
             last_committed: self.last_committed(),

@@ -314,37 +314,35 @@ impl Situation {
     }
 }
 
-impl Snapshot {
-    /// Chooses how the next checkpoint captures memory.
-    pub(crate) fn choose(self, now: &Situation) -> Choice {
-        let choice = |method, why, held_bytes_max| {
-            let pause = Some(Duration::from_secs_f64(now.pause(method)));
-            Choice { method, why, pause, held_bytes_max, held_bytes: now.to_read.min(held_bytes_max) }
-        };
-        let forced = now.room.spare_bytes / FORCED_SHARE;
-        match self {
-            Self::Sequential => choice(Method::Sequential, Why::Asked, 0),
-            Self::Copy => choice(Method::Copy, Why::Asked, forced),
-            Self::Fork => choice(Method::Fork, Why::Asked, forced),
-            Self::Precopy => choice(Method::Precopy, Why::Asked, forced),
-            Self::Auto => {
-                let cheapest = |methods: &[Method]| {
-                    let by_cost = |one: &&Method, other: &&Method| now.cost(**one).total_cmp(&now.cost(**other));
-                    methods.iter().min_by(by_cost).copied().unwrap_or_default()
-                };
-                // If two methods cost the same, the first one wins.
-                let mut all = vec![Method::Copy, Method::Sequential, Method::Fork];
-                all.extend(now.is_tracked.then_some(Method::Precopy));
-                let possible: Vec<_> = all.iter().copied().filter(|method| now.has_room(*method)).collect();
-                let cheapest_here = cheapest(&possible);
-                let (method, why) = match now.trial(cheapest_here, &possible) {
-                    Some(method) => (method, Why::Trial),
-                    None if cheapest_here == cheapest(&all) => (cheapest_here, Why::Cheapest),
-                    None => (cheapest_here, Why::Memory),
-                };
-                // There may be more to read than expected. Pages for which there is no room are written at once.
-                choice(method, why, HELD_BYTES_MAX.min(now.room.spare_bytes / HELD_SHARE))
-            }
+/// Chooses how the next checkpoint captures memory.
+pub(crate) fn choose(asked: Snapshot, now: &Situation) -> Choice {
+    let choice = |method, why, held_bytes_max| {
+        let pause = Some(Duration::from_secs_f64(now.pause(method)));
+        Choice { method, why, pause, held_bytes_max, held_bytes: now.to_read.min(held_bytes_max) }
+    };
+    let forced = now.room.spare_bytes / FORCED_SHARE;
+    match asked {
+        Snapshot::Sequential => choice(Method::Sequential, Why::Asked, 0),
+        Snapshot::Copy => choice(Method::Copy, Why::Asked, forced),
+        Snapshot::Fork => choice(Method::Fork, Why::Asked, forced),
+        Snapshot::Precopy => choice(Method::Precopy, Why::Asked, forced),
+        Snapshot::Auto => {
+            let cheapest = |methods: &[Method]| {
+                let by_cost = |one: &&Method, other: &&Method| now.cost(**one).total_cmp(&now.cost(**other));
+                methods.iter().min_by(by_cost).copied().unwrap_or_default()
+            };
+            // If two methods cost the same, the first one wins.
+            let mut all = vec![Method::Copy, Method::Sequential, Method::Fork];
+            all.extend(now.is_tracked.then_some(Method::Precopy));
+            let possible: Vec<_> = all.iter().copied().filter(|method| now.has_room(*method)).collect();
+            let cheapest_here = cheapest(&possible);
+            let (method, why) = match now.trial(cheapest_here, &possible) {
+                Some(method) => (method, Why::Trial),
+                None if cheapest_here == cheapest(&all) => (cheapest_here, Why::Cheapest),
+                None => (cheapest_here, Why::Memory),
+            };
+            // There may be more to read than expected. Pages for which there is no room are written at once.
+            choice(method, why, HELD_BYTES_MAX.min(now.room.spare_bytes / HELD_SHARE))
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::job_folders::started;
 use crate::quoting::without_numbers;
 use crate::report::RehearsalReport;
 use crate::reported_image::ReportedImage;
-use crate::settings::JobOptions;
+use crate::settings::{JobOptions, file_policy, id_policy};
 use crate::{Error, Listener};
 use standfast_engine::{FileOptions, ProcessIdentity, RehearsalOptions, Rehearsed, Streams, rehearse_restart};
 use standfast_format::manifest::GenerationNumber;
@@ -51,9 +51,9 @@ pub fn rehearse(
     let rehearsed = rehearse_restart(
         &source,
         &RehearsalOptions {
-            ids: options.ids.policy(),
+            ids: id_policy(options.ids),
             files: FileOptions {
-                policy: options.files.policy(),
+                policy: file_policy(options.files),
                 ends: &manifest.ends,
                 own_directory: Some(&own_directory),
                 streams: Streams::Recorded,

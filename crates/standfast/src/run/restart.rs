@@ -14,7 +14,7 @@ use crate::job_folders::{save_folders, started};
 use crate::quoting::without_numbers;
 use crate::report::{PhaseReport, RestartReport};
 use crate::reported_image::ReportedImage;
-use crate::settings::{Files, JobOptions, Memory, OptionChoices};
+use crate::settings::{Files, JobOptions, Memory, OptionChoices, file_policy, id_policy};
 use crate::signals::SignalInbox;
 use crate::supervisor::{AttemptEnd, Post, Schedule, foreground_of, newest, supervise, sync_paths};
 use crate::takeover::take_lease;
@@ -342,7 +342,7 @@ fn revive(
         match job.begin_life(process, life, options, choice.number) {
             Ok(inbox) => {
                 let own = terminal.get().map(Arc::as_ref);
-                foreground_of(process.pid, own, job.context.front.clone()).hand_on();
+                foreground_of(process.pid.get(), own, job.context.front.clone()).hand_on();
                 signals = Some(inbox);
                 Ok(())
             }
@@ -364,11 +364,11 @@ fn revive(
     let revived = engine::restart(
         &source,
         RestartOptions {
-            ids: options.ids.policy(),
+            ids: id_policy(options.ids),
             clocks: job.clocks,
             despite: &job.despite,
             files: FileOptions {
-                policy: files.policy(),
+                policy: file_policy(files),
                 ends: &ends,
                 streams: job.context.streams,
                 started_nanoseconds: began,

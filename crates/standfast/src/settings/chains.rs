@@ -1,8 +1,9 @@
 //! Options about what a checkpoint saves: incremental checkpoints, how changes are found, and how many images build
 //! upon each other.
 
-use super::option_kinds::{number, words};
+use super::option_kinds::number;
 use standfast_engine::Tracking;
+use standfast_format::manifest::{Incremental, Track};
 use standfast_store::CoalesceRule;
 
 /// Under [`Incremental::Auto`], a process is saved whole if less than this percentage of it is unchanged. That writes a
@@ -19,40 +20,12 @@ number! {
     2
 }
 
-words! {
-    /// Whether a checkpoint saves only what has changed since the previous one (L6).
-    kept Incremental, "is not a mode of incremental checkpoints",
-    /// Each checkpoint saves everything.
-    Off = "off",
-    /// Each checkpoint that can is incremental.
-    On = "on",
-    /// Each checkpoint is incremental, except for processes that have changed for the most part.
-    #[default]
-    Auto = "auto",
-}
-
-impl Incremental {
-    /// Returns the least percentage of a process that must be unchanged for an incremental checkpoint.
-    pub(crate) fn unchanged_percent_min(self) -> u8 {
-        match self {
-            Self::Off | Self::On => 0,
-            Self::Auto => UNCHANGED_PERCENT_MIN,
-        }
+/// Returns the least percentage of a process that must be unchanged for an incremental checkpoint.
+pub(crate) fn unchanged_percent_min(incremental: Incremental) -> u8 {
+    match incremental {
+        Incremental::Off | Incremental::On => 0,
+        Incremental::Auto => UNCHANGED_PERCENT_MIN,
     }
-}
-
-words! {
-    /// Dirty-page detection (M3, H10).
-    kept Track, "is not a way to detect dirty pages",
-    /// By the kernel's page tables if possible, else by checksums.
-    #[default]
-    Auto = "auto",
-    /// By the kernel's page tables. Memory that they cannot track counts as changed.
-    Pagemap = "pagemap",
-    /// By checksums of all memory.
-    Hash = "hash",
-    /// No detection: every checkpoint is full.
-    Off = "off",
 }
 
 /// Converts the options for the engine. Checkpoints that save everything need no tracking.

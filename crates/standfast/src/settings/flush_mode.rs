@@ -7,21 +7,9 @@
 //! On a machine with a spare processor nobody waits, and the flush runs beside the program. If all processors are busy,
 //! the flush takes time from the program either way, and beside the program the two also hinder each other.
 
-use super::option_kinds::words;
 use serde::{Deserialize, Serialize};
+use standfast_format::manifest::Flush;
 use std::time::Duration;
-
-words! {
-    /// Where flushes run.
-    kept Flush, "is not a flush mode",
-    /// Beside the program.
-    Background = "background",
-    /// While the program is stopped.
-    Foreground = "foreground",
-    /// Where measurements show that they cost the program less time.
-    #[default]
-    Auto = "auto",
-}
 
 /// Where one flush runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -31,7 +31,7 @@ impl Default for Interval {
 }
 
 impl Kept for Interval {
-    type Record = manifest::Interval;
+    type Record = manifest::RecordedInterval;
 
     fn to_record(self) -> Option<Self::Record> {
         Some(match self {

@@ -25,7 +25,7 @@ impl Default for MinInterval {
 }
 
 impl Kept for MinInterval {
-    type Record = manifest::Interval;
+    type Record = manifest::RecordedInterval;
 
     fn to_record(self) -> Option<Self::Record> {
         Some(match self {

@@ -1,6 +1,7 @@
 //! Options of a run: their values, how these are read and shown, and how the manifest of a job keeps them.
 //!
-//! [`options`] has the table of all options. The other files have their values, several of one subject in each.
+//! [`options`] has the table of all options. The other files have their values, several of one subject in each. Values
+//! that are one of a few words are those of [`standfast_format::manifest`].
 
 mod chains;
 mod deadline;
@@ -10,7 +11,7 @@ mod interval;
 mod levels;
 mod min_interval;
 mod notices;
-pub(crate) mod option_kinds;
+mod option_kinds;
 mod options;
 mod rehearse;
 mod reserve;
@@ -18,22 +19,24 @@ mod saved_files;
 mod snapshot_method;
 mod stopped_status;
 
-pub(crate) use chains::tracking;
-pub use chains::{Incremental, Keep, MaxFiles, Track};
+pub use chains::{Keep, MaxFiles};
+pub(crate) use chains::{tracking, unchanged_percent_min};
 pub use deadline::Deadline;
 pub(crate) use encodings::encodings;
-pub use encodings::{Compress, DeltaMode};
 pub(crate) use flush_mode::{Beside, FlushCosts};
-pub use flush_mode::{Flush, FlushMode, FlushReport};
+pub use flush_mode::{FlushMode, FlushReport};
 pub use interval::{INTERVAL_MAX, INTERVAL_MIN, Interval};
 pub use levels::{DurableEvery, FlushEvery, Grace, Memory};
 pub use min_interval::MinInterval;
 pub use notices::{NoticeMeaning, SignalNotice, SignalNotices};
-pub use option_kinds::OptionError;
-pub(crate) use option_kinds::words;
-pub use options::{Files, Ids, JobOptions, KeepFinished, OptionChoices, Stack};
+pub use options::{JobOptions, OptionChoices};
+pub(crate) use options::{file_policy, id_policy, stack_part};
 pub use rehearse::Rehearse;
 pub use reserve::Reserve;
-pub use saved_files::{ExternalSockets, SaveFiles, SaveFolder};
-pub use snapshot_method::{Method, Snapshot, Why};
+pub use saved_files::{SaveFiles, SaveFolder};
+pub use snapshot_method::{Method, Why};
+pub use standfast_format::manifest::{
+    Compress, DeltaMode, ExternalSockets, Files, Flush, Ids, Incremental, KeepFinished, OptionError, Snapshot, Stack,
+    Track,
+};
 pub use stopped_status::StoppedStatus;

@@ -1,11 +1,11 @@
 //! The option that says what signals to the supervisor mean, as batch systems send them before they end a job.
 
-use super::option_kinds::{Kept, OptionError, words};
+use super::option_kinds::{Kept, OptionError};
 use clap::{Args, Command, FromArgMatches};
 use serde::{Serialize, Serializer};
 use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::low_level::signal_name;
-use standfast_format::manifest;
+use standfast_format::{manifest, words};
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,34 +1,15 @@
-//! Kinds of option values: one of a few words, a number of things, a time. Each kind defines once how such a value is
-//! read, shown, and kept in a manifest. This module does not know which options there are.
+//! Kinds of option values: a number of things, a time. Each kind defines once how such a value is read, shown, and kept
+//! in a manifest. Options that are one of a few words are defined with the manifest. This module does not know which
+//! options there are.
 
 mod bytes;
 
 pub(crate) use bytes::{parse_bytes, write_bytes};
+pub(crate) use standfast_format::manifest::OptionError;
 use std::time::Duration;
 
 /// Longest time that a time option accepts: a day. A disk that is not to be used for longer is no level.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
-
-/// A text that is not a value of the option.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' {hint}")]
-pub struct OptionError {
-    text: String,
-    hint: String,
-}
-
-impl OptionError {
-    /// Makes an error of the text and of a hint that follows it: what is wrong, and what to write instead.
-    pub(crate) fn new(text: &str, hint: &str) -> Self {
-        Self { text: text.to_owned(), hint: hint.to_owned() }
-    }
-
-    /// Makes an error of a text that is none of `words`, and of what it fails to be.
-    pub(crate) fn no_word(text: &str, wrong: &str, words: &[&str]) -> Self {
-        let (last, others) = words.split_last().expect("an option has words");
-        Self::new(text, &format!("{wrong}: write '{}' or '{last}'", others.join("', '")))
-    }
-}
 
 /// An option that the manifest of a job keeps.
 pub(crate) trait Kept: Sized {
@@ -42,59 +23,23 @@ pub(crate) trait Kept: Sized {
     fn from_record(record: Self::Record) -> Option<Self>;
 }
 
-/// Defines an option that is one of a few words, each with its names in the papers. With `kept`, the manifest has an
-/// enumeration of the same name with the same variants.
-macro_rules! words {
-    (
-        $(#[$meaning:meta])*
-        kept $name:ident, $wrong:literal, $($(#[$about:meta])* $value:ident = $word:literal $(| $other:literal)*),+ $(,)?
-    ) => {
-        $crate::settings::option_kinds::words! {
-            $(#[$meaning])* $name, $wrong, $($(#[$about])* $value = $word $(| $other)*),+
-        }
+/// Has options kept by the manifest with the types and the values that users choose.
+macro_rules! kept_as_chosen {
+    ($($name:ident),+ $(,)?) => {
+        $(impl $crate::settings::option_kinds::Kept for $name {
+            type Record = Self;
 
-        impl $crate::settings::option_kinds::Kept for $name {
-            type Record = standfast_format::manifest::$name;
-
-            fn to_record(self) -> Option<Self::Record> {
-                Some(match self { $(Self::$value => Self::Record::$value),+ })
+            fn to_record(self) -> Option<Self> {
+                Some(self)
             }
 
-            fn from_record(record: Self::Record) -> Option<Self> {
-                Some(match record { $(Self::Record::$value => Self::$value),+ })
+            fn from_record(record: Self) -> Option<Self> {
+                Some(record)
             }
-        }
-    };
-    (
-        $(#[$meaning:meta])*
-        $name:ident, $wrong:literal, $($(#[$about:meta])* $value:ident = $word:literal $(| $other:literal)*),+ $(,)?
-    ) => {
-        $(#[$meaning])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-        #[serde(rename_all = "lowercase")]
-        pub enum $name {
-            $($(#[$about])* $value),+
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = $crate::settings::option_kinds::OptionError;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match text {
-                    $($word $(| $other)* => Ok(Self::$value),)+
-                    _ => Err(Self::Err::no_word(text, $wrong, &[$($word),+])),
-                }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(match self { $(Self::$value => $word),+ })
-            }
-        }
+        })+
     };
 }
-pub(crate) use words;
+pub(crate) use kept_as_chosen;
 
 /// Defines an option that is a number of things, at least one.
 macro_rules! number {

@@ -4,23 +4,22 @@
 //!
 //! A new option is a line in the table, with its type, and a field of [`manifest::RunOptions`].
 
-use super::chains::{Incremental, Keep, MaxFiles, Track};
+use super::chains::{Keep, MaxFiles};
 use super::deadline::Deadline;
-use super::encodings::{Compress, DeltaMode};
-use super::flush_mode::Flush;
 use super::interval::Interval;
 use super::levels::{DurableEvery, FlushEvery, Grace};
 use super::min_interval::MinInterval;
 use super::notices::SignalNotices;
-use super::option_kinds::{Kept, words};
+use super::option_kinds::{Kept, kept_as_chosen};
 use super::rehearse::Rehearse;
 use super::reserve::Reserve;
-use super::saved_files::{ExternalSockets, SaveFiles};
-use super::snapshot_method::Snapshot;
+use super::saved_files::SaveFiles;
 use super::stopped_status::StoppedStatus;
 use serde::Serialize;
 use standfast_engine::{FilePolicy, IdPolicy, StackPart};
-use standfast_format::manifest;
+use standfast_format::manifest::{
+    self, Compress, DeltaMode, ExternalSockets, Files, Flush, Ids, Incremental, KeepFinished, Snapshot, Stack, Track,
+};
 use std::fmt;
 
 /// Defines all that belongs to an option: a field of the job's options, of those of a command line and of the manifest, all
@@ -177,80 +176,33 @@ options! {
     notice: SignalNotices,
 }
 
-words! {
-    /// Process and thread ids of a restarted job.
-    kept Ids, "is not a policy for process ids",
-    /// The old ones, in namespaces of the job's own where that is allowed.
-    #[default]
-    Auto = "auto",
-    /// New ones, no namespaces.
-    New = "new",
+kept_as_chosen! {
+    Compress, DeltaMode, ExternalSockets, Files, Flush, Ids, Incremental, KeepFinished, Snapshot, Stack, Track,
 }
 
-words! {
-    /// Whether checkpoints stay when the program has ended with status 0.
-    kept KeepFinished, "is no answer",
-    /// They stay, so that the job can be repeated from one of them, or inspected.
-    #[default]
-    Yes = "yes" | "on",
-    /// They are removed.
-    No = "no" | "off",
-}
-
-words! {
-    /// How much of the main thread's stack is saved (L10).
-    kept Stack, "is not a part of the stack",
-    /// The part above the stack pointer and its red zone. Signal handlers may overwrite the rest at any time.
-    #[default]
-    Live = "live",
-    /// All of it, for programs that keep coroutines below the stack pointer of their main thread.
-    Whole = "whole",
-}
-
-impl Stack {
-    /// Returns the engine's value for it.
-    pub(crate) fn part(self) -> StackPart {
-        match self {
-            Self::Live => StackPart::Live,
-            Self::Whole => StackPart::Whole,
-        }
+/// Returns the engine's value for the option.
+pub(crate) fn stack_part(stack: Stack) -> StackPart {
+    match stack {
+        Stack::Live => StackPart::Live,
+        Stack::Whole => StackPart::Whole,
     }
 }
 
-words! {
-    /// What a restart does about files that have changed since the checkpoint.
-    kept Files, "is not a policy for files",
-    /// Data that only the program can have written since is cut off and kept beside the image. Any other change refuses the
-    /// restart.
-    #[default]
-    Auto = "auto",
-    /// All data appended since is cut off and kept. A change of what was there before refuses the restart.
-    Rollback = "rollback",
-    /// Files stay as they are.
-    Keep = "keep",
-    /// Any difference refuses the restart.
-    Refuse = "refuse",
-}
-
-impl Ids {
-    /// Returns the engine's value for it.
-    pub(crate) fn policy(self) -> IdPolicy {
-        match self {
-            Self::Auto => IdPolicy::Auto,
-            Self::New => IdPolicy::New,
-        }
+/// Returns the engine's value for the option.
+pub(crate) fn id_policy(ids: Ids) -> IdPolicy {
+    match ids {
+        Ids::Auto => IdPolicy::Auto,
+        Ids::New => IdPolicy::New,
     }
 }
 
-impl Files {
-    /// Returns the engine's value for it.
-    pub(crate) fn policy(self) -> FilePolicy {
-        match self {
-            Self::Auto => FilePolicy::Auto,
-            Self::Rollback => FilePolicy::Rollback,
-            Self::Keep => FilePolicy::Keep,
-            Self::Refuse => FilePolicy::Refuse,
-        }
+/// Returns the engine's value for the option.
+pub(crate) fn file_policy(files: Files) -> FilePolicy {
+    match files {
+        Files::Auto => FilePolicy::Auto,
+        Files::Rollback => FilePolicy::Rollback,
+        Files::Keep => FilePolicy::Keep,
+        Files::Refuse => FilePolicy::Refuse,
     }
 }
 

@@ -1,9 +1,8 @@
-//! Options that say which state outside the processes belongs to a checkpoint: contents of files, connections to
-//! others.
+//! Options that say which files belong to a checkpoint with their contents.
 
-use super::option_kinds::{Kept, OptionError, parse_bytes, words, write_bytes};
+use super::option_kinds::{Kept, OptionError, parse_bytes, write_bytes};
 use serde::Serialize;
-use standfast_engine::{ExternalSockets as OfEngine, SavedFiles};
+use standfast_engine::SavedFiles;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -95,26 +94,6 @@ impl SaveFolder {
 impl From<OsString> for SaveFolder {
     fn from(text: OsString) -> Self {
         if text == "auto" { Self::Written } else { Self::Directory(text.into()) }
-    }
-}
-
-words! {
-    /// How a checkpoint treats connections whose other end is outside the job.
-    kept ExternalSockets, "is not a policy for external connections",
-    /// The checkpoint is refused.
-    #[default]
-    Refuse = "refuse",
-    /// A restart brings them back as connections that the other end has reset.
-    Reset = "reset",
-}
-
-impl ExternalSockets {
-    /// Converts the option for the engine.
-    pub(crate) fn policy(self) -> OfEngine {
-        match self {
-            Self::Refuse => OfEngine::Refuse,
-            Self::Reset => OfEngine::Reset,
-        }
     }
 }
 

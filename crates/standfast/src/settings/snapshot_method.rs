@@ -1,38 +1,20 @@
-//! How a checkpoint captures the memory of a job, and why in that way: the words of the option, of reports and of JSON.
+//! How a checkpoint captured the memory of a job, and why in that way: the words of reports and of JSON.
 
-use super::option_kinds::words;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-words! {
-    /// How memory is captured while the program is frozen. Some names are also those of the papers of 1995 and 1996.
-    kept Snapshot, "is not a snapshot method",
-    /// Memory is written as it is read. The program continues after all of it has been handed to the file system (L5).
-    Sequential = "sequential",
-    /// Memory is copied, up to half of the free memory, and written after the program continues.
-    Copy = "copy" | "main-memory",
-    /// Memory is read from clones of the processes and written after the program continues (L8).
-    Fork = "fork" | "copy-on-write",
-    /// Memory is read while the program runs. Pages that the program writes meanwhile are read again while it is frozen
-    /// (L8).
-    Precopy = "precopy",
-    /// The method that costs the program least time, judging by earlier checkpoints and the available memory.
-    #[default]
-    Auto = "auto",
-}
 
 /// How memory was captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// See [`Snapshot::Sequential`].
+    /// See [`Snapshot::Sequential`](super::Snapshot::Sequential).
     #[default]
     Sequential,
-    /// See [`Snapshot::Copy`].
+    /// See [`Snapshot::Copy`](super::Snapshot::Copy).
     Copy,
-    /// See [`Snapshot::Fork`].
+    /// See [`Snapshot::Fork`](super::Snapshot::Fork).
     Fork,
-    /// See [`Snapshot::Precopy`].
+    /// See [`Snapshot::Precopy`](super::Snapshot::Precopy).
     Precopy,
 }
 

@@ -18,7 +18,7 @@ impl Supervisor<'_, '_> {
                 Request::Status => {
                     self.note_size();
                     let own = i32::try_from(std::process::id()).expect("process ids are positive and small");
-                    let mut report = self.machine.report(own, self.job.main_process().pid, now);
+                    let mut report = self.machine.report(own, self.job.main_process().pid.get(), now);
                     report.restart.clone_from(&self.post.restart);
                     self.answer(client, &Reply::Status(Box::new(report)));
                     continue;

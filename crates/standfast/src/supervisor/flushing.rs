@@ -177,7 +177,7 @@ impl Flushing {
         let flush = Flush { destination: destination.clone(), number, outputs, pacing: Arc::clone(&pacing) };
         let work = move || match beginning {
             Beginning::Ended => flush.beside(None),
-            Beginning::Beside(freezer, costs) => flush.beside(Some((freezer, costs))),
+            Beginning::Beside(freezer, costs) => flush.beside(Some(RunningProgram { freezer, costs })),
             Beginning::Foreground(freezer) => flush.in_foreground(&freezer),
         };
         Ok(Self { work: Background::begin("flush", work)?, pacing, number, flush_mode })
@@ -243,15 +243,22 @@ struct Flush {
     pacing: Arc<Pacing>,
 }
 
+/// The program beside which a flush runs.
+struct RunningProgram {
+    freezer: Freezer,
+    /// The costs of flushes, if this one may be abandoned.
+    costs: Option<FlushCosts>,
+}
+
 impl Flush {
     /// Flushes beside the program, if there is one.
-    fn beside(&self, program: Option<(Freezer, Option<FlushCosts>)>) -> Ended {
+    fn beside(&self, program: Option<RunningProgram>) -> Ended {
         // If this is not allowed, the flush works all the same.
         let _ = setpriority_process(None, NICENESS);
         if let Err(failure) = self.sync_outputs() {
             return Ended { end: Err(failure), measured: Measured::Nothing };
         }
-        let Some((freezer, costs)) = program else {
+        let Some(RunningProgram { freezer, costs }) = program else {
             return Ended { end: self.copy(&*self.pacing), measured: Measured::Nothing };
         };
         let watch = Watch { delays: freezer.delays(), own: own_delay(), beside: Beside::default() };

@@ -73,7 +73,7 @@ pub(crate) struct Post {
 
 /// Supervises `job` until it ends.
 pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -> Result<Ending, Error> {
-    let pid = job.main_process().pid;
+    let pid = job.main_process().pid.get();
     job.keep_strays();
     hold_output_signal();
     post.context.front.iter().for_each(|front| front.name_program(pid));

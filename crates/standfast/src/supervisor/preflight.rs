@@ -88,7 +88,7 @@ pub(crate) fn look(destination: &Destination, freezer: &Freezer) -> Result<(), E
     if DescriptorPassage::is_needed() {
         return Ok(());
     }
-    let blockers = freezer.examine(destination.external_sockets.policy())?;
+    let blockers = freezer.examine(destination.external_sockets)?;
     if blockers.is_empty() { Ok(()) } else { Err(EngineError::Refused(blockers)) }
 }
 

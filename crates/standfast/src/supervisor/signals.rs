@@ -9,7 +9,7 @@ impl Supervisor<'_, '_> {
     pub(super) fn handle_signals(&mut self) {
         self.job.reap_strays();
         self.handle_stop();
-        for (signal, sender) in self.post.signals.take(self.job.main_process().pid) {
+        for (signal, sender) in self.post.signals.take(self.job.main_process().pid.get()) {
             self.handle_signal(signal, sender);
         }
     }

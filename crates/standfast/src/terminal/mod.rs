@@ -33,10 +33,10 @@ pub(crate) use held::HeldTerminal;
 pub(crate) use raw::open_own;
 
 use crate::Error;
-use crate::settings::words;
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{isatty, tcgetattr, tcgetwinsize};
 use standfast_engine::LaunchTerminal;
+use standfast_format::words;
 use standfast_linux::sys::terminal;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -20,8 +20,14 @@ const SECOND: u64 = 1_000_000_000;
 const CLOCK_PROCESS_CPUTIME_ID: i32 = abi::CLOCK_PROCESS_CPUTIME_ID;
 const CLOCK_THREAD_CPUTIME_ID: i32 = abi::CLOCK_THREAD_CPUTIME_ID;
 
-/// Pending signals, of the process and of each of its tasks.
-type Waiting = (Vec<[u8; 128]>, Vec<Vec<[u8; 128]>>);
+/// Signals that are pending, as the kernel describes them.
+#[derive(Debug, PartialEq, Eq)]
+struct PendingSignals {
+    /// For the process.
+    process: Vec<[u8; 128]>,
+    /// For each of its tasks.
+    tasks: Vec<Vec<[u8; 128]>>,
+}
 
 /// The timers and pending signals that were found.
 #[derive(Debug, Default)]
@@ -42,17 +48,17 @@ impl FoundTimers {
         process: &FrozenProcess,
         blockers: &mut Vec<Blocker>,
     ) -> Result<Self, EngineError> {
-        let mut waiting = waiting_signals(process).map_err(|_| EngineError::Ended)?;
+        let mut pending = pending_signals(process).map_err(|_| EngineError::Ended)?;
         for _ in 0..SCANS_MAX {
             let mut found = Self::default();
             found.ask_interval_timers(remote_caller)?;
             found.ask_posix_timers(remote_caller, process, blockers)?;
-            let after = waiting_signals(process).map_err(|_| EngineError::Ended)?;
-            if after == waiting {
-                found.take_signals(waiting);
+            let after = pending_signals(process).map_err(|_| EngineError::Ended)?;
+            if after == pending {
+                found.take_signals(pending);
                 return Ok(found);
             }
-            waiting = after;
+            pending = after;
             blockers.clear();
         }
         blockers.push(
@@ -117,7 +123,7 @@ impl FoundTimers {
 
     /// Assigns pending signals to their timers. The kernel has one signal for each timer, never two, so a pending
     /// signal identifies its timer.
-    fn take_signals(&mut self, (process, tasks): Waiting) {
+    fn take_signals(&mut self, pending: PendingSignals) {
         let posix = &mut self.timers.posix;
         let take = |signals: Vec<[u8; 128]>| {
             let mut others = Vec::new();
@@ -132,7 +138,7 @@ impl FoundTimers {
             }
             others
         };
-        let mut others = std::iter::once(process).chain(tasks).map(take);
+        let mut others = std::iter::once(pending.process).chain(pending.tasks).map(take);
         self.pending = others.next().unwrap_or_default();
         self.pending_of_tasks = others.collect();
     }
@@ -248,8 +254,8 @@ fn notice(notice: Notice, process: &FrozenProcess) -> TimerNotice {
     }
 }
 
-fn waiting_signals(process: &FrozenProcess) -> Result<Waiting, TaskError> {
+fn pending_signals(process: &FrozenProcess) -> Result<PendingSignals, TaskError> {
     let of_process = process.tasks[0].task.pending_signals(Queue::Process)?;
     let of_tasks = process.tasks.iter().map(|task| task.task.pending_signals(Queue::Thread));
-    Ok((of_process, of_tasks.collect::<Result<_, _>>()?))
+    Ok(PendingSignals { process: of_process, tasks: of_tasks.collect::<Result<_, _>>()? })
 }

@@ -26,7 +26,7 @@ fn auto_chooses_the_cheapest_snapshot_that_fits_into_memory() {
         ("written as fast as can be", GIB, GIB, 5e9, GIB, Method::Sequential, Why::Memory),
     ];
     for (what, to_read, held, dirty, spare, method, why) in table {
-        let choice = Snapshot::Auto.choose(&situation(to_read, held, dirty, spare));
+        let choice = choose(Snapshot::Auto, &situation(to_read, held, dirty, spare));
         assert_eq!((choice.method, choice.why), (method, why), "{what}");
     }
 }
@@ -41,14 +41,14 @@ fn auto_precopies_large_tracked_memory_that_is_rarely_written() {
     ];
     for (what, to_read, held, dirty, spare, method) in table {
         let now = Situation { is_tracked: true, ..situation(to_read, held, dirty, spare) };
-        assert_eq!(Snapshot::Auto.choose(&now).method, method, "{what}");
+        assert_eq!(choose(Snapshot::Auto, &now).method, method, "{what}");
     }
 }
 
 #[test]
 fn many_small_processes_are_copied_and_not_cloned() {
     let of =
-        |processes| Snapshot::Auto.choose(&Situation { processes, ..situation(100 * MIB, 100 * MIB, 0.0, 8 * GIB) });
+        |processes| choose(Snapshot::Auto, &Situation { processes, ..situation(100 * MIB, 100 * MIB, 0.0, 8 * GIB) });
     assert_eq!((of(1).method, of(200).method), (Method::Fork, Method::Copy));
 }
 
@@ -57,7 +57,7 @@ fn no_clone_is_made_beyond_the_commit_limit() {
     let strict = |promised| {
         let mut now = situation(GIB, GIB, 1e8, 8 * GIB);
         now.room.promised_bytes = Some(promised);
-        Snapshot::Auto.choose(&now).method
+        choose(Snapshot::Auto, &now).method
     };
     assert_eq!((strict(2 * GIB), strict(GIB / 2)), (Method::Fork, Method::Sequential));
 }
@@ -68,39 +68,39 @@ fn a_requested_method_is_used_whatever_it_costs() {
     for (asked, method) in
         [(Snapshot::Sequential, Method::Sequential), (Snapshot::Copy, Method::Copy), (Snapshot::Fork, Method::Fork)]
     {
-        assert_eq!((asked.choose(&now).method, asked.choose(&now).why), (method, Why::Asked));
+        assert_eq!((choose(asked, &now).method, choose(asked, &now).why), (method, Why::Asked));
     }
     let copied = Writing::Held { bytes_max: 4 * GIB, bytes_expected: GIB };
-    assert_eq!(Snapshot::Copy.choose(&now).writing(), copied);
-    assert_eq!(Snapshot::Sequential.choose(&now).writing(), Writing::AtOnce);
+    assert_eq!(choose(Snapshot::Copy, &now).writing(), copied);
+    assert_eq!(choose(Snapshot::Sequential, &now).writing(), Writing::AtOnce);
 }
 
 #[test]
 fn an_unused_method_is_tried_when_enough_time_has_passed() {
     let mut now = situation(100 * MIB, GIB, 1e8, 8 * GIB);
-    assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy);
+    assert_eq!(choose(Snapshot::Auto, &now).method, Method::Copy);
     now.trials = Trials { since: [0, TRIAL_EVERY, TRIAL_EVERY + 1, 0], idle: 60.0 };
-    let tried = Snapshot::Auto.choose(&now);
+    let tried = choose(Snapshot::Auto, &now);
     assert_eq!((tried.method, tried.why), (Method::Fork, Why::Trial));
     now.trials.idle = 1.0;
-    assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy, "it would cost more than the time that has passed");
+    assert_eq!(choose(Snapshot::Auto, &now).method, Method::Copy, "it would cost more than the time that has passed");
     now.trials = Trials { since: [0, TRIAL_EVERY - 1, 0, 0], idle: 1e9 };
-    assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy, "it is known");
+    assert_eq!(choose(Snapshot::Auto, &now).method, Method::Copy, "it is known");
     now.trials = Trials { since: [0, TRIAL_EVERY, 0, 0], idle: 1e9 };
-    assert_eq!(Snapshot::Auto.choose(&now).method, Method::Sequential);
-    assert_eq!(Snapshot::Copy.choose(&now).method, Method::Copy, "what was asked for is done");
+    assert_eq!(choose(Snapshot::Auto, &now).method, Method::Sequential);
+    assert_eq!(choose(Snapshot::Copy, &now).method, Method::Copy, "what was asked for is done");
     let small = Situation { trials: now.trials, ..situation(MIB, MIB, 0.0, 8 * GIB) };
-    assert_eq!(Snapshot::Auto.choose(&small).method, Method::Copy, "nothing could be learnt of so little");
+    assert_eq!(choose(Snapshot::Auto, &small).method, Method::Copy, "nothing could be learnt of so little");
 }
 
 #[test]
 fn auto_learns_that_clones_are_expensive() {
     let mut now = situation(GIB, GIB, 1e8, 8 * GIB);
-    assert_eq!(Snapshot::Auto.choose(&now).method, Method::Fork);
+    assert_eq!(choose(Snapshot::Auto, &now).method, Method::Fork);
     let (checking, pause) = (Duration::from_millis(2), Duration::from_millis(3000));
     let dear = Measured { method: Method::Fork, processes: 1, checking, pause, read: GIB, held: GIB };
     now.experience.learn(dear);
-    assert_eq!(Snapshot::Auto.choose(&now).method, Method::Sequential);
+    assert_eq!(choose(Snapshot::Auto, &now).method, Method::Sequential);
     assert!(now.pause(Method::Fork) > 1.0);
 }
 
@@ -111,18 +111,18 @@ fn precopy_is_not_chosen_for_pages_that_are_rewritten_at_once() {
     let all =
         Situation { rewriting: rewriting(100 * MIB, 100 * MIB, 1.0), ..situation(100 * MIB, 100 * MIB, 0.0, 8 * GIB) };
     assert_eq!(all.written_in(READ_AHEAD), (100 * MIB) as f64);
-    let choice = Snapshot::Auto.choose(&Situation { is_tracked: true, ..all });
+    let choice = choose(Snapshot::Auto, &Situation { is_tracked: true, ..all });
     assert_eq!(choice.method, Method::Copy);
 }
 
 #[test]
 fn auto_learns_the_cost_of_precopy() {
     let mut now = Situation { is_tracked: true, ..situation(100 * MIB, GIB, 1e8, 8 * GIB) };
-    assert_eq!(Snapshot::Auto.choose(&now).method, Method::Precopy);
+    assert_eq!(choose(Snapshot::Auto, &now).method, Method::Precopy);
     let (checking, pause) = (Duration::from_millis(2), Duration::from_millis(60));
     let dear = Measured { method: Method::Precopy, processes: 1, checking, pause, read: 100 * MIB, held: GIB };
     assert!(now.experience.learn(dear));
-    assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy);
+    assert_eq!(choose(Snapshot::Auto, &now).method, Method::Copy);
 }
 
 #[test]
