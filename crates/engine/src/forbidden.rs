@@ -52,7 +52,8 @@ pub(crate) fn forbidden(pid: Pid, source: std::io::Error) -> EngineError {
         Reason::new(RefusalCode::OtherUser, format!("it belongs to user {}", status.user))
             .with_hint("run standfast as that user or as root")
     } else if source.raw_os_error() == Some(abi::EPERM) && DescriptorPassage::is_needed() {
-        let why = "pidfd_getfd(2) is forbidden, as in most containers, so only a checkpoint can look at its descriptors";
+        let why =
+            "pidfd_getfd(2) is forbidden, as in most containers, so only a checkpoint can look at its descriptors";
         Reason::new(RefusalCode::TracingForbidden, why)
             .with_hint("CAP_SYS_PTRACE lifts that: docker run --cap-add SYS_PTRACE")
     } else if source.kind() == std::io::ErrorKind::PermissionDenied {

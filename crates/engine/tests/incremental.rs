@@ -84,10 +84,7 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
             let mut frozen = match freezer.freeze(Duration::from_secs(5)) {
                 Ok(frozen) => frozen,
                 // A child that is just ending, or a thread that does not stop in time: no checkpoint, and no harm done.
-                Err(
-                    refusal @ (EngineError::Refused(_)
-                    | EngineError::Unstoppable { .. }),
-                ) => return Err(refusal),
+                Err(refusal @ (EngineError::Refused(_) | EngineError::Unstoppable { .. })) => return Err(refusal),
                 Err(error) => panic!("{error}"),
             };
             // A refused checkpoint that was to save everything has left nothing to build upon.
