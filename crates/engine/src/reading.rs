@@ -3,7 +3,7 @@
 
 use crate::EngineError;
 use crate::error::kernel;
-use crate::hashes::{PageFilter, Sifted};
+use crate::hashes::{FilterResult, PageFilter};
 use standfast_core::directions::MaskedPages;
 use standfast_core::{PAGE_BYTES, PageRange};
 use standfast_format::{BackingPage, BatchRange, ImageSink, PageBatch};
@@ -142,8 +142,8 @@ impl Wanted<'_> {
                         let ranges: Vec<_> = piece.iter().map(|(range, _)| *range).collect();
                         (self.read)(&ranges, bytes)?;
                         let keep = |page, backing_page, bytes: &[u8]| batch.push(self.owner, page, backing_page, bytes);
-                        let sifted = saved.sift(piece, bytes, keep);
-                        found.lock().unwrap_or_else(PoisonError::into_inner).push((place, sifted));
+                        let filtered = saved.filter(piece, bytes, keep);
+                        found.lock().unwrap_or_else(PoisonError::into_inner).push((place, filtered));
                     }
                     filled.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
                 }
@@ -155,9 +155,9 @@ impl Wanted<'_> {
                 sink.submit(batch).map_err(EngineError::Image)?;
             }
         }
-        let mut found: Vec<(usize, Sifted)> = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut found: Vec<(usize, FilterResult)> = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         found.sort_unstable_by_key(|(place, _)| *place);
-        found.into_iter().for_each(|(_, sifted)| page_filter.take(sifted));
+        found.into_iter().for_each(|(_, filtered)| page_filter.take(filtered));
         Ok(changed)
     }
 }
@@ -197,8 +197,8 @@ impl Gathering {
         (wanted.read)(&ranges, &mut self.bytes).map_err(|source| kernel("reading the program's files", source))?;
         let before = filling.bytes;
         let keep = |page, backing_page, bytes: &[u8]| filling.push(wanted.owner, page, backing_page, bytes);
-        let sifted = page_filter.saved.sift(wanted.ranges, &self.bytes, keep);
-        page_filter.take(sifted);
+        let filtered = page_filter.saved.filter(wanted.ranges, &self.bytes, keep);
+        page_filter.take(filtered);
         Ok(((filling.bytes - before) / PAGE_BYTES) as u64)
     }
 

@@ -1,8 +1,8 @@
 //! A generation on its way to the disk: it is prepared, finished, sealed and committed, or aborted without a trace.
 
-mod apart;
+mod masked;
+mod page_filter;
 mod pipeline;
-mod sift;
 
 use crate::chain::LINKS_MAX;
 use crate::encode::{Origin, Shrinker};
