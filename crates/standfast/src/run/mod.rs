@@ -20,7 +20,7 @@ use crate::job_folders::save_folders;
 use crate::quoting::{InWords, without_numbers};
 use crate::settings::{JobOptions, Memory, OptionChoices, SaveFolder};
 use crate::signals::SignalInbox;
-use crate::supervisor::{Post, supervise};
+use crate::supervisor::{SupervisorSetup, supervise};
 use crate::takeover::take_lease;
 use crate::terminal::{self, ForegroundConnection, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
@@ -191,7 +191,7 @@ fn start(
     // Drop our copies of the terminal: from now on only the job decides whether it is open.
     drop(launch);
     let destination = Destination::new(levels, lease, &options);
-    let post = Post {
+    let setup = SupervisorSetup {
         context: request.context.clone(),
         destination,
         options,
@@ -202,7 +202,7 @@ fn start(
         terminal: held,
         restart: None,
     };
-    supervise(post, job, listener)
+    supervise(setup, job, listener)
 }
 
 /// Returns the terminal on which the program starts, and its holder if the program gets one of its own.

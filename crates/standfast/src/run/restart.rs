@@ -16,7 +16,7 @@ use crate::report::{PhaseReport, RestartReport};
 use crate::reported_image::ReportedImage;
 use crate::settings::{Files, JobOptions, Memory, OptionChoices};
 use crate::signals::SignalInbox;
-use crate::supervisor::{AttemptEnd, Post, Schedule, foreground_of, newest, supervise, sync_paths};
+use crate::supervisor::{AttemptEnd, Schedule, SupervisorSetup, foreground_of, newest, supervise, sync_paths};
 use crate::takeover::take_lease;
 use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
@@ -168,7 +168,7 @@ pub(crate) fn continue_job(
                 let control = bind_control(&job.context.directory, listener);
                 let destination = Destination::new(life.levels, job.lease, &options);
                 let memory_is_automatic = life.memory == Memory::Auto;
-                let post = Post {
+                let setup = SupervisorSetup {
                     context: job.context,
                     destination,
                     options,
@@ -179,7 +179,7 @@ pub(crate) fn continue_job(
                     terminal,
                     restart: Some(restart),
                 };
-                return supervise(post, revived, listener);
+                return supervise(setup, revived, listener);
             }
             Err(Unrevived::Damaged(reason)) if level == Level::Memory => {
                 listener(&skipped_event(choice.number, &reason));
