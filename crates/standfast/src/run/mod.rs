@@ -96,7 +96,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
     };
     let take_lease = |listener: &mut Listener<'_>| {
         let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.context.force };
-        let interrupts = Interrupts::of(request.context.front.as_ref(), &expected);
+        let interrupts = Interrupts::of(request.context.foreground_proxy.as_ref(), &expected);
         take_lease(&directory, path, lease_request, interrupts, listener).map(Arc::new)
     };
     let lease = take_lease(listener)?;
@@ -211,7 +211,7 @@ fn terminal_for(request: &RunRequest) -> Result<(Option<Arc<HeldTerminal>>, Laun
         let (held, terminal) = terminal::make(&request.context.directory, request.context.detached)?;
         return Ok((Some(held), terminal));
     }
-    let callers = request.context.front.as_ref().map(ForegroundConnection::group);
+    let callers = request.context.foreground_proxy.as_ref().map(ForegroundConnection::group);
     Ok((None, callers.map_or_else(LaunchTerminal::shared, |callers| LaunchTerminal::Shared { callers })))
 }
 

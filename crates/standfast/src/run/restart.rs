@@ -81,7 +81,7 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
         &directory,
         &request.context.directory,
         lease_request,
-        Interrupts::of(request.context.front.as_ref(), &expected),
+        Interrupts::of(request.context.foreground_proxy.as_ref(), &expected),
         listener,
     )?);
     stopwatch.lap("lease");
@@ -326,7 +326,7 @@ fn revive(
     choice: &GenerationChoice,
     listener: &mut Listener<'_>,
 ) -> Result<(Restarted, Supervision), Unrevived> {
-    let waiting = Waiting::new(Interrupts::of(job.context.front.as_ref(), &options), listener);
+    let waiting = Waiting::new(Interrupts::of(job.context.foreground_proxy.as_ref(), &options), listener);
     let on_wait = |wait: &engine::AddressWait| waiting.goes_on(wait);
     let ends = life.manifest.ends.clone();
     let (began, ended) = (started(&life.manifest.description), life.manifest.ended_nanoseconds);
@@ -342,7 +342,7 @@ fn revive(
         match job.begin_life(process, life, options, choice.number) {
             Ok(inbox) => {
                 let own = terminal.get().map(Arc::as_ref);
-                foreground_of(process.pid, own, job.context.front.clone()).hand_on();
+                foreground_of(process.pid, own, job.context.foreground_proxy.clone()).hand_on();
                 signals = Some(inbox);
                 Ok(())
             }

@@ -76,7 +76,7 @@ pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Lis
     let pid = job.main_process().pid;
     job.keep_strays();
     hold_output_signal();
-    setup.context.front.iter().for_each(|front| front.name_program(pid));
+    setup.context.foreground_proxy.iter().for_each(|proxy| proxy.name_program(pid));
     listener(&JobEvent::Running { pid });
     (setup.context.hooks.running)();
     let now = Instant::now();
@@ -98,8 +98,8 @@ pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Lis
         unsynced: None,
         ending_waits: None,
         leftovers: Leftovers::default(),
-        has_front: setup.context.front.is_some(),
-        foreground: foreground_of(pid, setup.terminal.as_deref(), setup.context.front.clone()),
+        has_foreground_proxy: setup.context.foreground_proxy.is_some(),
+        foreground: foreground_of(pid, setup.terminal.as_deref(), setup.context.foreground_proxy.clone()),
         setup,
         job,
         listener,
@@ -139,7 +139,7 @@ struct Supervisor<'a, 'l> {
     foreground: Foreground,
     /// Whether there was a foreground proxy at the beginning. If so, supervision continues whatever happens to the
     /// proxy.
-    has_front: bool,
+    has_foreground_proxy: bool,
 }
 
 /// Sources of news, in the order in which they are handled.
@@ -153,7 +153,7 @@ enum Source {
     Waits,
     Signals,
     MachineNotice,
-    Front,
+    ForegroundProxy,
     Terminal,
     /// Clients of the control socket, and new connections to it.
     Client,
@@ -202,7 +202,7 @@ impl Supervisor<'_, '_> {
             Source::Waits => self.join_waits(),
             Source::Signals => self.handle_signals(),
             Source::MachineNotice => self.handle_machine_notices(),
-            Source::Front => self.handle_front(),
+            Source::ForegroundProxy => self.handle_foreground_proxy(),
             Source::Terminal => {
                 self.setup.terminal.iter().for_each(|terminal| terminal.reap());
                 self.lose_terminal();
@@ -256,7 +256,7 @@ impl Supervisor<'_, '_> {
     /// Continues with the other processes after the main process has ended, if there are any and that is wanted. Works
     /// in the background, unless the foreground proxy is to wait.
     fn follow_descendants(&mut self, status: Option<ExitStatus>) -> bool {
-        let is_wanted = self.setup.context.wait || self.has_front && !self.setup.context.ends_container();
+        let is_wanted = self.setup.context.wait || self.has_foreground_proxy && !self.setup.context.ends_container();
         if !is_wanted || self.machine.stopped_behind().is_some() {
             return false;
         }
@@ -273,7 +273,7 @@ impl Supervisor<'_, '_> {
             // Checkpoints of the program must not make way for checkpoints of its remains.
             self.machine.take_no_more(Instant::now());
         }
-        match (&self.foreground.front, ending) {
+        match (&self.foreground.proxy, ending) {
             (Some(_), Some(ending)) if !self.setup.context.wait => self.go_into_background(processes, ending),
             _ => self.say(&JobEvent::GoesOn { processes }),
         }
@@ -288,20 +288,20 @@ impl Supervisor<'_, '_> {
         let is_interrupted = matches!(ending, Ending::Killed { .. }) && !ending.is_own_failure();
         let interrupted = is_interrupted.then(|| ending.to_string());
         self.say(&JobEvent::InBackground { directory, processes, interrupted });
-        self.let_front_go(ending);
+        self.release_foreground_proxy(ending);
     }
 
     /// Lets the foreground proxy end. From now on nobody waits for us.
-    fn let_front_go(&mut self, ending: Ending) {
-        if let Some(front) = self.foreground.front.take() {
+    fn release_foreground_proxy(&mut self, ending: Ending) {
+        if let Some(proxy) = self.foreground.proxy.take() {
             self.be_alone();
-            front.let_go(ending);
+            proxy.let_go(ending);
         }
     }
 
     /// Records that nobody waits for us any more.
     fn be_alone(&mut self) {
-        (self.setup.context.front, self.foreground.front) = (None, None);
+        (self.setup.context.foreground_proxy, self.foreground.proxy) = (None, None);
         let directory = self.setup.context.directory.clone();
         self.say(&JobEvent::Alone { directory });
         (self.setup.context.hooks.alone)(&self.setup.context.directory);
@@ -314,9 +314,9 @@ impl Supervisor<'_, '_> {
         if self.setup.context.detached {
             let directory = self.setup.context.directory.clone();
             self.say(&JobEvent::Detached { directory });
-            self.let_front_go(Ending::Exited { status: 0 });
-        } else if let (Some(_), Some(front)) = (&self.setup.terminal, &self.setup.context.front) {
-            front.show_terminal();
+            self.release_foreground_proxy(Ending::Exited { status: 0 });
+        } else if let (Some(_), Some(proxy)) = (&self.setup.terminal, &self.setup.context.foreground_proxy) {
+            proxy.show_terminal();
         }
     }
 
@@ -329,7 +329,7 @@ impl Supervisor<'_, '_> {
     /// Sleeps until something happens or is due, and returns the sources of news.
     fn wait(&self, now: Instant) -> Result<Vec<Source>, Error> {
         let end = self.job.end_descriptor();
-        let lines = self.setup.terminal.iter().map(|terminal| terminal.line());
+        let holders = self.setup.terminal.iter().map(|terminal| terminal.connection());
         let checking = self.preflight.checking();
         let polled = std::iter::empty()
             .chain(self.checkpointing.iter().map(|it| (Source::Checkpoint, PollFd::new(it, PollFlags::IN))))
@@ -340,8 +340,14 @@ impl Supervisor<'_, '_> {
             .chain(self.ending_waits.iter().map(|it| (Source::Waits, PollFd::new(it, PollFlags::IN))))
             .chain([(Source::Signals, PollFd::new(&self.setup.signals, PollFlags::IN))])
             .chain(self.watcher.iter().map(|it| (Source::MachineNotice, PollFd::new(it, PollFlags::IN))))
-            .chain(self.setup.context.front.iter().map(|it| (Source::Front, PollFd::new(it, PollFlags::IN))))
-            .chain(lines.map(|line| (Source::Terminal, PollFd::from_borrowed_fd(line, PollFlags::RDHUP))))
+            .chain(
+                self.setup
+                    .context
+                    .foreground_proxy
+                    .iter()
+                    .map(|it| (Source::ForegroundProxy, PollFd::new(it, PollFlags::IN))),
+            )
+            .chain(holders.map(|holder| (Source::Terminal, PollFd::from_borrowed_fd(holder, PollFlags::RDHUP))))
             .chain(self.setup.control.iter().flat_map(ControlSocket::poll_fds).map(|fd| (Source::Client, fd)))
             .chain([(Source::Job, PollFd::new(&end, PollFlags::IN))]);
         let (sources, mut fds): (Vec<Source>, Vec<PollFd<'_>>) = polled.unzip();
@@ -440,11 +446,11 @@ impl Supervisor<'_, '_> {
 pub(crate) fn foreground_of(
     leader: i32,
     own: Option<&HeldTerminal>,
-    front: Option<ForegroundConnection>,
+    proxy: Option<ForegroundConnection>,
 ) -> Foreground {
     match own {
-        Some(_) => Foreground::elsewhere(leader, front),
-        None => Foreground::of(leader, front),
+        Some(_) => Foreground::elsewhere(leader, proxy),
+        None => Foreground::of(leader, proxy),
     }
 }
 

@@ -16,8 +16,8 @@ impl Supervisor<'_, '_> {
 
     /// Handles the signals that the foreground proxy has received as if the supervisor had received them. A proxy that
     /// was killed is a lost terminal: the job stays protected.
-    pub(super) fn handle_front(&mut self) {
-        match self.setup.context.front.as_ref().and_then(ForegroundConnection::take) {
+    pub(super) fn handle_foreground_proxy(&mut self) {
+        match self.setup.context.foreground_proxy.as_ref().and_then(ForegroundConnection::take) {
             Some(signals) => signals.into_iter().for_each(|(signal, sender)| self.handle_signal(signal, sender)),
             None => self.be_alone(),
         }
