@@ -111,7 +111,7 @@ impl Findings {
         let held = held.map(FileId::of_reference).collect();
         let listing = &frozen.shared.listing;
         let (folders, unread) = self.objects.save_written(&listing.written(listed, &at_ends, &held));
-        listing.tell_not_saved(&unread, NotSaved::Unreadable);
+        listing.report_not_saved(&unread, NotSaved::Unreadable);
         folders
     }
 

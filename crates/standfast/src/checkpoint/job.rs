@@ -67,7 +67,7 @@ pub(super) trait FrozenJob {
     ) -> Result<Self::Captured, EngineError>;
 
     /// Tells programs that wait for a checkpoint how it ended.
-    fn tell(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError>;
+    fn report_outcome(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError>;
 
     /// Thaws the job. Returns an error if it ended while it was frozen.
     fn thaw(self) -> Result<(), EngineError>;
@@ -219,8 +219,8 @@ impl FrozenJob for Frozen {
         self.capture_behind(precopied, sink, options)
     }
 
-    fn tell(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError> {
-        self.tell(taken, advised)
+    fn report_outcome(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError> {
+        self.report_outcome(taken, advised)
     }
 
     fn thaw(self) -> Result<(), EngineError> {

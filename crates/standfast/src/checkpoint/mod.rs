@@ -90,14 +90,14 @@ pub(crate) struct Checkpointing {
 
 /// Why an attempt failed. It carries the abandoned generation, so that the thread need not wait for the disk before it
 /// ends: as long as the thread lives, the program may be frozen.
-struct GivenUp {
+struct Abandoned {
     failure: Failure,
     /// Whether programs that asked for the checkpoint know that it failed.
-    is_told: bool,
+    is_reported: bool,
     _prepared: Option<Prepared>,
 }
 
-type Attempt = Result<Taken, Box<GivenUp>>;
+type Attempt = Result<Taken, Box<Abandoned>>;
 
 /// Instructions for a checkpoint.
 #[derive(Debug, Clone, Copy)]
@@ -106,9 +106,9 @@ pub(crate) struct Order {
     pub(crate) purpose: Purpose,
     /// Experience from earlier checkpoints.
     pub(crate) past: Past,
-    /// What programs are told after success.
+    /// What is reported to programs after success.
     pub(crate) behind_success: Advised,
-    /// What programs are told after a failure.
+    /// What is reported to programs after a failure.
     pub(crate) behind_failure: Advised,
 }
 
@@ -117,8 +117,8 @@ impl Checkpointing {
     pub(crate) fn begin(destination: Destination, freezer: Freezer, order: Order) -> Result<Self, Failure> {
         let work = move || {
             let attempt = take(&destination, &freezer, &order);
-            if attempt.as_ref().is_err_and(|given_up| !given_up.is_told) {
-                tell_failure(&freezer, order.behind_failure);
+            if attempt.as_ref().is_err_and(|abandoned| !abandoned.is_reported) {
+                report_failure(&freezer, order.behind_failure);
             }
             attempt
         };
@@ -128,7 +128,7 @@ impl Checkpointing {
     /// Waits for the thread to end.
     pub(crate) fn join(self) -> Result<Taken, Failure> {
         match self.attempt.join() {
-            Ok(attempt) => attempt.map_err(|given_up| given_up.failure),
+            Ok(attempt) => attempt.map_err(|abandoned| abandoned.failure),
             Err(_) => Err(Failure::Broken),
         }
     }
@@ -150,7 +150,7 @@ fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) ->
         None => return take_at(disk),
         Some(Err(reason)) => reason,
         Some(Ok(memory)) => match take_at(to(Level::Memory, memory)) {
-            Err(given_up) if matches!(given_up.failure, Failure::Store(_)) => given_up.failure.to_string(),
+            Err(abandoned) if matches!(abandoned.failure, Failure::Store(_)) => abandoned.failure.to_string(),
             attempt => return attempt,
         },
     };
@@ -166,7 +166,7 @@ fn take_at<F: JobFreezer>(site: Site<'_, F>) -> Attempt {
     let (last, others) = attempts.split_last().expect("there are some");
     for asking in others {
         match attempt(site, *asking) {
-            Err(given_up) if matches!(given_up.failure, Failure::Outdated) => {}
+            Err(abandoned) if matches!(abandoned.failure, Failure::Outdated) => {}
             attempt => return attempt,
         }
     }
@@ -183,10 +183,10 @@ fn attempt<F: JobFreezer>(site: Site<'_, F>, asking: Asking) -> Attempt {
     Ok(committed.retain())
 }
 
-/// Tells programs that wait for a checkpoint that it failed. If that does not work, they ask again.
-fn tell_failure(freezer: &impl JobFreezer, advised: Advised) {
+/// Reports to programs that wait for a checkpoint that it failed. If that does not work, they ask again.
+fn report_failure(freezer: &impl JobFreezer, advised: Advised) {
     if let Ok(frozen) = freezer.freeze() {
-        let _ = frozen.tell(None, advised).and_then(|()| frozen.thaw());
+        let _ = frozen.report_outcome(None, advised).and_then(|()| frozen.thaw());
     }
 }
 

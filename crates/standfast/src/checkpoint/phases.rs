@@ -9,7 +9,7 @@
 
 use super::job::{CaptureNews, CapturedJob, FrozenJob, JobFreezer, PrecopiedPages};
 use super::snapshots::Choice;
-use super::{Destination, Failure, GivenUp, Order, Taken, keep_code, sync_outputs};
+use super::{Abandoned, Destination, Failure, Order, Taken, keep_code, sync_outputs};
 use crate::settings::Method;
 use standfast_engine::Output;
 use standfast_engine::{Asking, CaptureOptions, EngineError, Readiness, rehearse};
@@ -137,46 +137,46 @@ pub(super) struct Moments<'a, F> {
     pub(super) is_untracked: bool,
 }
 
-impl GivenUp {
+impl Abandoned {
     /// Makes a failure of which waiting programs do not know.
-    fn untold(failure: impl Into<Failure>, prepared: Option<Prepared>) -> Box<Self> {
+    fn unreported(failure: impl Into<Failure>, prepared: Option<Prepared>) -> Box<Self> {
         let failure = failure.into();
         // A program that has disabled checkpoints does not wait for one, and a program that does not stop is not
-        // stopped again. Threads that wait ask again, and are told then.
-        let is_told = matches!(failure, Failure::Disabled) || failure.stood_still().is_some();
-        Box::new(Self { failure, is_told, _prepared: prepared })
+        // stopped again. Threads that wait ask again, and get the report then.
+        let is_reported = matches!(failure, Failure::Disabled) || failure.stood_still().is_some();
+        Box::new(Self { failure, is_reported, _prepared: prepared })
     }
 
     /// Makes a failure of which they know.
-    fn told(failure: impl Into<Failure>, prepared: Option<Prepared>) -> Box<Self> {
-        Box::new(Self { failure: failure.into(), is_told: true, _prepared: prepared })
+    fn reported(failure: impl Into<Failure>, prepared: Option<Prepared>) -> Box<Self> {
+        Box::new(Self { failure: failure.into(), is_reported: true, _prepared: prepared })
     }
 }
 
 impl<'a, F: JobFreezer> Site<'a, F> {
     /// Rehearses the restart, chooses the capture method, and checks that there is enough room.
-    pub(super) fn plan(self) -> Result<Planned<'a, F>, Box<GivenUp>> {
+    pub(super) fn plan(self) -> Result<Planned<'a, F>, Box<Abandoned>> {
         let started = Instant::now();
-        let untold = |failure: Failure| GivenUp::untold(failure, None);
-        rehearse().map_err(|error| untold(error.into()))?;
+        let unreported = |failure: Failure| Abandoned::unreported(failure, None);
+        rehearse().map_err(|error| unreported(error.into()))?;
         let figures = self.freezer.figures(self.destination.tracking);
         let planned = self.destination.plan(&figures, self.order.purpose, &self.order.past);
-        let (plan, choice) = planned.map_err(|error| untold(error.into()))?;
+        let (plan, choice) = planned.map_err(|error| unreported(error.into()))?;
         if self.level == Level::Directory {
-            self.destination.check_reserve(&figures, &plan).map_err(untold)?;
+            self.destination.check_reserve(&figures, &plan).map_err(unreported)?;
         }
         Ok(Planned { site: self, started, plan, choice })
     }
 }
 
 impl<'a, F: JobFreezer> Planned<'a, F> {
-    pub(super) fn prepare(self) -> Result<Ready<'a, F>, Box<GivenUp>> {
+    pub(super) fn prepare(self) -> Result<Ready<'a, F>, Box<Abandoned>> {
         let Self { site, started, plan, choice } = self;
         let prepared = site.level_directory.prepare_with(&site.destination.lease, plan);
-        let prepared = prepared.map_err(|error| GivenUp::untold(error, None))?;
+        let prepared = prepared.map_err(|error| Abandoned::unreported(error, None))?;
         site.destination.note_under_way(&prepared);
         if let Err(error) = give_back_free_memory(site.freezer) {
-            return Err(GivenUp::untold(error, Some(prepared)));
+            return Err(Abandoned::unreported(error, Some(prepared)));
         }
         site.freezer.prefetch();
         Ok(Ready { site, started, choice, is_held: matches!(plan.writing, Writing::Held { .. }), prepared })
@@ -184,17 +184,17 @@ impl<'a, F: JobFreezer> Planned<'a, F> {
 }
 
 impl<'a, F: JobFreezer> Ready<'a, F> {
-    pub(super) fn read_ahead(mut self, asking: Asking) -> Result<Ahead<'a, F>, Box<GivenUp>> {
+    pub(super) fn read_ahead(mut self, asking: Asking) -> Result<Ahead<'a, F>, Box<Abandoned>> {
         let options = self.site.destination.capture_options(&self.prepared, self.choice.method, asking);
         match read_ahead(self.site.freezer, &mut self.prepared, options, self.choice) {
             Ok((precopied, stood_still)) => Ok(Ahead { ready: self, options, precopied, stood_still }),
-            Err(error) => Err(GivenUp::untold(error, Some(self.prepared))),
+            Err(error) => Err(Abandoned::unreported(error, Some(self.prepared))),
         }
     }
 }
 
 impl<'a, F: JobFreezer> Ahead<'a, F> {
-    pub(super) fn stop(mut self) -> Result<Stopped<'a, F>, Box<GivenUp>> {
+    pub(super) fn stop(mut self) -> Result<Stopped<'a, F>, Box<Abandoned>> {
         match freeze(self.ready.site.freezer) {
             Ok((frozen, is_awaited)) => {
                 if is_awaited {
@@ -203,13 +203,13 @@ impl<'a, F: JobFreezer> Ahead<'a, F> {
                 let since = frozen.since();
                 Ok(Stopped { ahead: self, frozen, since })
             }
-            Err(failure) => Err(GivenUp::untold(failure, Some(self.ready.prepared))),
+            Err(failure) => Err(Abandoned::unreported(failure, Some(self.ready.prepared))),
         }
     }
 }
 
 impl<'a, F: JobFreezer> Stopped<'a, F> {
-    pub(super) fn capture(self) -> Result<Caught<'a, F>, Box<GivenUp>> {
+    pub(super) fn capture(self) -> Result<Caught<'a, F>, Box<Abandoned>> {
         let Self { ahead: Ahead { ready, options, precopied, stood_still }, mut frozen, since } = self;
         let Ready { site, started, choice, is_held, mut prepared } = ready;
         let is_untracked = precopied.is_empty();
@@ -221,8 +221,8 @@ impl<'a, F: JobFreezer> Stopped<'a, F> {
         });
         let taken = captured.is_ok().then(|| prepared.number().get());
         let advised = if captured.is_ok() { site.order.behind_success } else { site.order.behind_failure };
-        let told = frozen.tell(taken, advised);
-        match captured.and_then(|captured| told.map(|()| captured)) {
+        let reported = frozen.report_outcome(taken, advised);
+        match captured.and_then(|captured| reported.map(|()| captured)) {
             Ok(captured) => {
                 let moments =
                     Moments { site, started, freezing: since, earlier: stood_still, is_held, choice, is_untracked };
@@ -231,7 +231,7 @@ impl<'a, F: JobFreezer> Stopped<'a, F> {
             Err(error) => {
                 // The program continues, unless it ended while it was frozen; the reason is the same.
                 drop(frozen.thaw());
-                Err(GivenUp::told(error, Some(prepared)))
+                Err(Abandoned::reported(error, Some(prepared)))
             }
         }
     }
@@ -248,19 +248,19 @@ impl<'a, F: JobFreezer> Caught<'a, F> {
     }
 
     /// Makes the checkpoint durable while the program is stopped, then kills the program.
-    pub(super) fn commit_and_kill(self) -> Result<Committed<'a, F>, Box<GivenUp>> {
+    pub(super) fn commit_and_kill(self) -> Result<Committed<'a, F>, Box<Abandoned>> {
         let Self { prepared, mut captured, frozen, moments } = self;
         let pause = moments.pause();
         captured.outputs().extend(moments.site.freezer.changed_files());
-        let told = |failure: Failure| GivenUp::told(failure, None);
-        moments.make_durable(captured.outputs()).map_err(told)?;
-        let sealed = prepared.seal().map_err(|error| told(error.into()))?;
-        let generation = sealed.commit(pause).map_err(|error| told(error.into()))?;
+        let reported = |failure: Failure| Abandoned::reported(failure, None);
+        moments.make_durable(captured.outputs()).map_err(reported)?;
+        let sealed = prepared.seal().map_err(|error| reported(error.into()))?;
+        let generation = sealed.commit(pause).map_err(|error| reported(error.into()))?;
         let spans = Spans { pause, durable: moments.started.elapsed() };
         match frozen.kill() {
             // If the program had ended already, that is just as good.
             Ok(()) | Err(EngineError::Ended) => Ok(Committed { generation, captured, moments, spans }),
-            Err(error) => Err(told(error.into())),
+            Err(error) => Err(reported(error.into())),
         }
     }
 }
@@ -268,7 +268,7 @@ impl<'a, F: JobFreezer> Caught<'a, F> {
 impl<'a, F: JobFreezer> Resumed<'a, F> {
     /// Reads the remaining pages and makes the image durable. Meanwhile it confirms that the statements that were read
     /// ahead still held.
-    pub(super) fn seal(self) -> Result<Durable<'a, F>, Box<GivenUp>> {
+    pub(super) fn seal(self) -> Result<Durable<'a, F>, Box<Abandoned>> {
         let Self { mut prepared, mut captured, moments, pause } = self;
         let confirm = captured.take_confirmation();
         let sealed = std::thread::scope(|scope| {
@@ -282,15 +282,15 @@ impl<'a, F: JobFreezer> Resumed<'a, F> {
             let sealed = prepared.seal()?;
             if confirming.join().unwrap_or(false) { Ok(sealed) } else { Err(Failure::Outdated) }
         });
-        let sealed = sealed.map_err(|failure| GivenUp::told(failure, None))?;
+        let sealed = sealed.map_err(|failure| Abandoned::reported(failure, None))?;
         Ok(Durable { sealed, captured, moments, pause })
     }
 }
 
 impl<'a, F: JobFreezer> Durable<'a, F> {
-    pub(super) fn commit(self) -> Result<Committed<'a, F>, Box<GivenUp>> {
+    pub(super) fn commit(self) -> Result<Committed<'a, F>, Box<Abandoned>> {
         let Self { sealed, captured, moments, pause } = self;
-        let generation = sealed.commit(pause).map_err(|error| GivenUp::told(error, None))?;
+        let generation = sealed.commit(pause).map_err(|error| Abandoned::reported(error, None))?;
         let spans = Spans { pause, durable: moments.started.elapsed() };
         captured.committed(generation.number.get());
         Ok(Committed { generation, captured, moments, spans })

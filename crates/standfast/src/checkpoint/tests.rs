@@ -22,7 +22,7 @@ struct Script {
     /// How often one of its threads talks with the supervisor when it is stopped.
     asks: usize,
     is_refused: bool,
-    ends_when_told: bool,
+    ends_at_report: bool,
     /// How often its statements about its memory differ from those that were read ahead.
     outdated: usize,
     clone_is_killed: bool,
@@ -139,9 +139,9 @@ impl FrozenJob for FakeJob {
         Ok(FakeCapture { job: self.clone(), outputs: Vec::new() })
     }
 
-    fn tell(&self, taken: Option<u64>, _: Advised) -> Result<(), EngineError> {
-        self.note(if taken.is_some() { "tell success" } else { "tell failure" });
-        if self.script.ends_when_told { Err(EngineError::Ended) } else { Ok(()) }
+    fn report_outcome(&self, taken: Option<u64>, _: Advised) -> Result<(), EngineError> {
+        self.note(if taken.is_some() { "report success" } else { "report failure" });
+        if self.script.ends_at_report { Err(EngineError::Ended) } else { Ok(()) }
     }
 
     fn thaw(self) -> Result<(), EngineError> {
@@ -238,7 +238,7 @@ fn a_program_runs_on_before_its_checkpoint_is_durable() {
         "prefetch",
         "freeze",
         "capture Ahead, 0 read ahead",
-        "tell success",
+        "report success",
         "thaw",
         "confirm",
         "read on",
@@ -262,17 +262,17 @@ fn the_time_until_a_checkpoint_is_durable_ends_with_its_commit() {
 }
 
 #[test]
-fn a_checkpoint_that_a_program_asked_for_is_the_one_of_which_it_was_told() {
+fn the_program_that_asked_for_a_checkpoint_gets_one_report() {
     let outcome = checkpoint(Purpose::Protect, Snapshot::Copy, Script { is_awaited: true, ..Script::default() });
-    let told = outcome.done.iter().filter(|it| *it == "tell success").count();
-    assert_eq!((told, outcome.generations), (1, 1));
+    let reported = outcome.done.iter().filter(|it| *it == "report success").count();
+    assert_eq!((reported, outcome.generations), (1, 1));
     assert!(outcome.done.contains(&"capture Stopped, 0 read ahead".to_owned()), "{:?}", outcome.done);
 }
 
 #[test]
 fn pages_are_precopied_between_two_stops() {
     let done = checkpoint(Purpose::Protect, Snapshot::Precopy, Script::default()).done;
-    let wanted = ["prefetch", "freeze", "foresee", "thaw", "freeze", "capture Ahead, 1 read ahead", "tell success"];
+    let wanted = ["prefetch", "freeze", "foresee", "thaw", "freeze", "capture Ahead, 1 read ahead", "report success"];
     assert_eq!(done[..7], wanted);
 }
 
@@ -281,8 +281,14 @@ fn a_program_to_be_stopped_is_killed_after_its_checkpoint_commits() {
     for ends_before_it_is_killed in [false, true] {
         let script = Script { ends_before_it_is_killed, ..Script::default() };
         let outcome = checkpoint(Purpose::Stop, Snapshot::Sequential, script);
-        let wanted =
-            ["prefetch", "freeze", "capture Stopped, 0 read ahead", "tell success", "kill with 1 checkpoints", "judge"];
+        let wanted = [
+            "prefetch",
+            "freeze",
+            "capture Stopped, 0 read ahead",
+            "report success",
+            "kill with 1 checkpoints",
+            "judge",
+        ];
         assert_eq!((outcome.done, outcome.attempt.is_ok()), (wanted.map(str::to_owned).to_vec(), true));
     }
 }
@@ -290,16 +296,16 @@ fn a_program_to_be_stopped_is_killed_after_its_checkpoint_commits() {
 #[test]
 fn an_unstoppable_program_is_not_stopped_again_to_report_failure() {
     let outcome = protect(Script { is_unstoppable: true, ..Script::default() });
-    let given_up = outcome.attempt.err().unwrap();
-    assert_eq!(given_up.failure.stood_still(), Some(Duration::from_millis(200)));
-    assert!(given_up.is_told && given_up.failure.is_passing());
+    let abandoned = outcome.attempt.err().unwrap();
+    assert_eq!(abandoned.failure.stood_still(), Some(Duration::from_millis(200)));
+    assert!(abandoned.is_reported && abandoned.failure.is_passing());
     assert_eq!((outcome.done, outcome.generations), (vec!["prefetch".to_owned()], 0));
 }
 
 #[test]
 fn a_program_that_has_disabled_checkpoints_runs_on_at_once() {
     let outcome = protect(Script { has_disabled_checkpoints: true, ..Script::default() });
-    assert!(matches!(outcome.attempt, Err(given_up) if matches!(given_up.failure, Failure::Disabled)));
+    assert!(matches!(outcome.attempt, Err(abandoned) if matches!(abandoned.failure, Failure::Disabled)));
     assert_eq!((outcome.done, outcome.generations), (["prefetch", "freeze", "thaw"].map(str::to_owned).to_vec(), 0));
 }
 
@@ -314,15 +320,15 @@ fn a_program_with_a_request_is_thawed_a_limited_number_of_times() {
 #[test]
 fn a_refusal_is_reported_to_the_frozen_program_before_the_thaw() {
     let outcome = protect(Script { is_refused: true, ..Script::default() });
-    assert!(outcome.attempt.is_err_and(|given_up| given_up.is_told));
-    assert_eq!(outcome.done[3..], ["tell failure", "thaw"]);
+    assert!(outcome.attempt.is_err_and(|abandoned| abandoned.is_reported));
+    assert_eq!(outcome.done[3..], ["report failure", "thaw"]);
     assert_eq!(outcome.generations, 0);
 }
 
 #[test]
 fn a_program_that_ends_at_the_report_leaves_no_checkpoint() {
-    let outcome = protect(Script { ends_when_told: true, ..Script::default() });
-    assert!(outcome.attempt.is_err_and(|given_up| given_up.failure.is_end()));
+    let outcome = protect(Script { ends_at_report: true, ..Script::default() });
+    assert!(outcome.attempt.is_err_and(|abandoned| abandoned.failure.is_end()));
     assert_eq!(outcome.generations, 0);
 }
 
@@ -334,13 +340,13 @@ fn outdated_attributes_are_retried_and_finally_read_while_stopped() {
     assert_eq!(captures, wanted.iter().collect::<Vec<_>>());
     assert_eq!((outcome.attempt.is_ok(), outcome.generations), (true, 1));
     let outcome = protect(Script { outdated: 3, ..Script::default() });
-    assert!(matches!(outcome.attempt, Err(given_up) if matches!(given_up.failure, Failure::Outdated)));
+    assert!(matches!(outcome.attempt, Err(abandoned) if matches!(abandoned.failure, Failure::Outdated)));
     assert_eq!(outcome.generations, 0);
 }
 
 #[test]
 fn a_killed_clone_fails_the_checkpoint_and_not_the_program() {
     let outcome = protect(Script { clone_is_killed: true, ..Script::default() });
-    assert!(outcome.attempt.is_err_and(|given_up| given_up.is_told));
+    assert!(outcome.attempt.is_err_and(|abandoned| abandoned.is_reported));
     assert_eq!((outcome.done.last().map(String::as_str), outcome.generations), (Some("read on"), 0));
 }

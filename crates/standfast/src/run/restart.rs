@@ -72,7 +72,7 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     let is_finished =
         || -> Result<bool, StoreError> { Ok(request.at.is_none() && directory.manifest()?.is_finished()) };
     if is_finished().map_err(of_store)? && is_free(&directory).map_err(of_store)? {
-        return Ok(tell_finished(request, &directory, listener));
+        return Ok(report_finished(request, &directory, listener));
     }
     request.context.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let expected = request.context.options.or(recorded_options(&directory).unwrap_or_default());
@@ -87,7 +87,7 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     stopwatch.lap("lease");
     // The life that held the lease until now may have ended.
     if is_finished().map_err(of_store)? {
-        return Ok(tell_finished(request, &directory, listener));
+        return Ok(report_finished(request, &directory, listener));
     }
     let selector = request.at.map_or(Selector::Newest, Selector::Exactly);
     let RestartRequest { context, clocks, despite, .. } = request.clone();
@@ -106,7 +106,7 @@ fn is_free(directory: &JobDirectory) -> Result<bool, StoreError> {
 
 /// Reports that the program has ended with status 0, and does not restart it: a script that restarts every job it finds
 /// must not compute the same result twice. Users who want that name the checkpoint.
-fn tell_finished(request: &RestartRequest, directory: &JobDirectory, listener: &mut Listener<'_>) -> Ending {
+fn report_finished(request: &RestartRequest, directory: &JobDirectory, listener: &mut Listener<'_>) -> Ending {
     let generation = Levels::open(directory.clone()).ok().and_then(|(levels, _)| newest(&levels));
     listener(&JobEvent::HasFinished { directory: request.context.directory.clone(), generation });
     Ending::Exited { status: 0 }

@@ -52,7 +52,7 @@ impl Supervisor<'_, '_> {
         let of_job = self.leftovers.of_job(ending);
         self.settle_memory(of_job);
         // First report, which may write to the same file as the program's output; then record the state of that file.
-        self.tell_end(of_job);
+        self.report_end(of_job);
         self.record(of_job, ended);
         self.remove_finished(of_job);
         self.leave();
@@ -147,7 +147,7 @@ impl Supervisor<'_, '_> {
     }
 
     /// Names the command that continues the job, if there is something to continue.
-    fn tell_end(&mut self, ending: Ending) {
+    fn report_end(&mut self, ending: Ending) {
         let directory = self.setup.context.directory.clone();
         match ending {
             Ending::Stopped { generation, .. } => self.say(&JobEvent::Stopped { directory, generation }),

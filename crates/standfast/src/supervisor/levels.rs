@@ -84,11 +84,11 @@ impl Supervisor<'_, '_> {
                 flushing.hurry()
             }
             if !is_done && flushing.join_within(grace, self.listener).is_none() {
-                return self.tell_left_in_memory("the disk was too slow".to_owned());
+                return self.report_left_in_memory("the disk was too slow".to_owned());
             }
         }
         if !is_done && let Err(reason) = self.flush_newest(deadline) {
-            return self.tell_left_in_memory(reason);
+            return self.report_left_in_memory(reason);
         }
         let destination = &mut self.setup.destination;
         if let Err(error) = destination.levels.discard_memory(&destination.lease, !is_done) {
@@ -119,7 +119,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    fn tell_left_in_memory(&mut self, reason: String) {
+    fn report_left_in_memory(&mut self, reason: String) {
         let levels = &self.setup.destination.levels;
         let newest = |level_directory: &JobDirectory| level_directory.manifest().ok().and_then(|it| newest_of(&it));
         let Some(memory) = &levels.memory else { return };

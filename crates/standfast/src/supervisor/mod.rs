@@ -198,7 +198,7 @@ impl Supervisor<'_, '_> {
             Source::Coalescing => self.end_coalescing(),
             Source::Rehearsal => self.end_rehearsal(),
             Source::Flush => self.end_flush(),
-            Source::Preflight => self.tell_preflight(),
+            Source::Preflight => self.report_preflight(),
             Source::Waits => self.join_waits(),
             Source::Signals => self.handle_signals(),
             Source::MachineNotice => self.handle_machine_notices(),
@@ -428,7 +428,7 @@ impl Supervisor<'_, '_> {
     }
 
     /// Reports what prevents a checkpoint, unless a checkpoint has reported it already.
-    fn tell_preflight(&mut self) {
+    fn report_preflight(&mut self) {
         let Some(problem) = self.preflight.end(Instant::now()) else { return };
         self.on(Event::Unprotectable { reason: without_numbers(&problem.to_string()) });
     }

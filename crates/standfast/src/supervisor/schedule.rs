@@ -59,7 +59,7 @@ impl Schedule {
         self.honoured.map(|honoured| honoured.saturating_duration_since(now))
     }
 
-    /// Returns what programs are told about the time after a checkpoint that is about to end like this.
+    /// Returns what is reported to programs about the time after a checkpoint that is about to end like this.
     pub(crate) fn advised(&self, outcome: AttemptEnd, now: Instant) -> Advised {
         let mut behind = self.clone();
         behind.arm(now, outcome);
