@@ -93,8 +93,8 @@ impl Frozen {
         Ok(readiness)
     }
 
-    /// Reports to all programs of the job that a checkpoint has been taken as generation `taken`, or that there is none if it
-    /// is `None`.
+    /// Reports to all programs of the job that a checkpoint has been taken as generation `taken`, or that there is none
+    /// if it is `None`.
     ///
     /// # Errors
     /// If one of them has ended meanwhile.

@@ -160,8 +160,8 @@ fn start(
     let of_store = |error| Error::of_store(&request.context.directory, error);
     let memory = request.context.memory.clone().unwrap_or_default();
     // A job that is discarded here may still have memory.
-    if let Ok((mut given_up, _)) = Levels::open((*directory).clone()) {
-        given_up.discard_memory(&lease, false).map_err(of_store)?;
+    if let Ok((mut abandoned, _)) = Levels::open((*directory).clone()) {
+        abandoned.discard_memory(&lease, false).map_err(of_store)?;
     }
     directory.begin(&lease, description.clone(), options.to_record()).map_err(of_store)?;
     let mut levels = Levels::new((*directory).clone(), None);

@@ -156,7 +156,7 @@ impl Prepared {
     fn failure(&self) -> BoxError {
         match self.pipeline.error() {
             Some(error) => Box::new(self.draft.writing(error)),
-            None => Box::new(StoreError::GivenUp),
+            None => Box::new(StoreError::Abandoned),
         }
     }
 }

@@ -214,7 +214,7 @@ impl Machine {
                 }
                 self.coalesce(Level::Directory, effects);
             }
-            Ok(End::GivenUp) => self.flushes.given_up(),
+            Ok(End::Abandoned) => self.flushes.abandoned(),
             Err(reason) => {
                 self.flushes.failed(now);
                 if let Some(reason) = self.reported.note(Condition::NotFlushed, Some(without_numbers(&reason))) {

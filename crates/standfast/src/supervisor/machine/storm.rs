@@ -95,7 +95,7 @@ impl World {
             }
             Effect::GiveUpFlush => {
                 assert_eq!(self.flush, Some(FlushMode::Foreground), "only such a flush is in the way");
-                self.end_flush(Ok(End::GivenUp));
+                self.end_flush(Ok(End::Abandoned));
             }
             Effect::BeginCoalescing(_) => {
                 assert!(!std::mem::replace(&mut self.is_coalescing, true), "two coalescings at once");
@@ -220,7 +220,7 @@ impl World {
                 self.end_checkpoint(is_taken);
             }
             45..55 => {
-                let end = self.random.choice([Ok(End::OnDisk(None)), Ok(End::GivenUp), Err("full".to_owned())]);
+                let end = self.random.choice([Ok(End::OnDisk(None)), Ok(End::Abandoned), Err("full".to_owned())]);
                 self.end_flush(end.expect("three"));
             }
             55..60 => self.end_coalescing(Err("no room".to_owned())),
