@@ -109,7 +109,7 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
                 Err(refusal @ EngineError::Refused(_)) => return Err(refusal),
                 taken => taken.expect("it can be captured").state,
             };
-            let mut captured = match frozen.capture_behind(early, &mut flat, options) {
+            let mut captured = match frozen.capture_after_precopy(early, &mut flat, options) {
                 Ok(captured) => captured,
                 Err(EngineError::Refused(blockers)) if blockers.iter().all(|it| it.what.starts_with("System V")) => {
                     return Err(EngineError::Refused(blockers));

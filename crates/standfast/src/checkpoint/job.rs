@@ -216,7 +216,7 @@ impl FrozenJob for Frozen {
         sink: &mut dyn ImageSink,
         options: CaptureOptions,
     ) -> Result<Captured, EngineError> {
-        self.capture_behind(precopied, sink, options)
+        self.capture_after_precopy(precopied, sink, options)
     }
 
     fn report_outcome(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError> {

@@ -107,9 +107,9 @@ pub(crate) struct Order {
     /// Experience from earlier checkpoints.
     pub(crate) past: Past,
     /// What is reported to programs after success.
-    pub(crate) behind_success: Advised,
+    pub(crate) after_success: Advised,
     /// What is reported to programs after a failure.
-    pub(crate) behind_failure: Advised,
+    pub(crate) after_failure: Advised,
 }
 
 impl Checkpointing {
@@ -118,7 +118,7 @@ impl Checkpointing {
         let work = move || {
             let attempt = take(&destination, &freezer, &order);
             if attempt.as_ref().is_err_and(|abandoned| !abandoned.is_reported) {
-                report_failure(&freezer, order.behind_failure);
+                report_failure(&freezer, order.after_failure);
             }
             attempt
         };

@@ -220,7 +220,7 @@ impl<'a, F: JobFreezer> Stopped<'a, F> {
             Ok(captured)
         });
         let taken = captured.is_ok().then(|| prepared.number().get());
-        let advised = if captured.is_ok() { site.order.behind_success } else { site.order.behind_failure };
+        let advised = if captured.is_ok() { site.order.after_success } else { site.order.after_failure };
         let reported = frozen.report_outcome(taken, advised);
         match captured.and_then(|captured| reported.map(|()| captured)) {
             Ok(captured) => {

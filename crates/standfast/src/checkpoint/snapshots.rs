@@ -236,13 +236,13 @@ impl Experience {
     fn learn(&mut self, it: Measured) -> bool {
         let follow = |figure: &mut f64, new: f64| *figure += (new - *figure) * NEW;
         let look = it.checking.as_secs_f64();
-        let behind = (it.pause.as_secs_f64() - look).max(0.0);
+        let after_look = (it.pause.as_secs_f64() - look).max(0.0);
         follow(&mut self.look, look);
         let (figure, seconds, bytes) = match it.method {
-            Method::Sequential => (&mut self.sequential, behind, it.read),
-            Method::Copy => (&mut self.copy, behind, it.read),
-            Method::Fork => (&mut self.clone, (behind - CLONE * it.processes as f64).max(0.0), it.held),
-            Method::Precopy => (self.ahead.get_or_insert(behind / it.read.max(1) as f64), behind, it.read),
+            Method::Sequential => (&mut self.sequential, after_look, it.read),
+            Method::Copy => (&mut self.copy, after_look, it.read),
+            Method::Fork => (&mut self.clone, (after_look - CLONE * it.processes as f64).max(0.0), it.held),
+            Method::Precopy => (self.ahead.get_or_insert(after_look / it.read.max(1) as f64), after_look, it.read),
         };
         if bytes >= Self::TELLING_BYTES {
             follow(figure, seconds / bytes as f64);

@@ -219,7 +219,7 @@ fn checkpoint(purpose: Purpose, snapshot: Snapshot, script: Script) -> Outcome {
     let options = JobOptions { snapshot, ..JobOptions::default() };
     let destination = Destination::new(Levels::new(directory, None), Arc::new(lease), &options);
     let advised = Advised { due_in: None, next_in: None };
-    let order = Order { purpose, past: Past::default(), behind_success: advised, behind_failure: advised };
+    let order = Order { purpose, past: Past::default(), after_success: advised, after_failure: advised };
     let job = FakeJob { script, done: Arc::default(), directory: path };
     let attempt = take(&destination, &job, &order);
     let done = job.done.lock().unwrap().clone();

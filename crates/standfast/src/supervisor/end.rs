@@ -39,7 +39,7 @@ impl Supervisor<'_, '_> {
             let _ = rehearsing.join();
         }
         self.on(Event::JobEnded);
-        let ending = match (self.machine.stopped_behind(), status) {
+        let ending = match (self.machine.stopped_after(), status) {
             (Some(generation), _) => {
                 Ending::Stopped { generation, exit_status: self.setup.options.stopped_status.get() }
             }
@@ -135,7 +135,7 @@ impl Supervisor<'_, '_> {
     /// Reports that other processes continue without us, if there are any. The lease then names one of them, so that
     /// nobody starts a second life of the job beside them.
     fn leave_descendants(&mut self) -> bool {
-        let descendants = if self.machine.stopped_behind().is_some() { Vec::new() } else { self.job.descendants() };
+        let descendants = if self.machine.stopped_after().is_some() { Vec::new() } else { self.job.descendants() };
         let mut identities = descendants.iter().filter_map(|pid| ProcessIdentity::of(*pid).ok());
         let Some(survivor) = identities.next() else { return false };
         if let Err(error) = self.setup.destination.lease.set_program(in_lease(survivor)) {

@@ -257,7 +257,7 @@ impl Supervisor<'_, '_> {
     /// in the background, unless the foreground proxy is to wait.
     fn follow_descendants(&mut self, status: Option<ExitStatus>) -> bool {
         let is_wanted = self.setup.context.wait || self.has_foreground_proxy && !self.setup.context.ends_container();
-        if !is_wanted || self.machine.stopped_behind().is_some() {
+        if !is_wanted || self.machine.stopped_after().is_some() {
             return false;
         }
         let ending = status.map(Ending::of_status);

@@ -148,7 +148,7 @@ enum Stop {
     /// The checkpoint of the signal failed.
     Failed,
     /// The program was stopped after this generation, for a signal or a client.
-    Behind(u64),
+    After(u64),
 }
 
 /// A checkpoint under way.
@@ -248,7 +248,7 @@ impl Machine {
                 effects.push(Effect::Answer(client, Reply::Noted));
             }
             Event::CheckpointAsked => self.signal_asked = true,
-            Event::StopAsked if self.stopped_behind().is_none() => self.stop = Stop::Wanted,
+            Event::StopAsked if self.stopped_after().is_none() => self.stop = Stop::Wanted,
             Event::StopAsked => {}
             Event::Unprotectable { reason } => {
                 if let Some(reason) = self.reported.note(Condition::NotTaken, Some(reason)) {
@@ -280,9 +280,9 @@ impl Machine {
     }
 
     /// Returns the generation after which the program was stopped.
-    pub(super) fn stopped_behind(&self) -> Option<u64> {
+    pub(super) fn stopped_after(&self) -> Option<u64> {
         match self.stop {
-            Stop::Behind(generation) => Some(generation),
+            Stop::After(generation) => Some(generation),
             Stop::NotAsked | Stop::Wanted | Stop::Failed => None,
         }
     }
@@ -334,7 +334,7 @@ impl Machine {
         let is_put_off = self.disabled_since.is_some() && !is_due;
         let is_asked = self.here_asked || self.signal_asked || !self.asked.is_empty();
         let is_wanted = is_due || is_asked || self.stop == Stop::Wanted;
-        if self.checkpoint.is_some() || self.stopped_behind().is_some() || !is_wanted || is_put_off {
+        if self.checkpoint.is_some() || self.stopped_after().is_some() || !is_wanted || is_put_off {
             return;
         }
         let stops = self.stop == Stop::Wanted || self.asked.iter().any(|(_, stop)| *stop);
@@ -348,8 +348,8 @@ impl Machine {
         effects.push(Effect::BeginCheckpoint(Order {
             purpose,
             past: self.past,
-            behind_success: self.schedule.advised(AttemptEnd::Taken, now),
-            behind_failure: self.schedule.advised(AttemptEnd::Failed, now),
+            after_success: self.schedule.advised(AttemptEnd::Taken, now),
+            after_failure: self.schedule.advised(AttemptEnd::Failed, now),
         }));
     }
 

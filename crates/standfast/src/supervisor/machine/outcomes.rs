@@ -130,7 +130,7 @@ impl Machine {
                 answer(running.served, &Reply::Taken(report), effects);
             }
             Purpose::Stop => {
-                self.stop = Stop::Behind(generation);
+                self.stop = Stop::After(generation);
                 self.stopped_for.extend(running.served);
             }
         }

@@ -82,7 +82,7 @@ impl World {
             Effect::BeginCheckpoint(order) => {
                 assert_eq!(self.checkpoint, None, "two checkpoints at once");
                 assert_ne!(self.flush, Some(FlushMode::Foreground), "the program is stopped for a flush");
-                assert_eq!(self.machine.stopped_behind(), None, "the program is stopped");
+                assert_eq!(self.machine.stopped_after(), None, "the program is stopped");
                 self.is_signal_asked = false;
                 self.checkpoint = Some(order.purpose);
                 if self.random.u8(..20) == 0 {
@@ -201,12 +201,12 @@ impl World {
                 self.on(Event::Enabled { client });
             }
             28 => {
-                self.is_stop_asked |= self.machine.stopped_behind().is_none();
+                self.is_stop_asked |= self.machine.stopped_after().is_none();
                 self.on(Event::StopAsked);
             }
             29 if self.random.bool() => {
                 self.on(Event::CheckpointAsked);
-                self.is_signal_asked = self.machine.stopped_behind().is_none();
+                self.is_signal_asked = self.machine.stopped_after().is_none();
             }
             29 => {
                 self.on(Event::Unprotectable { reason: "nothing helps".to_owned() });
@@ -268,7 +268,7 @@ fn after_random_events_all_requests_are_done() {
         let mut world = World::new(seed);
         (0..EVENTS).for_each(|_| world.happen());
         world.calm_down();
-        let is_stopped = world.machine.stopped_behind().is_some();
+        let is_stopped = world.machine.stopped_after().is_some();
         assert!(is_stopped || world.is_stop_refused || !world.is_stop_asked, "seed {seed}: not stopped, not refused");
         assert!(is_stopped || !world.is_signal_asked, "seed {seed}: a signal's checkpoint never began");
         assert!(is_stopped || world.waiting.is_empty(), "seed {seed}: {:?} wait still", world.waiting);
