@@ -59,7 +59,7 @@ pub struct Captured {
     pub broken: Vec<BrokenPromise>,
     /// What must be confirmed before this capture may be committed.
     unconfirmed: Option<Unconfirmed>,
-    /// Pages that were read ahead and that the sink has not received yet.
+    /// Precopied pages that the sink has not received yet.
     kept: Vec<Kept>,
     /// Precopied pages that no process kept.
     precopied: Precopied,

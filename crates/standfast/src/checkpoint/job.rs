@@ -55,7 +55,7 @@ pub(super) trait FrozenJob {
     /// Reports whether a checkpoint may be taken now.
     fn readiness(&self) -> Result<Readiness, EngineError>;
 
-    /// Finds the pages that may be read ahead.
+    /// Finds the pages that may be precopied.
     fn foresee(&mut self, options: CaptureOptions) -> Result<Self::Precopied, EngineError>;
 
     /// Collects the state of the job and reads its memory, except for pages that are read later.

@@ -175,7 +175,7 @@ fn take_at<F: JobFreezer>(site: Site<'_, F>) -> Attempt {
 
 /// Makes one attempt, phase by phase.
 fn attempt<F: JobFreezer>(site: Site<'_, F>, asking: Asking) -> Attempt {
-    let captured = site.plan()?.prepare()?.read_ahead(asking)?.stop()?.capture()?;
+    let captured = site.plan()?.prepare()?.precopy(asking)?.stop()?.capture()?;
     let committed = match site.order.purpose {
         Purpose::Protect => captured.resume().seal()?.commit()?,
         Purpose::Stop => captured.commit_and_kill()?,

@@ -2,7 +2,7 @@
 //! checkpoint.
 //!
 //! ```text
-//! Site  plan  Planned  prepare  Ready  read_ahead  Ahead  stop  Stopped  capture  Caught
+//! Site  plan  Planned  prepare  Ready  precopy  PrecopyDone  stop  Stopped  capture  Caught
 //! Caught  resume  Resumed  seal  Durable  commit  Committed  retain  Taken          the program runs on
 //! Caught  commit_and_kill                         Committed  retain  Taken          it ends where it stood
 //! ```
@@ -65,8 +65,8 @@ pub(super) struct Ready<'a, F> {
     prepared: Prepared,
 }
 
-/// A checkpoint whose pages have been read ahead, if that method was chosen.
-pub(super) struct Ahead<'a, F: JobFreezer> {
+/// A checkpoint whose pages have been precopied, if that method was chosen.
+pub(super) struct PrecopyDone<'a, F: JobFreezer> {
     ready: Ready<'a, F>,
     options: CaptureOptions,
     precopied: F::Precopied,
@@ -76,7 +76,7 @@ pub(super) struct Ahead<'a, F: JobFreezer> {
 
 /// A checkpoint whose program is stopped.
 pub(super) struct Stopped<'a, F: JobFreezer> {
-    ahead: Ahead<'a, F>,
+    precopy: PrecopyDone<'a, F>,
     frozen: F::Frozen,
     since: Instant,
 }
@@ -133,7 +133,7 @@ pub(super) struct Moments<'a, F> {
     /// Whether the pages have not been written yet.
     is_held: bool,
     pub(super) choice: Choice,
-    /// Whether nothing was read ahead.
+    /// Whether nothing was precopied.
     pub(super) is_untracked: bool,
 }
 
@@ -184,16 +184,16 @@ impl<'a, F: JobFreezer> Planned<'a, F> {
 }
 
 impl<'a, F: JobFreezer> Ready<'a, F> {
-    pub(super) fn read_ahead(mut self, asking: Asking) -> Result<Ahead<'a, F>, Box<Abandoned>> {
+    pub(super) fn precopy(mut self, asking: Asking) -> Result<PrecopyDone<'a, F>, Box<Abandoned>> {
         let options = self.site.destination.capture_options(&self.prepared, self.choice.method, asking);
-        match read_ahead(self.site.freezer, &mut self.prepared, options, self.choice) {
-            Ok((precopied, stood_still)) => Ok(Ahead { ready: self, options, precopied, stood_still }),
+        match precopy(self.site.freezer, &mut self.prepared, options, self.choice) {
+            Ok((precopied, stood_still)) => Ok(PrecopyDone { ready: self, options, precopied, stood_still }),
             Err(error) => Err(Abandoned::unreported(error, Some(self.prepared))),
         }
     }
 }
 
-impl<'a, F: JobFreezer> Ahead<'a, F> {
+impl<'a, F: JobFreezer> PrecopyDone<'a, F> {
     pub(super) fn stop(mut self) -> Result<Stopped<'a, F>, Box<Abandoned>> {
         match freeze(self.ready.site.freezer) {
             Ok((frozen, is_awaited)) => {
@@ -201,7 +201,7 @@ impl<'a, F: JobFreezer> Ahead<'a, F> {
                     self.options.asking = Asking::Stopped;
                 }
                 let since = frozen.since();
-                Ok(Stopped { ahead: self, frozen, since })
+                Ok(Stopped { precopy: self, frozen, since })
             }
             Err(failure) => Err(Abandoned::unreported(failure, Some(self.ready.prepared))),
         }
@@ -210,7 +210,7 @@ impl<'a, F: JobFreezer> Ahead<'a, F> {
 
 impl<'a, F: JobFreezer> Stopped<'a, F> {
     pub(super) fn capture(self) -> Result<Caught<'a, F>, Box<Abandoned>> {
-        let Self { ahead: Ahead { ready, options, precopied, stood_still }, mut frozen, since } = self;
+        let Self { precopy: PrecopyDone { ready, options, precopied, stood_still }, mut frozen, since } = self;
         let Ready { site, started, choice, is_held, mut prepared } = ready;
         let is_untracked = precopied.is_empty();
         let captured = frozen.capture(precopied, &mut prepared, options).and_then(|captured| {
@@ -388,8 +388,8 @@ fn give_back_free_memory(freezer: &impl JobFreezer) -> Result<(), EngineError> {
     }
 }
 
-/// Reads ahead, if that method was chosen. Returns also how long the program was stopped for that.
-fn read_ahead<F: JobFreezer>(
+/// Precopies, if that method was chosen. Returns also how long the program was stopped for that.
+fn precopy<F: JobFreezer>(
     freezer: &F,
     prepared: &mut Prepared,
     options: CaptureOptions,
@@ -404,7 +404,7 @@ fn read_ahead<F: JobFreezer>(
     let mut precopied = frozen.foresee(options)?;
     frozen.thaw()?;
     let pause = freezing.elapsed();
-    precopied.read(prepared, choice.ahead_bytes_max())?;
+    precopied.read(prepared, choice.precopy_bytes_max())?;
     Ok((precopied, pause))
 }
 

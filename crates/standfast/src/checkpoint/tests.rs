@@ -128,11 +128,11 @@ impl FrozenJob for FakeJob {
 
     fn capture(
         &mut self,
-        ahead: Vec<u64>,
+        precopied: Vec<u64>,
         _: &mut dyn ImageSink,
         how: CaptureOptions,
     ) -> Result<FakeCapture, EngineError> {
-        self.note(format!("capture {:?}, {} read ahead", how.asking, ahead.len()));
+        self.note(format!("capture {:?}, {} precopied", how.asking, precopied.len()));
         if self.script.is_refused {
             return Err(EngineError::Refused(Vec::new()));
         }
@@ -237,7 +237,7 @@ fn a_program_runs_on_before_its_checkpoint_is_durable() {
     let wanted = [
         "prefetch",
         "freeze",
-        "capture Ahead, 0 read ahead",
+        "capture Ahead, 0 precopied",
         "report success",
         "thaw",
         "confirm",
@@ -266,13 +266,13 @@ fn the_program_that_asked_for_a_checkpoint_gets_one_report() {
     let outcome = checkpoint(Purpose::Protect, Snapshot::Copy, Script { is_awaited: true, ..Script::default() });
     let reported = outcome.done.iter().filter(|it| *it == "report success").count();
     assert_eq!((reported, outcome.generations), (1, 1));
-    assert!(outcome.done.contains(&"capture Stopped, 0 read ahead".to_owned()), "{:?}", outcome.done);
+    assert!(outcome.done.contains(&"capture Stopped, 0 precopied".to_owned()), "{:?}", outcome.done);
 }
 
 #[test]
 fn pages_are_precopied_between_two_stops() {
     let done = checkpoint(Purpose::Protect, Snapshot::Precopy, Script::default()).done;
-    let wanted = ["prefetch", "freeze", "foresee", "thaw", "freeze", "capture Ahead, 1 read ahead", "report success"];
+    let wanted = ["prefetch", "freeze", "foresee", "thaw", "freeze", "capture Ahead, 1 precopied", "report success"];
     assert_eq!(done[..7], wanted);
 }
 
@@ -284,7 +284,7 @@ fn a_program_to_be_stopped_is_killed_after_its_checkpoint_commits() {
         let wanted = [
             "prefetch",
             "freeze",
-            "capture Stopped, 0 read ahead",
+            "capture Stopped, 0 precopied",
             "report success",
             "kill with 1 checkpoints",
             "judge",
@@ -336,7 +336,7 @@ fn a_program_that_ends_at_the_report_leaves_no_checkpoint() {
 fn outdated_attributes_are_retried_and_finally_read_while_stopped() {
     let outcome = protect(Script { outdated: 2, ..Script::default() });
     let captures: Vec<_> = outcome.done.iter().filter(|it| it.starts_with("capture")).collect();
-    let wanted = ["Ahead", "Ahead", "Stopped"].map(|asking| format!("capture {asking}, 0 read ahead"));
+    let wanted = ["Ahead", "Ahead", "Stopped"].map(|asking| format!("capture {asking}, 0 precopied"));
     assert_eq!(captures, wanted.iter().collect::<Vec<_>>());
     assert_eq!((outcome.attempt.is_ok(), outcome.generations), (true, 1));
     let outcome = protect(Script { outdated: 3, ..Script::default() });
