@@ -53,7 +53,7 @@ impl Rehearsals {
 }
 
 impl Machine {
-    /// Begins a rehearsal behind a checkpoint, if one is to follow it.
+    /// Begins a rehearsal after a checkpoint, if one is to follow it.
     pub(super) fn rehearse(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         if self.rehearsals.follow(self.settings.rehearse, now) {
             effects.push(Effect::BeginRehearsal);
