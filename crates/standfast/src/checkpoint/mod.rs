@@ -27,7 +27,7 @@ pub(crate) use snapshots::Past;
 use crate::background::Background;
 use crate::report::CheckpointReport;
 use job::{FrozenJob, JobFreezer};
-use phases::Site;
+use phases::Requested;
 use standfast_engine::{Advised, Asking, BrokenPromise, Freezer, Output};
 use standfast_format::records::{Coverage, FileReference};
 use standfast_store::{Level, Prepared, StoreError};
@@ -144,7 +144,7 @@ impl AsFd for Checkpointing {
 /// Takes the checkpoint in memory if that level exists and has room. Otherwise, or if memory fails, takes it in the
 /// directory.
 fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) -> Attempt {
-    let to = |level, level_directory| Site { destination, level, level_directory, freezer, order };
+    let to = |level, level_directory| Requested { destination, level, level_directory, freezer, order };
     let disk = to(Level::Directory, &destination.levels.directory);
     let reason = match destination.memory_with_room(|| freezer.figures(destination.tracking)) {
         None => return take_at(disk),
@@ -157,26 +157,26 @@ fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) ->
     take_at(disk).map(|taken| Taken { degraded: Some(reason), ..taken })
 }
 
-fn take_at<F: JobFreezer>(site: Site<'_, F>) -> Attempt {
-    let attempts = match site.order.purpose {
+fn take_at<F: JobFreezer>(request: Requested<'_, F>) -> Attempt {
+    let attempts = match request.order.purpose {
         Purpose::Protect => &ATTEMPTS[..],
         // The program does not run again.
         Purpose::Stop => &[Asking::Stopped],
     };
     let (last, others) = attempts.split_last().expect("there are some");
     for asking in others {
-        match attempt(site, *asking) {
+        match attempt(request, *asking) {
             Err(abandoned) if matches!(abandoned.failure, Failure::Outdated) => {}
             attempt => return attempt,
         }
     }
-    attempt(site, *last)
+    attempt(request, *last)
 }
 
 /// Makes one attempt, phase by phase.
-fn attempt<F: JobFreezer>(site: Site<'_, F>, asking: Asking) -> Attempt {
-    let captured = site.plan()?.prepare()?.precopy(asking)?.stop()?.capture()?;
-    let committed = match site.order.purpose {
+fn attempt<F: JobFreezer>(request: Requested<'_, F>, asking: Asking) -> Attempt {
+    let captured = request.plan()?.prepare()?.precopy(asking)?.stop()?.capture()?;
+    let committed = match request.order.purpose {
         Purpose::Protect => captured.resume().seal()?.commit()?,
         Purpose::Stop => captured.commit_and_kill()?,
     };
