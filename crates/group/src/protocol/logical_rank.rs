@@ -52,11 +52,11 @@ impl Protocol {
         let present: BTreeSet<Rank> =
             self.membership.iter().flat_map(|membership| membership.present.iter().copied()).collect();
         let logical_ranks: BTreeMap<LogicalRank, Rank> = restore.logical_ranks.iter().copied().collect();
-        let sitting: BTreeSet<Rank> = logical_ranks.values().copied().collect();
+        let assigned: BTreeSet<Rank> = logical_ranks.values().copied().collect();
         let members = logical_ranks.keys().filter(|logical_rank| self.plan.is_member(**logical_rank)).count();
         let named = restore.logical_ranks.iter().chain(&restore.sources);
         members == self.plan.members()
-            && sitting.len() == restore.logical_ranks.len()
+            && assigned.len() == restore.logical_ranks.len()
             && named.map(|(_, rank)| rank).all(|rank| present.contains(rank))
     }
 
