@@ -44,7 +44,7 @@ pub fn held_in_memory(memory: &Path, job: JobId) -> Result<Vec<HeldEpoch>, Membe
 ///
 /// # Errors
 /// File system errors.
-pub fn forget_in_memory(memory: &Path, job: JobId) -> Result<(), MemberError> {
+pub fn purge_memory(memory: &Path, job: JobId) -> Result<(), MemberError> {
     memory_place::remove(memory, job)
 }
 
