@@ -89,7 +89,7 @@ impl Precopied {
     }
 
     /// Returns the pages that are still valid for a process, `owner` in the image: those of `still` that were read,
-    /// except blanks.
+    /// except masked words.
     pub(crate) fn keep(
         &mut self,
         identity: ProcessIdentity,

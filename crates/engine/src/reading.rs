@@ -20,7 +20,7 @@ const READERS_MAX: usize = 4;
 const BATCHES_PER_READER: usize = 2;
 /// Number of pieces for which a further thread is started.
 const PIECES_PER_READER: usize = 16;
-/// Number of batches that are filled between two visits to the sink.
+/// Number of batches that are filled between two calls of the sink.
 const GROUP_MAX: usize = 64;
 /// Number of pages that are compared at a time, so that their copy stays in the processor's cache.
 const PIECE_PAGES: u64 = 64;

@@ -107,10 +107,9 @@ fn enter<T, F: FnOnce() -> io::Result<T>>(
     extern "C" fn begin<T, F: FnOnce() -> io::Result<T>>(namespace_helper: *mut libc::c_void) -> libc::c_int {
         // SAFETY: the maker of this process has passed such a value, and waits.
         let namespace_helper = unsafe { &mut *namespace_helper.cast::<NamespaceHelper<T, F>>() };
-        let work = namespace_helper.work.take().expect("a visit begins once");
+        let work = namespace_helper.work.take().expect("a helper begins once");
         let result = catch_unwind(AssertUnwindSafe(work));
-        namespace_helper.result =
-            Some(result.unwrap_or_else(|_| Err(io::Error::other("a visit to a namespace went wrong"))));
+        namespace_helper.result = Some(result.unwrap_or_else(|_| Err(io::Error::other("a namespace helper panicked"))));
         0
     }
     begin::<T, F>

@@ -60,7 +60,7 @@ pub(super) fn separate_masked(batch: &mut PageBatch, separated: &mut SeparatedPa
             let (own, behind) = behind.split_at(1);
             let page: &mut Page =
                 batch.bytes[moved.from..].first_chunk_mut().expect("a batch has all pages of its ranges");
-            masked_page.dead.blank(page);
+            masked_page.dead.clear(page);
             let run = Run { owner, range: own, contents: Contents::Stored };
             if masked_page.is_held() {
                 separated.held.push(run, if separated.is_all_held { &[] } else { &page[..] });
