@@ -39,7 +39,7 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
 }
 
 fn canonical(state: &mut JobState) {
-    forget_circumstances(state);
+    clear_checkpoint_facts(state);
     forget_saved_files(state);
     forget_unmeasured_lengths(state);
     state.files_mut().for_each(forget_plan);
@@ -211,7 +211,7 @@ fn translate_ids(saved: &JobState, found: &mut JobState) {
 }
 
 /// Leaves out what describes the checkpoint and not the job.
-fn forget_circumstances(state: &mut JobState) {
+fn clear_checkpoint_facts(state: &mut JobState) {
     (state.machine, state.clocks) = (Machine::default(), Clocks::default());
     (state.forks, state.ipc_namespace, state.pid_namespace) = (0, 0, 0);
     state.folders.clear();

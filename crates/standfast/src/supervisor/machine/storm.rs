@@ -239,7 +239,7 @@ impl World {
     }
 
     /// Ends the storm: everything that is begun succeeds.
-    fn calm_down(&mut self) {
+    fn succeed_in_everything(&mut self) {
         for _ in 0..10 {
             self.now += Duration::from_secs(3600);
             while self.on(Event::Tick) {}
@@ -267,7 +267,7 @@ fn after_random_events_all_requests_are_done() {
     for seed in 0..STORMS {
         let mut world = World::new(seed);
         (0..EVENTS).for_each(|_| world.happen());
-        world.calm_down();
+        world.succeed_in_everything();
         let is_stopped = world.machine.stopped_after().is_some();
         assert!(is_stopped || world.is_stop_refused || !world.is_stop_asked, "seed {seed}: not stopped, not refused");
         assert!(is_stopped || !world.is_signal_asked, "seed {seed}: a signal's checkpoint never began");
