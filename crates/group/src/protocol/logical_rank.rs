@@ -191,7 +191,7 @@ impl Protocol {
             };
             self.resume(resumption, effects);
         }
-        self.tell_arrival(effects);
+        self.report_arrival(effects);
         if let Some(order) = self.prepare.take() {
             self.ordered(order, effects);
         }
@@ -204,7 +204,7 @@ impl Protocol {
         }
     }
 
-    pub(super) fn tell_arrival(&mut self, effects: &mut Vec<ProtocolEffect>) {
+    pub(super) fn report_arrival(&mut self, effects: &mut Vec<ProtocolEffect>) {
         if self.stage == Stage::Idle
             && let Some(arrival) = self.arrived.take()
         {
