@@ -388,12 +388,12 @@ mod tests {
     #[test]
     fn an_attribute_of_a_part_is_the_only_difference() {
         use Accounting::{Counted, Unknown};
-        let behind = mapping(0x9000, 0xa000, Counted);
-        let mut saved = vec![mapping(0x1000, 0x3000, Unknown), mapping(0x3000, 0x8000, Counted), behind.clone()];
-        let mut found = vec![mapping(0x1000, 0x8000, Counted), behind.clone()];
+        let after = mapping(0x9000, 0xa000, Counted);
+        let mut saved = vec![mapping(0x1000, 0x3000, Unknown), mapping(0x3000, 0x8000, Counted), after.clone()];
+        let mut found = vec![mapping(0x1000, 0x8000, Counted), after.clone()];
         cut_alike(&mut saved, &mut found);
         assert_eq!(saved.len(), 3);
-        assert_eq!(found, [mapping(0x1000, 0x3000, Counted), mapping(0x3000, 0x8000, Counted), behind]);
+        assert_eq!(found, [mapping(0x1000, 0x3000, Counted), mapping(0x3000, 0x8000, Counted), after]);
         assert_eq!(saved[1..], found[1..]);
     }
 }

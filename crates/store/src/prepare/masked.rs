@@ -55,9 +55,9 @@ pub(super) fn separate_masked(batch: &mut PageBatch, separated: &mut SeparatedPa
     for BatchRange { owner, range, backing_page } in std::mem::take(&mut batch.ranges) {
         let mut rest = range;
         for masked_page in masked_pages.within(range) {
-            let (others, behind) = rest.split_at(PageRange::between(rest.start(), masked_page.page).pages());
+            let (others, after) = rest.split_at(PageRange::between(rest.start(), masked_page.page).pages());
             moved.keep(batch, BatchRange { owner, range: others, backing_page });
-            let (own, behind) = behind.split_at(1);
+            let (own, after) = after.split_at(1);
             let page: &mut Page =
                 batch.bytes[moved.from..].first_chunk_mut().expect("a batch has all pages of its ranges");
             masked_page.dead.clear(page);
@@ -71,7 +71,7 @@ pub(super) fn separate_masked(batch: &mut PageBatch, separated: &mut SeparatedPa
                 separated.zeros.push(Run { contents: Contents::Zero, ..run });
             }
             moved.from += PAGE_BYTES;
-            rest = behind;
+            rest = after;
         }
         moved.keep(batch, BatchRange { owner, range: rest, backing_page });
     }

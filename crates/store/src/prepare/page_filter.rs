@@ -22,7 +22,7 @@ pub(super) fn filter_pages(batch: &mut PageBatch) -> FilteredPages {
         let mut rest = range;
         while rest.pages() > 0 {
             let (zero, pages) = stretch(&batch.bytes[from..], rest.pages());
-            let (piece, behind) = rest.split_at(pages);
+            let (piece, after) = rest.split_at(pages);
             let bytes = pages as usize * PAGE_BYTES;
             if !zero {
                 if from != to {
@@ -34,7 +34,7 @@ pub(super) fn filter_pages(batch: &mut PageBatch) -> FilteredPages {
                 push(&mut filtered.zeros, owner, piece, Contents::Zero);
             }
             from += bytes;
-            rest = behind;
+            rest = after;
         }
     }
     batch.bytes.truncate(to);
@@ -65,10 +65,10 @@ pub(super) fn cut(runs: &[Run]) -> Vec<Vec<Run>> {
     for run in runs {
         let mut rest = run.range;
         while rest.pages() > 0 {
-            let (piece, behind) = rest.split_at(room);
+            let (piece, after) = rest.split_at(room);
             block.push(Run { range: piece, ..*run });
             room -= piece.pages();
-            rest = behind;
+            rest = after;
             if room == 0 {
                 blocks.push(std::mem::take(&mut block));
                 room = u64::from(BLOCK_PAGES_MAX);
