@@ -46,11 +46,11 @@ pub(crate) struct Kept {
 
 impl Frozen {
     /// Takes the collection and determines which pages a checkpoint would save, so that they can be read when the job
-    /// runs again. Nothing is read ahead if the kernel does not track writes.
+    /// runs again. Nothing is precopied if the kernel does not track writes.
     ///
     /// # Errors
     /// [`EngineError::Refused`] and others, as for a capture.
-    pub fn foresee(&mut self, options: CaptureOptions) -> Result<Precopied, EngineError> {
+    pub fn begin_precopy(&mut self, options: CaptureOptions) -> Result<Precopied, EngineError> {
         if !options.builds_upon_last {
             self.shared.tracks().forget();
         }

@@ -94,8 +94,8 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
             let options = CaptureOptions { tracking, builds_upon_last, reading, ..CaptureOptions::default() };
             let mut early = Precopied::default();
             if reads_ahead {
-                match frozen.foresee(options) {
-                    Ok(foreseen) => early = foreseen,
+                match frozen.begin_precopy(options) {
+                    Ok(precopied) => early = precopied,
                     Err(refusal @ EngineError::Refused(_)) => return Err(refusal),
                     Err(error) => panic!("{error}"),
                 }

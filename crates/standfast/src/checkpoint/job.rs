@@ -56,7 +56,7 @@ pub(super) trait FrozenJob {
     fn readiness(&self) -> Result<Readiness, EngineError>;
 
     /// Finds the pages that may be precopied.
-    fn foresee(&mut self, options: CaptureOptions) -> Result<Self::Precopied, EngineError>;
+    fn begin_precopy(&mut self, options: CaptureOptions) -> Result<Self::Precopied, EngineError>;
 
     /// Collects the state of the job and reads its memory, except for pages that are read later.
     fn capture(
@@ -206,8 +206,8 @@ impl FrozenJob for Frozen {
         self.readiness()
     }
 
-    fn foresee(&mut self, options: CaptureOptions) -> Result<Precopied, EngineError> {
-        self.foresee(options)
+    fn begin_precopy(&mut self, options: CaptureOptions) -> Result<Precopied, EngineError> {
+        self.begin_precopy(options)
     }
 
     fn capture(

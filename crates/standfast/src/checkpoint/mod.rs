@@ -47,7 +47,7 @@ pub(crate) const STOPPABLE_MAX: Duration = Duration::from_secs(5);
 /// How each attempt asks programs what they have said about their memory. An answer that was read ahead counts only if
 /// the program has said nothing else meanwhile. If the program keeps changing its statements, the last attempt asks
 /// while it is frozen.
-const ATTEMPTS: [Asking; 3] = [Asking::Ahead, Asking::Ahead, Asking::Stopped];
+const ATTEMPTS: [Asking; 3] = [Asking::Running, Asking::Running, Asking::Stopped];
 
 /// What the program does after the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -408,7 +408,7 @@ fn precopy<F: JobFreezer>(
     freezer.await_stoppable()?;
     let mut frozen = freezer.freeze()?;
     let freezing = frozen.since();
-    let mut precopied = frozen.foresee(options)?;
+    let mut precopied = frozen.begin_precopy(options)?;
     frozen.thaw()?;
     let pause = freezing.elapsed();
     precopied.read(prepared, choice.precopy_bytes_max())?;

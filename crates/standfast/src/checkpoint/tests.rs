@@ -121,8 +121,8 @@ impl FrozenJob for FakeJob {
         })
     }
 
-    fn foresee(&mut self, _: CaptureOptions) -> Result<Vec<u64>, EngineError> {
-        self.note("foresee");
+    fn begin_precopy(&mut self, _: CaptureOptions) -> Result<Vec<u64>, EngineError> {
+        self.note("begin precopy");
         Ok(vec![0x1000])
     }
 
@@ -237,7 +237,7 @@ fn a_program_runs_on_before_its_checkpoint_is_durable() {
     let wanted = [
         "prefetch",
         "freeze",
-        "capture Ahead, 0 precopied",
+        "capture Running, 0 precopied",
         "report success",
         "thaw",
         "confirm",
@@ -272,7 +272,8 @@ fn the_program_that_asked_for_a_checkpoint_gets_one_report() {
 #[test]
 fn pages_are_precopied_between_two_stops() {
     let done = checkpoint(Purpose::Protect, Snapshot::Precopy, Script::default()).done;
-    let wanted = ["prefetch", "freeze", "foresee", "thaw", "freeze", "capture Ahead, 1 precopied", "report success"];
+    let wanted =
+        ["prefetch", "freeze", "begin precopy", "thaw", "freeze", "capture Running, 1 precopied", "report success"];
     assert_eq!(done[..7], wanted);
 }
 
@@ -336,7 +337,7 @@ fn a_program_that_ends_at_the_report_leaves_no_checkpoint() {
 fn outdated_attributes_are_retried_and_finally_read_while_stopped() {
     let outcome = protect(Script { outdated: 2, ..Script::default() });
     let captures: Vec<_> = outcome.done.iter().filter(|it| it.starts_with("capture")).collect();
-    let wanted = ["Ahead", "Ahead", "Stopped"].map(|asking| format!("capture {asking}, 0 precopied"));
+    let wanted = ["Running", "Running", "Stopped"].map(|asking| format!("capture {asking}, 0 precopied"));
     assert_eq!(captures, wanted.iter().collect::<Vec<_>>());
     assert_eq!((outcome.attempt.is_ok(), outcome.generations), (true, 1));
     let outcome = protect(Script { outdated: 3, ..Script::default() });
