@@ -83,7 +83,7 @@ impl Precopied {
             }
             let read = |ranges: &[PageRange], into: &mut [u8]| memory.read_pages(ranges, into);
             let wanted = Wanted { owner: 0, ranges: &process.wanted, masked_pages: None, read: &read };
-            process.batches = wanted.read_ahead(sink, &mut room)?;
+            process.batches = wanted.read_for_precopy(sink, &mut room)?;
         }
         Ok(())
     }

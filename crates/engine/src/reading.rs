@@ -77,7 +77,11 @@ impl Wanted<'_> {
 
     /// Reads them into batches that remain with the caller, as long as there is `room`, in bytes, for the sink's
     /// batches. A batch that cannot be read completely comes back without ranges.
-    pub(crate) fn read_ahead(&self, sink: &mut dyn ImageSink, room: &mut u64) -> Result<Vec<PageBatch>, EngineError> {
+    pub(crate) fn read_for_precopy(
+        &self,
+        sink: &mut dyn ImageSink,
+        room: &mut u64,
+    ) -> Result<Vec<PageBatch>, EngineError> {
         let mut uncut = Uncut::of(self.ranges);
         let mut read = Vec::new();
         while !uncut.is_empty() {

@@ -99,8 +99,8 @@ impl Job {
         full: bool,
     ) -> Self {
         let (group, _) = plan.place(shard.logical_rank);
-        let seated = by_position(plan, group, logical_ranks);
-        let ranks = TransferRanks { me: sending.me, sources: seated.clone(), sinks: seated };
+        let present = by_position(plan, group, logical_ranks);
+        let ranks = TransferRanks { me: sending.me, sources: present.clone(), sinks: present };
         Self::new(plan, group, shard.epoch, Kind::Encode { shard, base, full }, ranks, sending)
     }
 
