@@ -165,8 +165,8 @@ fn course(program: &Program, words: &[&str], moments: Moments) -> Result<Option<
     standfast.run_with(&options, checkpoints, program)?.wait(PATIENCE)?.well("the program")?;
     // The program has checked its result itself.
     checksum(&RunResult::read(&arena.work())?.output())?;
-    let behind = checkpoints_left(&standfast, &arena)?.into_iter().skip(1);
-    let (bytes, pauses): (Vec<_>, Vec<_>) = behind.map(|taken| (taken.bytes, taken.pause)).unzip();
+    let after = checkpoints_left(&standfast, &arena)?.into_iter().skip(1);
+    let (bytes, pauses): (Vec<_>, Vec<_>) = after.map(|taken| (taken.bytes, taken.pause)).unzip();
     Ok((!bytes.is_empty()).then_some(Course { bytes, pauses }))
 }
 

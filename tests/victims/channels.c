@@ -62,7 +62,7 @@ static void *listener(void *expected)
     return NULL;
 }
 
-struct shelf {
+struct stock {
     int stored[2], narrow[2];
     int edge, shot, level;
     int shared, shared_too, far, appended, zero, null;
@@ -70,7 +70,7 @@ struct shelf {
 };
 
 /* Things that lie still through the whole run, in states that take some care to rebuild. */
-static void lay_out(struct shelf *s)
+static void lay_out(struct stock *s)
 {
     uint64_t random = 3;
     for (int i = 0; i < STORED; i++)
@@ -99,12 +99,12 @@ static void lay_out(struct shelf *s)
     CHECK(s->appended >= 0 && s->zero >= 0 && s->null >= 0);
 }
 
-static void check_still(struct shelf *s)
+static void check_still(struct stock *s)
 {
     struct epoll_event event;
     CHECK(epoll_wait(s->shot, &event, 1, 0) == 0);
     CHECK(epoll_wait(s->level, &event, 1, 0) == 1 && event.data.u32 == 3 && event.events == EPOLLIN);
-    /* A pipe that was opened anew by name shows O_LARGEFILE, which means nothing on a 64-bit machine. */
+    /* A pipe that was opened again by name shows O_LARGEFILE, which means nothing on a 64-bit machine. */
     CHECK((fcntl(s->stored[0], F_GETFL) & ~LARGE_FILE) == O_NONBLOCK && fcntl(s->stored[0], F_GETFD) == FD_CLOEXEC);
     CHECK((fcntl(s->narrow[1], F_GETFL) & O_ACCMODE) == O_WRONLY && fcntl(s->narrow[1], F_GETFD) == 0);
     CHECK(fcntl(s->narrow[0], F_GETPIPE_SZ) == 4096);
@@ -119,7 +119,7 @@ static void check_still(struct shelf *s)
 }
 
 /* Takes some bytes out of the stored pipe at its head and puts them back at its tail. */
-static uint64_t turn_stored(struct shelf *s, uint64_t sum, long lap)
+static uint64_t turn_stored(struct stock *s, uint64_t sum, long lap)
 {
     unsigned char some[777];
     CHECK(read(s->stored[0], some, sizeof some) == sizeof some);
@@ -129,7 +129,7 @@ static uint64_t turn_stored(struct shelf *s, uint64_t sum, long lap)
     return fold(sum, some, sizeof some);
 }
 
-static void use_shared_offset(struct shelf *s, long lap)
+static void use_shared_offset(struct stock *s, long lap)
 {
     char line[32];
     int length = snprintf(line, sizeof line, "lap %06ld\n", lap);
@@ -140,7 +140,7 @@ static void use_shared_offset(struct shelf *s, long lap)
     CHECK(write(s->appended, line, (size_t)length) == length);
 }
 
-static void use_edge_and_tickets(struct shelf *s)
+static void use_edge_and_tickets(struct stock *s)
 {
     struct epoll_event event;
     uint64_t count = 3;
@@ -157,11 +157,11 @@ static void use_edge_and_tickets(struct shelf *s)
 
 int main(int argc, char **argv)
 {
-    static struct shelf shelf;
+    static struct stock stock;
     pthread_t stations[STATIONS], listening;
     laps = amount(argc, argv, 24000);
     umask(027);
-    lay_out(&shelf);
+    lay_out(&stock);
     doorbell = eventfd(0, 0);
     tickets = eventfd(1, EFD_SEMAPHORE | EFD_CLOEXEC);
     uint64_t rings = (uint64_t)laps * TOKENS * STATIONS;
@@ -177,10 +177,10 @@ int main(int argc, char **argv)
         CHECK(pthread_create(&stations[i], NULL, station, (void *)i) == 0);
     uint64_t sum = FOLD_START;
     for (long lap = 0; lap < laps; lap++) {
-        check_still(&shelf);
-        sum = turn_stored(&shelf, sum, lap);
-        use_shared_offset(&shelf, lap);
-        use_edge_and_tickets(&shelf);
+        check_still(&stock);
+        sum = turn_stored(&stock, sum, lap);
+        use_shared_offset(&stock, lap);
+        use_edge_and_tickets(&stock);
     }
     for (int i = 0; i < STATIONS; i++)
         CHECK(pthread_join(stations[i], NULL) == 0);

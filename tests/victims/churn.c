@@ -1,9 +1,9 @@
 /* Changes its memory in every way that a program can, in an order that follows from a seed, and folds what it finds there
  * into a checksum: a single page that is not what it was written to be changes the result. Maps, unmaps, moves, protects
  * and discards; writes itself, by threads, by children that come and go, by a second view of the same memory, by the
- * kernel into a buffer, by write(2) into a file that is mapped; executes itself anew.
+ * kernel into a buffer, by write(2) into a file that is mapped; executes itself again.
  *
- * With an odd number of turns it has children, executes itself anew and maps no file, with an even one the other way
+ * With an odd number of turns it has children, executes itself again and maps no file, with an even one the other way
  * round: a child that is about to die after its parent would still hold the file, and a program that has just been
  * executed does not hold it yet, which refuses a restart.
  *
@@ -112,7 +112,7 @@ static void write_by_kernel(unsigned char *at, size_t length)
     }
 }
 
-static void map_anew(struct region *region)
+static void map_again(struct region *region)
 {
     region->kind = 1 + below(3);
     region->pages = 1 + below(region->kind == OF_FILE ? FILE_PAGES : PAGES_MAX);
@@ -245,7 +245,7 @@ static void look_at_everything(void)
         sum = fold(sum, of_mapped_file, FILE_PAGES * PAGE);
 }
 
-static void begin_anew(char *own, uint64_t turns, uint64_t turn)
+static void begin_again(char *own, uint64_t turns, uint64_t turn)
 {
     char words[4][32];
     look_at_everything();
@@ -294,7 +294,7 @@ int main(int argc, char **argv)
     for (; turn < turns; turn++) {
         struct region *region = &regions[below(REGIONS)];
         if (region->kind == NOTHING)
-            map_anew(region);
+            map_again(region);
         else
             change(region);
         if (region->kind != NOTHING)
@@ -308,7 +308,7 @@ int main(int argc, char **argv)
             printf("%lu %016lx\n", (unsigned long)turn, (unsigned long)sum);
         }
         if (has_children && below(turns / 2) == 0)
-            begin_anew(argv[0], turns, turn + 1);
+            begin_again(argv[0], turns, turn + 1);
     }
     look_at_everything();
     printf("%016lx\n", (unsigned long)sum);

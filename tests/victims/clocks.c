@@ -1,5 +1,5 @@
 /* Watches the monotonic clocks: they never go back, and an absolute sleep ends when it should, not when a clock that has
- * started anew comes round to it. Halfway it waits at a gate, as the smallest victim does. */
+ * started again comes round to it. Halfway it waits at a gate, as the smallest victim does. */
 #include "check.h"
 #include <fcntl.h>
 #include <time.h>

@@ -116,7 +116,7 @@ static void check_laid_out(void)
         CHECK(huge[i] == 0);
 }
 
-/* `lea eax, [rdi + n]; ret`, written anew each round into memory that never is writable and executable at once. */
+/* `lea eax, [rdi + n]; ret`, written again each round into memory that never is writable and executable at once. */
 static void run_written_code(long round)
 {
     static unsigned char *code;

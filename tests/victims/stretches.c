@@ -1,5 +1,5 @@
 /* Writes to stretches of 2 MiB by habit: all over for a while, a page here and there, not at all; on huge pages and on small
- * ones, which it asks for, forbids, and has made of small ones in between; discards, maps anew, moves away and back.
+ * ones, which it asks for, forbids, and has made of small ones in between; discards, maps again, moves away and back.
  * What it does follows from a seed; a single page that is not what it was written to be changes the result.
  *
  * usage: stretches [SEED [TURNS]]; with 0 turns it does not end */

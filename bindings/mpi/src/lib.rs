@@ -7,13 +7,12 @@
 //! boundary: it is caught and becomes an error.
 
 mod arriving;
-mod line;
 mod options;
 mod packed;
 mod table;
+mod table_transport;
 mod watchdog;
 
-use line::Line;
 use options::{Configuration, Options};
 use packed::{Pack, PackFunctions, PackedRegions, Size, Unpack};
 use standfast_core::printable;
@@ -27,6 +26,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 use table::CallTable;
+use table_transport::TableTransport;
 use watchdog::Pulse;
 
 /// What a failed call returns.
@@ -42,7 +42,7 @@ thread_local! {
 /// A group, as C sees it.
 #[derive(Debug)]
 pub struct GroupHandle {
-    member: Member<Line>,
+    member: Member<TableTransport>,
     table: CallTable,
     epoch: u64,
     pulse: Pulse,
@@ -111,13 +111,13 @@ pub unsafe extern "C" fn standfast_group_join(
         if let Some(path) = &settings.launch_progress {
             let _ = MILESTONES.set(path.clone());
         }
-        let line = Line::new(table, pulse.clone())?;
+        let transport = TableTransport::new(table, pulse.clone())?;
         if let Some(patience) = hang {
             pulse.watch(patience)?;
         }
         // If the program's messages must be counted and the program does not count them, this is refused.
         table.under_way()?;
-        let member = said(Member::join(line, &settings))?;
+        let member = said(Member::join(transport, &settings))?;
         let (joined, epoch) = match member.joined() {
             Joined::New => (0, 0),
             Joined::Survivor(epoch) => (1, epoch.number),

@@ -3,7 +3,7 @@
 //! # Safety
 //! The functions follow the header, and the buffer of a region does not move while it is registered.
 
-use crate::line::Line;
+use crate::table_transport::TableTransport;
 use standfast_group::RegionId;
 use standfast_linux::RegisteredMemory;
 use standfast_member::{Member, MemberError};
@@ -39,7 +39,7 @@ impl PackedRegions {
     /// Registers a region, with the length that it has in the epoch to be restored, if any.
     pub(crate) fn register(
         &mut self,
-        member: &mut Member<Line>,
+        member: &mut Member<TableTransport>,
         id: u64,
         functions: PackFunctions,
         context: *mut c_void,
@@ -59,7 +59,7 @@ impl PackedRegions {
     }
 
     /// Lets the program pack all of them, before a checkpoint.
-    pub(crate) fn pack(&mut self, member: &mut Member<Line>) -> Result<(), MemberError> {
+    pub(crate) fn pack(&mut self, member: &mut Member<TableTransport>) -> Result<(), MemberError> {
         for (id, packed) in self.0.iter_mut().filter(|(_, packed)| !packed.awaited) {
             let bytes = (packed.functions.size)(packed.context);
             packed.protect(member, *id, bytes)?;
@@ -85,7 +85,7 @@ impl PackedRegions {
 
 impl Packed {
     /// Sets the length of the buffer, and registers it again if it moved.
-    fn protect(&mut self, member: &mut Member<Line>, id: u64, bytes: usize) -> Result<(), MemberError> {
+    fn protect(&mut self, member: &mut Member<TableTransport>, id: u64, bytes: usize) -> Result<(), MemberError> {
         if bytes > self.buffer.capacity() {
             // A registered region stays where it is until the new one has replaced it.
             let mut grown = Vec::with_capacity(bytes.next_power_of_two());
@@ -99,7 +99,7 @@ impl Packed {
     }
 }
 
-fn register(member: &mut Member<Line>, id: u64, buffer: &mut Vec<u8>) -> Result<(), MemberError> {
+fn register(member: &mut Member<TableTransport>, id: u64, buffer: &mut Vec<u8>) -> Result<(), MemberError> {
     // SAFETY: the bytes belong to the vector; it is not moved by others, and is dropped only after the region is removed.
     let memory = unsafe { RegisteredMemory::new(buffer.as_mut_ptr(), buffer.len()) };
     member.protect(id, memory)

@@ -53,12 +53,12 @@ fn parts(list: &str) -> Result<Vec<&str>, String> {
 /// Expands one part, whose brackets match.
 fn expanded(part: &str) -> Result<Vec<String>, String> {
     let Some((before, rest)) = part.split_once('[') else { return Ok(vec![part.to_owned()]) };
-    let (within, behind) = rest.split_once(']').expect("brackets match");
-    let behind = expanded(behind)?;
+    let (within, after) = rest.split_once(']').expect("brackets match");
+    let after = expanded(after)?;
     let mut names = Vec::new();
     for range in within.split(',') {
         for number in numbers(range)? {
-            names.extend(behind.iter().map(|behind| format!("{before}{number}{behind}")));
+            names.extend(after.iter().map(|after| format!("{before}{number}{after}")));
             if names.len() > NODES_MAX {
                 return Err(format!("{part} names more than {NODES_MAX} nodes"));
             }

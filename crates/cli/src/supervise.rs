@@ -35,14 +35,14 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
     });
     let memory = run.memory.map(from_here).transpose()?;
     let attach = AttachRequest { directory: directory.clone(), detach_key: run.detach_key };
-    let request = |front| RunRequest {
+    let request = |connection| RunRequest {
         context: JobContext {
             directory,
             options: run.options,
             memory,
             force: run.force,
             wait: run.wait,
-            front: Some(front),
+            foreground_proxy: Some(connection),
             detached: run.detach,
             watch_notice: run.watch_notice,
             streams: streams(run.redirect),
@@ -58,7 +58,9 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
         terminal: run.terminal.unwrap_or_default(),
         assistance: Assistance { check_exclusions: run.check_exclusions, free_memory: run.free_memory },
     };
-    behind_front(&attach, reporter, |front| standfast::run(&request(front), &mut |event| reporter.event(event)))
+    with_foreground_proxy(&attach, reporter, |connection| {
+        standfast::run(&request(connection), &mut |event| reporter.event(event))
+    })
 }
 
 pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<ExitCode> {
@@ -81,8 +83,8 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
     let memory = restart.memory.map(from_here).transpose()?;
     let streams = streams(restart.redirect);
     let Restart { at, force, wait, detach: detached, despite, watch_notice, .. } = restart;
-    let request = |front| {
-        let (front, shared_binaries) = (Some(front), shared_binaries());
+    let request = |connection| {
+        let (foreground_proxy, shared_binaries) = (Some(connection), shared_binaries());
         RestartRequest {
             context: JobContext {
                 directory,
@@ -90,7 +92,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
                 memory,
                 force,
                 wait,
-                front,
+                foreground_proxy,
                 detached,
                 streams,
                 watch_notice,
@@ -102,40 +104,42 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
             despite,
         }
     };
-    behind_front(&attach, reporter, |front| standfast::restart(&request(front), &mut |event| reporter.event(event)))
+    with_foreground_proxy(&attach, reporter, |connection| {
+        standfast::restart(&request(connection), &mut |event| reporter.event(event))
+    })
 }
 
 pub(crate) fn attach(attach: Attach) -> anyhow::Result<ExitCode> {
     let request = AttachRequest { directory: attach.directory, detach_key: attach.detach_key };
     match standfast::attach(&request)? {
-        Departure::Detached => tell_how_to_reattach(&request.directory),
+        Departure::Detached => report_how_to_reattach(&request.directory),
         Departure::Ended => say("the program has ended"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_how_to_reattach(directory: &Path) {
+fn report_how_to_reattach(directory: &Path) {
     say(&format!("detached; the program continues. Reattach with: standfast attach {}", ForShell(directory)));
 }
 
 /// Supervises in a child of the foreground proxy.
-fn behind_front(
+fn with_foreground_proxy(
     attach: &AttachRequest,
     reporter: Reporter,
     supervise: impl FnOnce(ForegroundConnection) -> Result<Ending, Error>,
 ) -> anyhow::Result<ExitCode> {
     match standfast::split()? {
-        Side::ForegroundProxy(front) => {
+        Side::ForegroundProxy(proxy) => {
             let_go_of_streams();
-            match front.serve(attach, &mut |event| reporter.event(event))? {
+            match proxy.serve(attach, &mut |event| reporter.event(event))? {
                 Left::Ended(ending) => leave(ending),
                 Left::Detached => {
-                    tell_how_to_reattach(&attach.directory);
+                    report_how_to_reattach(&attach.directory);
                     Ok(ExitCode::SUCCESS)
                 }
             }
         }
-        Side::Behind(front) => conclude(supervise(front)),
+        Side::Supervisor(connection) => conclude(supervise(connection)),
     }
 }
 

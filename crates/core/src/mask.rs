@@ -94,7 +94,7 @@ impl Mask {
     }
 
     /// Sets these words of a page to zero.
-    pub fn blank(self, page: &mut Page) {
+    pub fn clear(self, page: &mut Page) {
         let words = page.as_chunks_mut::<MASK_WORD_BYTES>().0;
         self.each(|word| words[word] = [0; MASK_WORD_BYTES]);
     }
@@ -170,7 +170,7 @@ mod tests {
             let mut back = [0; PAGE_BYTES];
             left.scatter(&room[..bytes], &mut back);
             let mut masked = page;
-            left.inverse().blank(&mut masked);
+            left.inverse().clear(&mut masked);
             prop_assert_eq!(back, masked);
             prop_assert_eq!(Mask::of_nonzero(&back), left);
             for (at, byte) in back.iter().enumerate() {

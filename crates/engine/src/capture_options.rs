@@ -80,7 +80,7 @@ pub enum Asking {
     /// While the job runs, before the stop. What the capture has used must be confirmed with
     /// [`crate::Unconfirmed::confirm`] when the job runs again.
     #[default]
-    Ahead,
+    Running,
     /// While the job is frozen: exact, and takes 5 to 12 ms for each GB.
     Stopped,
 }

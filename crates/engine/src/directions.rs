@@ -93,12 +93,12 @@ impl Frozen {
         Ok(readiness)
     }
 
-    /// Tells all programs of the job that a checkpoint has been taken as generation `taken`, or that there is none if it
-    /// is `None`.
+    /// Reports to all programs of the job that a checkpoint has been taken as generation `taken`, or that there is none
+    /// if it is `None`.
     ///
     /// # Errors
     /// If one of them has ended meanwhile.
-    pub fn tell(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError> {
+    pub fn report_outcome(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError> {
         let outcome = taken.map_or(CheckpointOutcome::Failed, CheckpointOutcome::Taken);
         self.processes.iter().try_for_each(|process| {
             let Some(Heading { place, header: Ok(header) }) = process.heading()? else { return Ok(()) };
@@ -108,7 +108,7 @@ impl Frozen {
 }
 
 /// Tells a rebuilt process, before it runs, that it has been restarted, and where its supervisor is.
-pub(crate) fn tell_restarted(
+pub(crate) fn report_restart(
     pid: Pid,
     memory: &ProcessMemory,
     [mapped, private]: [&[PageRange]; 2],

@@ -103,7 +103,7 @@ pub(crate) struct Saved<'a>(&'a [(Address, Checksum)]);
 
 /// The result for some ascending pages.
 #[derive(Debug, Default)]
-pub(crate) struct Sifted {
+pub(crate) struct FilterResult {
     seen: Vec<(Address, Checksum)>,
     unchanged: Vec<PageRange>,
     /// Without pages of zeros.
@@ -112,14 +112,14 @@ pub(crate) struct Sifted {
 
 impl Saved<'_> {
     /// Compares pages, whose contents are in `bytes` one after another, and passes on those that have changed.
-    pub(crate) fn sift(
+    pub(crate) fn filter(
         self,
         ranges: &[(PageRange, BackingPage)],
         bytes: &[u8],
         mut changed: impl FnMut(PageRange, BackingPage, &[u8]),
-    ) -> Sifted {
-        let mut sifted = Sifted::default();
-        let Some((first, _)) = ranges.first() else { return sifted };
+    ) -> FilterResult {
+        let mut filtered = FilterResult::default();
+        let Some((first, _)) = ranges.first() else { return filtered };
         let mut saved = &self.0[self.0.partition_point(|(address, _)| *address < first.start())..];
         let (contents, _) = bytes.as_chunks::<PAGE_BYTES>();
         let places = ranges.iter().flat_map(|(range, backing_page)| {
@@ -129,30 +129,30 @@ impl Saved<'_> {
         for ((place, backing_page), bytes) in places.zip(contents) {
             if !is_zero(bytes) {
                 let now = (place.start(), Checksum::of(bytes));
-                sifted.seen.push(now);
+                filtered.seen.push(now);
                 while let [(address, _), rest @ ..] = saved
                     && *address < place.start()
                 {
                     saved = rest;
                 }
                 if saved.first() == Some(&now) {
-                    sifted.unchanged.push(place);
+                    filtered.unchanged.push(place);
                     continue;
                 }
-                sifted.changed.push(place);
+                filtered.changed.push(place);
             }
             changed(place, backing_page, bytes);
         }
-        sifted
+        filtered
     }
 }
 
 impl PageFilter<'_> {
     /// Takes the results, ascending.
-    pub(crate) fn take(&mut self, sifted: Sifted) {
-        self.seen.extend(sifted.seen);
-        self.unchanged.extend(sifted.unchanged);
-        self.changed.extend(sifted.changed);
+    pub(crate) fn take(&mut self, filtered: FilterResult) {
+        self.seen.extend(filtered.seen);
+        self.unchanged.extend(filtered.unchanged);
+        self.changed.extend(filtered.changed);
     }
 
     /// Returns the unchanged pages, and the changed pages that are not zeros.
@@ -178,9 +178,9 @@ mod tests {
         let mut page_filter = hashes.page_filter(KEY, 0);
         let mut changed = Vec::new();
         for (range, bytes) in pieces {
-            let sifted =
-                page_filter.saved.sift(&[(range, BackingPage::Zeros)], &bytes, |_, _, page| changed.push(page[0]));
-            page_filter.take(sifted);
+            let filtered =
+                page_filter.saved.filter(&[(range, BackingPage::Zeros)], &bytes, |_, _, page| changed.push(page[0]));
+            page_filter.take(filtered);
         }
         (changed, page_filter.into_pages().0.pages())
     }

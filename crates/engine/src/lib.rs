@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! Job -- freezer() --> Freezer -- freeze() --> Frozen -- capture(sink) --> collection, pages
-//!                                                |-- foresee()  --> Ahead, read while the job runs
+//!                                                |-- begin_precopy() --> Precopied, read while the job runs
 //!                                                |-- thaw()    the job runs; Captured::read_on(sink), from clones
 //!                                                `-- kill()    the job ends where it is
 //! restart(source) --> Restarted, a Job

@@ -46,11 +46,11 @@ pub(crate) struct Kept {
 
 impl Frozen {
     /// Takes the collection and determines which pages a checkpoint would save, so that they can be read when the job
-    /// runs again. Nothing is read ahead if the kernel does not track writes.
+    /// runs again. Nothing is precopied if the kernel does not track writes.
     ///
     /// # Errors
     /// [`EngineError::Refused`] and others, as for a capture.
-    pub fn foresee(&mut self, options: CaptureOptions) -> Result<Precopied, EngineError> {
+    pub fn begin_precopy(&mut self, options: CaptureOptions) -> Result<Precopied, EngineError> {
         if !options.builds_upon_last {
             self.shared.memory.tracks().forget();
         }
@@ -83,13 +83,13 @@ impl Precopied {
             }
             let read = |ranges: &[PageRange], into: &mut [u8]| memory.read_pages(ranges, into);
             let wanted = Wanted { owner: 0, ranges: &process.wanted, masked_pages: None, read: &read };
-            process.batches = wanted.read_ahead(sink, &mut room)?;
+            process.batches = wanted.read_for_precopy(sink, &mut room)?;
         }
         Ok(())
     }
 
     /// Returns the pages that are still valid for a process, `owner` in the image: those of `still` that were read,
-    /// except blanks.
+    /// except masked words.
     pub(crate) fn keep(
         &mut self,
         identity: ProcessIdentity,

@@ -59,7 +59,7 @@ pub struct Captured {
     pub broken: Vec<BrokenPromise>,
     /// What must be confirmed before this capture may be committed.
     unconfirmed: Option<Unconfirmed>,
-    /// Pages that were read ahead and that the sink has not received yet.
+    /// Precopied pages that the sink has not received yet.
     kept: Vec<Kept>,
     /// Precopied pages that no process kept.
     precopied: Precopied,
@@ -233,14 +233,14 @@ impl Frozen {
     /// [`EngineError::Refused`] before anything has reached the sink; other errors at any time. The job stays frozen and
     /// intact.
     pub fn capture(&mut self, sink: &mut dyn ImageSink, options: CaptureOptions) -> Result<Captured, EngineError> {
-        self.capture_behind(Precopied::default(), sink, options)
+        self.capture_after_precopy(Precopied::default(), sink, options)
     }
 
     /// Does the same for a job with precopied pages. [`Captured::read_on`] hands those that are still valid to the sink.
     ///
     /// # Errors
     /// Like [`Frozen::capture`].
-    pub fn capture_behind(
+    pub fn capture_after_precopy(
         &mut self,
         mut precopied: Precopied,
         sink: &mut dyn ImageSink,

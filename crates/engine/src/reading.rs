@@ -3,7 +3,7 @@
 
 use crate::EngineError;
 use crate::error::kernel;
-use crate::hashes::{PageFilter, Sifted};
+use crate::hashes::{FilterResult, PageFilter};
 use standfast_core::directions::MaskedPages;
 use standfast_core::{PAGE_BYTES, PageRange};
 use standfast_format::{BackingPage, BatchRange, ImageSink, PageBatch};
@@ -20,7 +20,7 @@ const READERS_MAX: usize = 4;
 const BATCHES_PER_READER: usize = 2;
 /// Number of pieces for which a further thread is started.
 const PIECES_PER_READER: usize = 16;
-/// Number of batches that are filled between two visits to the sink.
+/// Number of batches that are filled between two calls of the sink.
 const GROUP_MAX: usize = 64;
 /// Number of pages that are compared at a time, so that their copy stays in the processor's cache.
 const PIECE_PAGES: u64 = 64;
@@ -77,7 +77,11 @@ impl Wanted<'_> {
 
     /// Reads them into batches that remain with the caller, as long as there is `room`, in bytes, for the sink's
     /// batches. A batch that cannot be read completely comes back without ranges.
-    pub(crate) fn read_ahead(&self, sink: &mut dyn ImageSink, room: &mut u64) -> Result<Vec<PageBatch>, EngineError> {
+    pub(crate) fn read_for_precopy(
+        &self,
+        sink: &mut dyn ImageSink,
+        room: &mut u64,
+    ) -> Result<Vec<PageBatch>, EngineError> {
         let mut uncut = Uncut::of(self.ranges);
         let mut read = Vec::new();
         while !uncut.is_empty() {
@@ -142,8 +146,8 @@ impl Wanted<'_> {
                         let ranges: Vec<_> = piece.iter().map(|(range, _)| *range).collect();
                         (self.read)(&ranges, bytes)?;
                         let keep = |page, backing_page, bytes: &[u8]| batch.push(self.owner, page, backing_page, bytes);
-                        let sifted = saved.sift(piece, bytes, keep);
-                        found.lock().unwrap_or_else(PoisonError::into_inner).push((place, sifted));
+                        let filtered = saved.filter(piece, bytes, keep);
+                        found.lock().unwrap_or_else(PoisonError::into_inner).push((place, filtered));
                     }
                     filled.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
                 }
@@ -155,9 +159,9 @@ impl Wanted<'_> {
                 sink.submit(batch).map_err(EngineError::Image)?;
             }
         }
-        let mut found: Vec<(usize, Sifted)> = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut found: Vec<(usize, FilterResult)> = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         found.sort_unstable_by_key(|(place, _)| *place);
-        found.into_iter().for_each(|(_, sifted)| page_filter.take(sifted));
+        found.into_iter().for_each(|(_, filtered)| page_filter.take(filtered));
         Ok(changed)
     }
 }
@@ -197,8 +201,8 @@ impl Gathering {
         (wanted.read)(&ranges, &mut self.bytes).map_err(|source| kernel("reading the program's files", source))?;
         let before = filling.bytes;
         let keep = |page, backing_page, bytes: &[u8]| filling.push(wanted.owner, page, backing_page, bytes);
-        let sifted = page_filter.saved.sift(wanted.ranges, &self.bytes, keep);
-        page_filter.take(sifted);
+        let filtered = page_filter.saved.filter(wanted.ranges, &self.bytes, keep);
+        page_filter.take(filtered);
         Ok(((filling.bytes - before) / PAGE_BYTES) as u64)
     }
 

@@ -36,9 +36,9 @@ pub(crate) fn prefetch(pids: &[Pid], job_memory: &JobMemory) {
             [start, end - 1].iter().all(|at| memory.read(Address::new(*at), &mut byte).is_ok())
         };
         let Ok((table, changes)) = decoded(&memory, &header, known, &is_there) else { continue };
-        let stays = |(there, behind): (Address, DirectivesHeader)| {
+        let stays = |(there, after): (Address, DirectivesHeader)| {
             let what = |header: &DirectivesHeader| (header.made, header.base, header.log.start);
-            there == place && what(&behind) == what(&header)
+            there == place && what(&after) == what(&header)
         };
         let is_same_program = || ProgramIdentity::of(process, &memory).is(&program);
         if !heading_at_rest(&memory).is_some_and(stays) || !is_same_program() {

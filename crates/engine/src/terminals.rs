@@ -366,8 +366,8 @@ fn write(mut to: &File, bytes: &[u8], other: &File) -> io::Result<()> {
     let mut write_all = || {
         let mut rest = bytes;
         while let Some(piece) = pieces.next().filter(|_| !rest.is_empty()) {
-            let (mut piece, behind) = rest.split_at(piece.min(rest.len()));
-            rest = behind;
+            let (mut piece, after) = rest.split_at(piece.min(rest.len()));
+            rest = after;
             while !piece.is_empty() {
                 match to.write(piece) {
                     Ok(written) => piece = &piece[written..],

@@ -208,7 +208,7 @@ impl Track {
         is_crowded: bool,
         found: &mut Found,
     ) -> io::Result<()> {
-        let Division { watched, hot, calm, .. } = division;
+        let Division { watched, hot, to_protect, .. } = division;
         match scan.written(&watched, &mut found.written)? {
             Some(()) => found.written.extend(swapped),
             None => {
@@ -220,20 +220,20 @@ impl Track {
         }
         let mut ignored = Vec::new();
         for hot in hot {
-            let mut canary = Vec::new();
-            let is_tracked = scan.written(&[hot.canary], &mut canary)?.is_some();
-            if !is_tracked || canary.is_empty() {
+            let mut probe = Vec::new();
+            let is_tracked = scan.written(&[hot.probe], &mut probe)?.is_some();
+            if !is_tracked || probe.is_empty() {
                 self.adaptive.cooled(hot);
                 scan.written(&[hot.unit], &mut ignored)?;
             }
             found.untracked.push(hot.unit);
         }
-        for calm in calm {
-            let is_tracked = scan.written(&[calm], &mut ignored)?.is_some()
-                || self.start_tracking(place, is_crowded) && self.protect(scan, &[calm])?;
+        for range in to_protect {
+            let is_tracked = scan.written(&[range], &mut ignored)?.is_some()
+                || self.start_tracking(place, is_crowded) && self.protect(scan, &[range])?;
             if is_tracked {
-                self.adaptive.protected(calm);
-                found.protected.push(calm);
+                self.adaptive.protected(range);
+                found.protected.push(range);
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 /* Changes its memory in every way that a program can, at random, until it is killed: maps, unmaps, moves, protects,
  * discards, writes, lets the kernel write, maps files privately and shared and writes the files beneath, shares memory with
  * threads that stay and threads that come and go, with a second view of it, with children that come and go and with
- * children that live for a while and do all of that themselves; executes itself anew. What it computes means nothing; its
+ * children that live for a while and do all of that themselves; executes itself again. What it computes means nothing; its
  * memory is compared from outside.
  *
  * usage: churn SEED FILE [TURNS] */
@@ -362,7 +362,7 @@ static void begin_again(const char *turns)
 
 static void churn(uint64_t turns);
 
-/* A child that churns what it has from here, or executes the program anew, and ends after a while. */
+/* A child that churns what it has from here, or executes the program again, and ends after a while. */
 static void have_child(void)
 {
     pid_t *child = &children[below(CHILDREN)], parent = getpid();

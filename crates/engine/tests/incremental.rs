@@ -94,8 +94,8 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
             let options = CaptureOptions { tracking, builds_upon_last, reading, ..CaptureOptions::default() };
             let mut early = Precopied::default();
             if reads_ahead {
-                match frozen.foresee(options) {
-                    Ok(foreseen) => early = foreseen,
+                match frozen.begin_precopy(options) {
+                    Ok(precopied) => early = precopied,
                     Err(refusal @ EngineError::Refused(_)) => return Err(refusal),
                     Err(error) => panic!("{error}"),
                 }
@@ -109,7 +109,7 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
                 Err(refusal @ EngineError::Refused(_)) => return Err(refusal),
                 taken => taken.expect("it can be captured").state,
             };
-            let mut captured = match frozen.capture_behind(early, &mut flat, options) {
+            let mut captured = match frozen.capture_after_precopy(early, &mut flat, options) {
                 Ok(captured) => captured,
                 Err(EngineError::Refused(blockers)) if blockers.iter().all(|it| it.what.starts_with("System V")) => {
                     return Err(EngineError::Refused(blockers));

@@ -185,11 +185,11 @@ fn discarded_huge_pages_of_the_pool_are_zero() {
     }
     let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
     for _ in 0..2 {
-        assert!(checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ()).1);
+        assert!(checkpoint(&freezer, (&mut memory, place), Asking::Running, || ()).1);
         assert_eq!(program.filling(&memory, 0), b'p');
     }
     assert!(program.obeys("discard"));
-    assert!(checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ()).1);
+    assert!(checkpoint(&freezer, (&mut memory, place), Asking::Running, || ()).1);
     assert_eq!([0, HUGE_PAGE].map(|offset| program.filling(&memory, offset)), [0, b'p']);
 }
 
@@ -200,7 +200,7 @@ fn pages_in_place_of_saved_ones_are_saved() {
         let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
         assert!(program.obeys("filled"));
         for _ in 0..3 {
-            assert!(checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ()).1);
+            assert!(checkpoint(&freezer, (&mut memory, place), Asking::Running, || ()).1);
             assert_eq!(program.filling(&memory, 0), b'f');
         }
         if !program.obeys(order) {
@@ -208,7 +208,7 @@ fn pages_in_place_of_saved_ones_are_saved() {
             continue;
         }
         for _ in 0..2 {
-            assert!(checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ()).1);
+            assert!(checkpoint(&freezer, (&mut memory, place), Asking::Running, || ()).1);
             assert_eq!(program.filling(&memory, 0), filling, "{order}");
         }
     }
@@ -234,12 +234,12 @@ fn memory_changed_since_the_scan_is_not_committed_until_rescanned() {
     ] {
         assert!(program.obeys(before));
         // The scan that confirms the first checkpoint is the one that the second relies on.
-        checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ());
-        assert!(checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ()).1, "{before} is {before}");
+        checkpoint(&freezer, (&mut memory, place), Asking::Running, || ());
+        assert!(checkpoint(&freezer, (&mut memory, place), Asking::Running, || ()).1, "{before} is {before}");
         assert!(program.obeys(stopped));
-        let (_, is_confirmed) = checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ());
+        let (_, is_confirmed) = checkpoint(&freezer, (&mut memory, place), Asking::Running, || ());
         assert!(!is_confirmed, "{before} was seen, and {stopped} was there");
-        let (held, is_confirmed) = checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ());
+        let (held, is_confirmed) = checkpoint(&freezer, (&mut memory, place), Asking::Running, || ());
         assert!(is_confirmed && held.backing == Some(Backing::Anonymous), "that was seen");
         assert_is(&held, stopped);
         let filling = if stopped == "droppable" { 0 } else { stopped.as_bytes()[0] };
@@ -253,9 +253,9 @@ fn memory_gone_at_the_confirmation_fails_it_only_if_it_had_advice() {
     let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
     for (stopped, is_believed) in [("ordinary", true), ("wiped", false)] {
         assert!(program.obeys(stopped));
-        checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ());
+        checkpoint(&freezer, (&mut memory, place), Asking::Running, || ());
         let gone = || assert!(program.obeys("none"));
-        assert_eq!(checkpoint(&freezer, (&mut memory, place), Asking::Ahead, gone).1, is_believed, "{stopped}");
+        assert_eq!(checkpoint(&freezer, (&mut memory, place), Asking::Running, gone).1, is_believed, "{stopped}");
     }
 }
 
@@ -264,7 +264,7 @@ fn attributes_read_while_the_job_is_stopped_need_no_confirmation() {
     let mut program = Program::new();
     let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
     assert!(program.obeys("ordinary"));
-    checkpoint(&freezer, (&mut memory, place), Asking::Ahead, || ());
+    checkpoint(&freezer, (&mut memory, place), Asking::Running, || ());
     assert!(program.obeys("wiped"));
     let changed = || assert!(program.obeys("kept"));
     let (held, is_confirmed) = checkpoint(&freezer, (&mut memory, place), Asking::Stopped, changed);

@@ -165,7 +165,7 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
             refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing });
             continue;
         }
-        let logical_ranks = seated(plan, reports, &holders)?;
+        let logical_ranks = assigned(plan, reports, &holders)?;
         let sources = sources(&holders, &logical_ranks);
         let moves = sources
             .iter()
@@ -198,7 +198,7 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
     match refusal {
         Some(refusal) if !reports.values().any(none_was_promised) => Err(refusal),
         _ => {
-            let logical_ranks = seated(plan, reports, &Holders::new())?.into_iter().collect();
+            let logical_ranks = assigned(plan, reports, &Holders::new())?.into_iter().collect();
             Ok(Restore { life, epoch: None, logical_ranks, sources: Vec::new(), level: EpochLevel::Encoded })
         }
     }
@@ -257,7 +257,7 @@ fn sources(holders: &Holders, logical_ranks: &BTreeMap<LogicalRank, Rank>) -> Ve
 /// Assigns the logical ranks. A process with a member's shard keeps that logical rank, or one of them. Empty logical
 /// ranks of members go to the processes that prefer them, then to spares, then to parity nodes. The remaining processes
 /// become parity nodes.
-fn seated(
+fn assigned(
     plan: &Plan,
     reports: &BTreeMap<Rank, Report>,
     holders: &Holders,

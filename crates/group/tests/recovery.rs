@@ -83,7 +83,7 @@ fn an_interrupted_recovery_remembers_that_nothing_was_promised() {
     let mut table = Table::new(&plan, vec![MemoryShardStore::default(); 6], Until::Sealed);
     let sealed_nothing = table.shard_store(0);
     table.checkpoint();
-    assert!(table.told.is_empty(), "nobody goes on");
+    assert!(table.resumptions.is_empty(), "nobody goes on");
     let others = |table: &Table, ranks: Range<u32>| ranks.map(|rank| table.shard_store(rank)).collect::<Vec<_>>();
     let shard_stores = [vec![MemoryShardStore::default()], others(&table, 1..5), vec![sealed_nothing]].concat();
     let second = Table::new(&plan, shard_stores, Until::Sealed);
@@ -91,7 +91,7 @@ fn an_interrupted_recovery_remembers_that_nothing_was_promised() {
     let shard_stores = [vec![MemoryShardStore::default(); 2], others(&second, 2..6)].concat();
     let third = Table::new(&plan, shard_stores, Until::Stable);
     assert_eq!(third.refused, None);
-    assert!(third.told.len() == 6 && third.told.values().all(|told| matches!(told, Resumption::Start(_))));
+    assert!(third.resumptions.len() == 6 && third.resumptions.values().all(|it| matches!(it, Resumption::Start(_))));
 }
 
 /// Damage shows while the recovery reads the pages: the shard then counts as lost, if the code tolerates that.
@@ -132,13 +132,13 @@ fn a_wholly_damaged_job_restarts_only_if_nothing_was_promised() {
     };
     let table = begun(&plan);
     let promised = Table::new(&plan, vec![damaged(&table, 0), damaged(&table, 1)], Until::Stable);
-    assert!(promised.refused.is_some_and(|reason| reason.contains("is damaged")) && promised.told.is_empty());
+    assert!(promised.refused.is_some_and(|reason| reason.contains("is damaged")) && promised.resumptions.is_empty());
     let mut table = Table::new(&plan, vec![MemoryShardStore::default(); 2], Until::Sealed);
     let sealed_nothing = table.shard_store(1);
     table.checkpoint();
     let unpromised = Table::new(&plan, vec![damaged(&table, 0), sealed_nothing], Until::Stable);
     assert_eq!(unpromised.refused, None);
-    assert!(unpromised.told.values().all(|told| matches!(told, Resumption::Start(_))));
+    assert!(unpromised.resumptions.values().all(|it| matches!(it, Resumption::Start(_))));
 }
 
 /// The damage shows when the page is read, and the epoch that would be made from it is abandoned.
@@ -152,13 +152,13 @@ fn an_epoch_with_a_damaged_page_is_abandoned() {
             let mut table = begun_with(Some(false), &plan);
             assert!(table.players.get_mut(&Rank(1)).expect("it is there").shard_store.damage(choice));
             table.checkpoint();
-            for told in table.told.values() {
+            for resumption in table.resumptions.values() {
                 assert!(
-                    matches!(told, Resumption::Abandoned(reason) if reason.contains("logical rank 1 in epoch 1")),
-                    "{told:?}"
+                    matches!(resumption, Resumption::Abandoned(reason) if reason.contains("logical rank 1 in epoch 1")),
+                    "{resumption:?}"
                 );
             }
-            table.told.clear();
+            table.resumptions.clear();
             table.membership(2);
             table.assert_all_back_at(1);
         }
@@ -185,16 +185,16 @@ fn full_encoding_does_not_read_damaged_old_pages() {
             Table::new(&plan, shard_stores, Until::Stable).assert_all_back_at(2);
         }
     }
-    let given_up = (0..own + checks).filter(|choice| {
+    let abandoned = (0..own + checks).filter(|choice| {
         let mut table = damaged(*choice);
         table.players.get_mut(&Rank(1)).expect("it is there").program.still = true;
         table.checkpoint();
         table
-            .told
+            .resumptions
             .values()
-            .all(|told| matches!(told, Resumption::Abandoned(reason) if reason.contains("logical rank 1 in epoch 1")))
+            .all(|it| matches!(it, Resumption::Abandoned(reason) if reason.contains("logical rank 1 in epoch 1")))
     });
-    assert_eq!(given_up.count(), own);
+    assert_eq!(abandoned.count(), own);
 }
 
 /// The encoding uses what was stored, even if the program writes to its pages meanwhile.
@@ -262,15 +262,18 @@ fn one_unable_process_makes_all_abandon_the_checkpoint() {
         let plan = rotating(Scheme::Parity, 3);
         let mut table = Table::encoding_every(encode_every, &plan, vec![MemoryShardStore::default(); 3], Until::Stable);
         table.checkpoint();
-        table.told.clear();
+        table.resumptions.clear();
         table.events.extend([0, 2].map(|rank| (Rank(rank), Event::Arrived(u64::from(rank)))));
         table.events.push_back((Rank(1), Event::Unable(1, "it lacks a region".into())));
         table.play();
-        let given_up =
-            |told: &Resumption| matches!(told, Resumption::Abandoned(reason) if reason == "it lacks a region");
-        assert!(table.told.len() == 3 && table.told.values().all(given_up), "{:?}", table.told);
+        let abandoned = |it: &Resumption| matches!(it, Resumption::Abandoned(reason) if reason == "it lacks a region");
+        assert!(table.resumptions.len() == 3 && table.resumptions.values().all(abandoned), "{:?}", table.resumptions);
         table.checkpoint();
-        assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(..))), "{:?}", table.told);
+        assert!(
+            table.resumptions.values().all(|it| matches!(it, Resumption::Committed(..))),
+            "{:?}",
+            table.resumptions
+        );
     }
 }
 
@@ -365,7 +368,7 @@ fn bytes_of_an_idle_checkpoint(pages: u32) -> usize {
     table.sent = 0;
     table.players.values_mut().for_each(|player| player.program.number -= 1);
     table.checkpoint();
-    assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch, _) if epoch.number == 2)));
+    assert!(table.resumptions.values().all(|it| matches!(it, Resumption::Committed(epoch, _) if epoch.number == 2)));
     table.sent
 }
 

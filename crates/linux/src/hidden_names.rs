@@ -5,7 +5,7 @@
 //! # Safety
 //! Only a process of its own changes its root, and it ends afterwards.
 
-use crate::namespace_helper::apart;
+use crate::namespace_helper::in_helper_process;
 use crate::sys::check;
 use crate::sys::process::effective_user;
 use crate::sys::socket;
@@ -83,7 +83,7 @@ impl HiddenNames {
         let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
         let inside = make_way(&root, Path::new(OsStr::from_bytes(&path[..end])))?;
         let root = CString::new(root.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        apart(|| bind_below(&root, socket, address))?;
+        in_helper_process(|| bind_below(&root, socket, address))?;
         let reached = self.directory.path().join(self.given.to_string());
         rename(&inside, &reached)?;
         Ok(reached)

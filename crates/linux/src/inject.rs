@@ -222,8 +222,8 @@ impl RemoteTask<'_> {
         // If the task stops at the last call, the result of that call is not in its record yet.
         let last = match self.injector.completion_signal {
             Some(completion_signal) => {
-                let behind = self.healing - (left.len() * CallRecord::BYTES) as u64;
-                self.run_to_completion_signal(completion_signal, behind).map(|()| None)?
+                let after = self.healing - (left.len() * CallRecord::BYTES) as u64;
+                self.run_to_completion_signal(completion_signal, after).map(|()| None)?
             }
             None => {
                 (0..2 * some.len()).try_for_each(|_| run_to_syscall_stop(self.task).map(drop))?;
@@ -302,15 +302,15 @@ impl RemoteTask<'_> {
         self.task.set_registers(&self.own.registers.going_on(self.injector.parasite_area.blob(), record))
     }
 
-    /// Runs the task until it has sent the signal, and its stack pointer is at `behind`, just after the record of that
+    /// Runs the task until it has sent the signal, and its stack pointer is at `after`, just after the record of that
     /// call. The same signal from other senders is dropped, as it would be without us.
-    fn run_to_completion_signal(&self, completion_signal: CompletionSignal, behind: u64) -> Result<(), TaskError> {
+    fn run_to_completion_signal(&self, completion_signal: CompletionSignal, after: u64) -> Result<(), TaskError> {
         let mut signal = 0;
         loop {
             self.task.resume(signal)?;
             signal = match self.task.wait()? {
                 Stop::Signal(signal) if signal == completion_signal.0 => {
-                    if self.task.registers()?.stack() == behind {
+                    if self.task.registers()?.stack() == after {
                         return Ok(());
                     }
                     0

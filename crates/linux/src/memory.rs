@@ -75,9 +75,9 @@ impl ProcessMemory {
             }
             let mut rest = part;
             for remote in remotes {
-                let (piece, behind) = rest.split_at_mut(remote.bytes);
+                let (piece, after) = rest.split_at_mut(remote.bytes);
                 self.file.read_exact_at(piece, remote.start.get())?;
-                rest = behind;
+                rest = after;
             }
             Ok(())
         })
@@ -96,9 +96,9 @@ impl ProcessMemory {
                 return Ok(());
             }
             for remote in remotes {
-                let (piece, behind) = rest.split_at(remote.bytes);
+                let (piece, after) = rest.split_at(remote.bytes);
                 self.file.write_all_at(piece, remote.start.get())?;
-                rest = behind;
+                rest = after;
             }
             Ok(())
         })

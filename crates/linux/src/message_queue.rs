@@ -6,7 +6,7 @@
 //! # Safety
 //! Each block passes plain numbers or addresses of live values to the call that it names, with their lengths.
 
-use crate::namespace_helper::apart_to_the_end;
+use crate::namespace_helper::in_helper_process_to_the_end;
 use crate::sys::check;
 use std::ffi::CStr;
 use std::io::{self, Read};
@@ -91,7 +91,7 @@ impl OpenPosixQueue {
         let mut texts = vec![0u8; messages * bytes];
         let mut taken = vec![Taken { priority: 0, bytes: 0 }; messages];
         let number = self.queue.as_raw_fd();
-        apart_to_the_end(|| {
+        in_helper_process_to_the_end(|| {
             for (text, taken) in texts.chunks_exact_mut(bytes).zip(&mut taken) {
                 *taken = receive(number, text)?;
             }

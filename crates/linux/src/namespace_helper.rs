@@ -50,7 +50,7 @@ impl IpcNamespace {
     /// When the namespace may not be entered, and any error of `work`.
     pub fn within<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let enter = |namespace: &OwnedFd, kind| move_into_link_name_space(namespace.as_fd(), Some(kind));
-        apart(|| {
+        in_helper_process(|| {
             self.user.iter().try_for_each(|user| enter(user, LinkNameSpaceType::User))?;
             enter(&self.ipc, LinkNameSpaceType::InterProcessCommunication)?;
             work()
@@ -62,19 +62,19 @@ impl IpcNamespace {
 ///
 /// # Errors
 /// When no process can be made, and any error of `work`.
-pub(crate) fn apart<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    apart_to_the_end(|| {
+pub(crate) fn in_helper_process<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    in_helper_process_to_the_end(|| {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         work()
     })
 }
 
-/// Does the same as [`apart`], but the work continues if we are killed meanwhile. Such work must not allocate memory or
-/// take locks: a killed thread may hold what it needs.
+/// Does the same as [`in_helper_process`], but the work continues if we are killed meanwhile. Such work must not allocate
+/// memory or take locks: a killed thread may hold what it needs.
 ///
 /// # Errors
 /// As above.
-pub(crate) fn apart_to_the_end<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn in_helper_process_to_the_end<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let mut namespace_helper = NamespaceHelper { work: Some(work), result: None };
     let entry = enter::<T, _>(&namespace_helper);
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
@@ -107,10 +107,9 @@ fn enter<T, F: FnOnce() -> io::Result<T>>(
     extern "C" fn begin<T, F: FnOnce() -> io::Result<T>>(namespace_helper: *mut libc::c_void) -> libc::c_int {
         // SAFETY: the maker of this process has passed such a value, and waits.
         let namespace_helper = unsafe { &mut *namespace_helper.cast::<NamespaceHelper<T, F>>() };
-        let work = namespace_helper.work.take().expect("a visit begins once");
+        let work = namespace_helper.work.take().expect("a helper begins once");
         let result = catch_unwind(AssertUnwindSafe(work));
-        namespace_helper.result =
-            Some(result.unwrap_or_else(|_| Err(io::Error::other("a visit to a namespace went wrong"))));
+        namespace_helper.result = Some(result.unwrap_or_else(|_| Err(io::Error::other("a namespace helper panicked"))));
         0
     }
     begin::<T, F>
@@ -136,7 +135,7 @@ mod tests {
     #[test]
     fn work_is_done_by_another_process_in_the_same_memory() {
         let mut seen = Vec::new();
-        let id = apart(|| {
+        let id = in_helper_process(|| {
             let pid = Pid::own();
             seen.push(pid);
             Ok(pid)
@@ -149,8 +148,8 @@ mod tests {
 
     #[test]
     fn errors_and_panics_come_back() {
-        let error = apart(|| Err::<(), _>(io::ErrorKind::NotFound.into())).unwrap_err();
+        let error = in_helper_process(|| Err::<(), _>(io::ErrorKind::NotFound.into())).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert!(apart(|| -> io::Result<()> { panic!("on purpose") }).is_err());
+        assert!(in_helper_process(|| -> io::Result<()> { panic!("on purpose") }).is_err());
     }
 }

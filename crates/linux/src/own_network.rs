@@ -175,7 +175,7 @@ fn ask<T>(control: BorrowedFd<'_>, action: libc::c_ulong, request: &mut T) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace_helper::apart;
+    use crate::namespace_helper::in_helper_process;
 
     #[test]
     fn a_network_of_its_own_has_the_same_addresses_and_settings() {
@@ -191,7 +191,7 @@ mod tests {
             };
             of_sockets.iter().filter(|name| value(&here, name) != value(now, name)).count()
         };
-        let outcome = apart(|| {
+        let outcome = in_helper_process(|| {
             here.leave()?;
             here.furnish()?;
             let now = NetworkSurroundings::here()?;

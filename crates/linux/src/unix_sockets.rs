@@ -91,14 +91,14 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("socket");
         let (one, other) = UnixStream::pair().unwrap();
-        let (widow, dead) = UnixStream::pair().unwrap();
+        let (survivor, dead) = UnixStream::pair().unwrap();
         drop(dead);
         let listener = UnixListener::bind(&path).unwrap();
         let waiting = UnixStream::connect(&path).unwrap();
         let all = UnixSocket::all().unwrap();
         let find = |wanted: u32| all.iter().find(|socket| socket.inode == wanted).unwrap().clone();
         assert_eq!(find(inode(&one)).peer, Some(inode(&other)));
-        assert_eq!((find(inode(&widow)).peer, find(inode(&widow)).shut_down), (Some(0), 3));
+        assert_eq!((find(inode(&survivor)).peer, find(inode(&survivor)).shut_down), (Some(0), 3));
         assert_eq!((find(inode(&waiting)).peer, find(inode(&waiting)).shut_down), (Some(0), 0));
         let listening = find(inode(&listener));
         assert!(listening.is_listening && listening.peer.is_none() && listening.backlog > 0);

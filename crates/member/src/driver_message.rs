@@ -174,7 +174,7 @@ impl<T: Transport> Wire<T> {
     }
 
     /// Sends a message, possibly to this process.
-    pub(crate) fn tell(&mut self, to: u32, message: &DriverMessage) -> Result<(), MemberError> {
+    pub(crate) fn send_driver(&mut self, to: u32, message: &DriverMessage) -> Result<(), MemberError> {
         if to == self.rank() {
             self.messages.push_back((to, message.clone()));
             return Ok(());
@@ -185,8 +185,8 @@ impl<T: Transport> Wire<T> {
     }
 
     /// Sends a message to all processes, including this one.
-    pub(crate) fn tell_all(&mut self, message: &DriverMessage) -> Result<(), MemberError> {
-        (0..self.ranks()).try_for_each(|to| self.tell(to, message))
+    pub(crate) fn send_driver_to_all(&mut self, message: &DriverMessage) -> Result<(), MemberError> {
+        (0..self.ranks()).try_for_each(|to| self.send_driver(to, message))
     }
 
     /// Sends a message of the protocol.
@@ -230,7 +230,7 @@ impl<T: Transport> Wire<T> {
     /// [`MemberError::Disagreement`], which names the process.
     pub(crate) fn agree<V>(&mut self, mine: Result<V, MemberError>) -> Result<V, MemberError> {
         let reason = mine.as_ref().err().map(|error| format!("process {}: {error}", self.rank()));
-        self.tell(0, &DriverMessage::Able(reason))?;
+        self.send_driver(0, &DriverMessage::Able(reason))?;
         if self.rank() == 0 {
             let mut refused = None;
             for _ in 0..self.ranks() {
@@ -240,7 +240,7 @@ impl<T: Transport> Wire<T> {
                 })?;
                 refused = refused.or(reason);
             }
-            self.tell_all(&DriverMessage::Agreed(refused))?;
+            self.send_driver_to_all(&DriverMessage::Agreed(refused))?;
         }
         let refused = self.message_of(|message| match message {
             DriverMessage::Agreed(refused) => Some(refused.clone()),

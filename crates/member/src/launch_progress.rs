@@ -26,12 +26,12 @@ impl LaunchProgress {
     ///
     /// # Errors
     /// File system errors.
-    pub(crate) fn tell(self, path: &Path) -> Result<(), MemberError> {
-        let told = match self {
+    pub(crate) fn report(self, path: &Path) -> Result<(), MemberError> {
+        let written = match self {
             Self::Joined => fs::write(path, format!("{JOINED}\n")),
             Self::Left => add(path, LEFT),
         };
-        told.map_err(MemberError::file(path))
+        written.map_err(MemberError::file(path))
     }
 
     /// Returns the last reported state; `None` if none was reported, or none can be read.
@@ -54,8 +54,8 @@ pub fn report_error(path: &Path, reason: &str) -> io::Result<()> {
 
 /// Returns the last error that a process has reported; `None` if none has.
 pub fn read_error(path: &Path) -> Option<String> {
-    let told = fs::read_to_string(path).ok()?;
-    told.lines().rev().find_map(|line| line.strip_prefix(ERROR)).map(str::to_owned)
+    let reported = fs::read_to_string(path).ok()?;
+    reported.lines().rev().find_map(|line| line.strip_prefix(ERROR)).map(str::to_owned)
 }
 
 /// Appends one line, in one piece even if other processes append.
@@ -75,7 +75,7 @@ mod tests {
         report_error(&path, "none joins").expect("a writable folder");
         assert_eq!((LaunchProgress::read(&path), read_error(&path).as_deref()), (None, Some("none joins")));
         for launch_progress in [LaunchProgress::Joined, LaunchProgress::Left] {
-            launch_progress.tell(&path).expect("a writable folder");
+            launch_progress.report(&path).expect("a writable folder");
             assert_eq!((LaunchProgress::read(&path), read_error(&path)), (Some(launch_progress), None));
         }
         report_error(&path, "the last\nword").expect("a writable folder");

@@ -32,7 +32,7 @@ pub use error::MemberError;
 pub use launch_progress::{LaunchProgress, read_error, report_error};
 pub use member::{CheckpointEnd, Joined, Member};
 pub use regions::{RegionTracking, RegisteredRegions};
-pub use rendezvous::{forget_in_memory, held_in_memory};
+pub use rendezvous::{held_in_memory, purge_memory};
 pub use settings::{Settings, job_named, memory_identity};
 pub use shard_store::FileShardStore;
 pub use transport::{Patience, Transport, TransportError};

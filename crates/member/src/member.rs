@@ -89,7 +89,7 @@ impl<T: Transport> Member<T> {
         let mut wire = Wire::new(transport, settings.job);
         let mut arrangement = rendezvous::call(&mut wire, settings)?;
         let launch_progress = settings.launch_progress.clone().filter(|_| wire.rank() == 0);
-        if let Some(Err(error)) = launch_progress.as_deref().map(|path| LaunchProgress::Joined.tell(path)) {
+        if let Some(Err(error)) = launch_progress.as_deref().map(|path| LaunchProgress::Joined.report(path)) {
             arrangement.warnings.push(format!("cannot report to `standfast group run` that all have joined: {error}"));
         }
         let directory = wire.agree(memory_place::take(&settings.memory, settings.job))?;
@@ -311,7 +311,7 @@ impl<T: Transport> Member<T> {
 
     fn commit_or_abandon(&mut self, arrival: Event) -> Result<CheckpointEnd, MemberError> {
         self.regions.scan();
-        self.tell_of_flush()?;
+        self.report_flush()?;
         let outcome = match self.drive(arrival)? {
             Resumption::Committed(epoch, level) => {
                 // A local epoch leaves everything stored beside it unchanged.
@@ -338,7 +338,7 @@ impl<T: Transport> Member<T> {
     pub fn due(&mut self, interval: Duration) -> Result<bool, MemberError> {
         if self.wire.rank() == 0 {
             let due = self.last.elapsed() >= interval;
-            self.wire.tell_all(&DriverMessage::Due(due))?;
+            self.wire.send_driver_to_all(&DriverMessage::Due(due))?;
         }
         let due = self.wire.message_of(|message| match message {
             DriverMessage::Due(due) => Some(*due),
@@ -361,7 +361,7 @@ impl<T: Transport> Member<T> {
     pub fn finish(mut self) -> Result<(), MemberError> {
         // The result of the last copy no longer matters.
         drop(self.copies.flush.take().map(Flush::end));
-        self.wire.tell(0, &DriverMessage::Done)?;
+        self.wire.send_driver(0, &DriverMessage::Done)?;
         if self.wire.rank() == 0 {
             for _ in 0..self.wire.ranks() {
                 self.await_done()?;
@@ -369,8 +369,8 @@ impl<T: Transport> Member<T> {
             let job = self.arrangement.job;
             self.copies.directory.take().map_or(Ok(()), |directory| directory.remove_all(job))?;
             // The launching process can do without this report: it waits for the launcher's end all the same.
-            let _ = self.launch_progress.take().map(|path| LaunchProgress::Left.tell(&path));
-            self.wire.tell_all(&DriverMessage::Done)?;
+            let _ = self.launch_progress.take().map(|path| LaunchProgress::Left.report(&path));
+            self.wire.send_driver_to_all(&DriverMessage::Done)?;
         }
         self.await_done()?;
         self.remove_strangers()?;
@@ -408,7 +408,7 @@ impl<T: Transport> Member<T> {
             let (me, message) = (self.wire.rank(), DriverMessage::Leaves(error.to_string()));
             for other in (0..self.wire.ranks()).filter(|rank| *rank != me) {
                 // A process that cannot be informed has trouble of its own.
-                let _ = self.wire.tell(other, &message);
+                let _ = self.wire.send_driver(other, &message);
             }
         }
         driven

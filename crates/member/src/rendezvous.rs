@@ -44,7 +44,7 @@ pub fn held_in_memory(memory: &Path, job: JobId) -> Result<Vec<HeldEpoch>, Membe
 ///
 /// # Errors
 /// File system errors.
-pub fn forget_in_memory(memory: &Path, job: JobId) -> Result<(), MemberError> {
+pub fn purge_memory(memory: &Path, job: JobId) -> Result<(), MemberError> {
     memory_place::remove(memory, job)
 }
 
@@ -54,13 +54,13 @@ pub(crate) fn call<T: Transport>(wire: &mut Wire<T>, settings: &Settings) -> Res
         Ok(presence) => DriverMessage::Present(presence),
         Err(error) => DriverMessage::Absent(error.to_string()),
     };
-    wire.tell(0, &message)?;
+    wire.send_driver(0, &message)?;
     if wire.rank() == 0 {
         let message = match gather(wire)?.and_then(|present| arrange(&present, settings)) {
             Ok(arrangement) => DriverMessage::Arrange(arrangement),
             Err(reason) => DriverMessage::Refuse(reason),
         };
-        wire.tell_all(&message)?;
+        wire.send_driver_to_all(&message)?;
     }
     match wire.message_among(|message| matches!(message, DriverMessage::Arrange(_) | DriverMessage::Refuse(_)))? {
         (_, DriverMessage::Arrange(arrangement)) => Ok(arrangement),
@@ -299,7 +299,7 @@ impl<T: Transport> Removal<'_, T> {
             let (to, logical_rank) = (leaving.to, leaving.logical_rank);
             match parts(&logical_rank_directory(self.directory, logical_rank)) {
                 Ok(parts) => departures.push(Departure { to, logical_rank, parts, under_way: 0 }),
-                Err(error) => self.wire.tell(to, &DriverMessage::Lacking(logical_rank, error.to_string()))?,
+                Err(error) => self.wire.send_driver(to, &DriverMessage::Lacking(logical_rank, error.to_string()))?,
             }
         }
         for departure in &mut departures {
@@ -311,7 +311,7 @@ impl<T: Transport> Removal<'_, T> {
             match message {
                 DriverMessage::Part(logical_rank, name, offset, bytes) => {
                     self.try_to(|it| it.take(logical_rank, &name, offset, &bytes));
-                    self.wire.tell(from, &DriverMessage::Taken(logical_rank))?;
+                    self.wire.send_driver(from, &DriverMessage::Taken(logical_rank))?;
                 }
                 DriverMessage::Whole(logical_rank) => {
                     self.try_to(|it| it.settle(logical_rank));
@@ -351,12 +351,13 @@ impl<T: Transport> Removal<'_, T> {
             if let Err(error) = read {
                 let reason = format!("{}: {error}", path.display());
                 departure.parts.clear();
-                return self.wire.tell(departure.to, &DriverMessage::Lacking(departure.logical_rank, reason));
+                return self.wire.send_driver(departure.to, &DriverMessage::Lacking(departure.logical_rank, reason));
             }
-            self.wire.tell(departure.to, &DriverMessage::Part(departure.logical_rank, name, offset, bytes.into()))?;
+            self.wire
+                .send_driver(departure.to, &DriverMessage::Part(departure.logical_rank, name, offset, bytes.into()))?;
             departure.under_way += 1;
             if departure.parts.is_empty() {
-                self.wire.tell(departure.to, &DriverMessage::Whole(departure.logical_rank))?;
+                self.wire.send_driver(departure.to, &DriverMessage::Whole(departure.logical_rank))?;
             }
         }
         Ok(())

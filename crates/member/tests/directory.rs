@@ -2,7 +2,7 @@
 //! without the program, and what is refused.
 
 use crate::cluster::{Cluster, End, JOB, fresh_memory};
-use crate::threads::{Line, Network};
+use crate::threads::{Connection, Network};
 use fastrand::Rng;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
@@ -196,12 +196,12 @@ fn another_jobs_directory_is_refused_and_left_alone() {
     let before = LevelDirectory::new(path(&cluster)).epochs().unwrap().len();
     let network = Network::new(3, 5, None);
     std::thread::scope(|scope| {
-        let join = |line: Line| {
-            let mut settings = cluster.settings(line.number());
+        let join = |connection: Connection| {
+            let mut settings = cluster.settings(connection.number());
             settings.job = JobId::from_bytes([8; 16]);
-            scope.spawn(move || Member::join(line, &settings).map(drop).expect_err("it is another's").to_string())
+            scope.spawn(move || Member::join(connection, &settings).map(drop).expect_err("it is another's").to_string())
         };
-        for thread in network.lines().into_iter().map(join).collect::<Vec<_>>() {
+        for thread in network.connections().into_iter().map(join).collect::<Vec<_>>() {
             let reason = thread.join().unwrap();
             assert!(reason.contains("it holds checkpoints of job"), "{reason}");
         }

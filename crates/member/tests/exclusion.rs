@@ -2,7 +2,7 @@
 //! included again.
 
 use crate::cluster::Cluster;
-use crate::threads::{Line, Network};
+use crate::threads::{Connection, Network};
 use standfast_core::erasure::Scheme;
 use standfast_linux::RegisteredMemory;
 use standfast_member::{CheckpointEnd, Joined, Member};
@@ -25,16 +25,16 @@ fn filled(byte: u8) -> RegisteredMemory {
 }
 
 /// Launches two processes once; they end without having finished.
-fn launch(cluster: &Cluster, work: impl Fn(Member<Line>) + Sync) {
+fn launch(cluster: &Cluster, work: impl Fn(Member<Connection>) + Sync) {
     std::thread::scope(|scope| {
-        for line in Network::new(2, 1, None).lines() {
-            let (settings, work) = (cluster.settings(line.number()), &work);
-            scope.spawn(move || work(Member::join(line, &settings).expect("they join")));
+        for connection in Network::new(2, 1, None).connections() {
+            let (settings, work) = (cluster.settings(connection.number()), &work);
+            scope.spawn(move || work(Member::join(connection, &settings).expect("they join")));
         }
     });
 }
 
-fn committed(member: &mut Member<Line>) {
+fn committed(member: &mut Member<Connection>) {
     assert!(matches!(member.checkpoint(), Ok(CheckpointEnd::Committed(_))));
 }
 

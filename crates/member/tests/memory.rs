@@ -1,7 +1,7 @@
 //! The memory that a member takes on a node: as many pages as the protocol calculates, and as much of the file system.
 
 use crate::cluster::{Cluster, JOB};
-use crate::threads::{Line, Network};
+use crate::threads::{Connection, Network};
 use standfast_core::PAGE_BYTES;
 use standfast_core::erasure::Scheme;
 use standfast_group::{Plan, Reckoning, RecoveryMode};
@@ -26,10 +26,10 @@ fn byte(rank: u32, epoch: u8) -> u8 {
 /// of checks.
 fn kept(cluster: &Cluster, changed: usize) -> Vec<(usize, usize)> {
     std::thread::scope(|scope| {
-        let work = |line: Line| {
-            let (rank, settings) = (line.number(), cluster.settings(line.number()));
+        let work = |connection: Connection| {
+            let (rank, settings) = (connection.number(), cluster.settings(connection.number()));
             scope.spawn(move || {
-                let mut member = Member::join(line, &settings).expect("they join");
+                let mut member = Member::join(connection, &settings).expect("they join");
                 let memory = RegisteredMemory::leaked(PAGES * PAGE_BYTES);
                 written(&memory, PAGES, byte(rank, 1));
                 member.protect(1, memory).expect("room for it");
@@ -40,7 +40,7 @@ fn kept(cluster: &Cluster, changed: usize) -> Vec<(usize, usize)> {
                 member.pages()
             })
         };
-        let threads: Vec<_> = Network::new(RANKS, 3, None).lines().into_iter().map(work).collect();
+        let threads: Vec<_> = Network::new(RANKS, 3, None).connections().into_iter().map(work).collect();
         threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
     })
 }

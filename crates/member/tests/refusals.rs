@@ -2,7 +2,7 @@
 //! nothing is lost.
 
 use crate::cluster::{Cluster, End};
-use crate::threads::{Line, Network};
+use crate::threads::{Connection, Network};
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_linux::RegisteredMemory;
@@ -15,21 +15,21 @@ use std::path::{Path, PathBuf};
 const RANKS: u32 = 3;
 const BYTES: usize = 5 * 4096 + 100;
 
-type Joining = Result<Member<Line>, MemberError>;
+type Joining = Result<Member<Connection>, MemberError>;
 
 /// Launches the processes once; they end without having finished.
 fn launch_as<V: Send>(settings: impl Fn(u32) -> Settings, work: impl Fn(u32, Joining) -> V + Sync) -> Vec<V> {
     std::thread::scope(|scope| {
-        let start = |line: Line| {
-            let (settings, work) = (settings(line.number()), &work);
-            scope.spawn(move || work(line.number(), Member::join(line, &settings)))
+        let start = |connection: Connection| {
+            let (settings, work) = (settings(connection.number()), &work);
+            scope.spawn(move || work(connection.number(), Member::join(connection, &settings)))
         };
-        let threads: Vec<_> = Network::new(RANKS, 1, None).lines().into_iter().map(start).collect();
+        let threads: Vec<_> = Network::new(RANKS, 1, None).connections().into_iter().map(start).collect();
         threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
     })
 }
 
-fn launch<V: Send>(cluster: &Cluster, work: impl Fn(u32, Member<Line>) -> V + Sync) -> Vec<V> {
+fn launch<V: Send>(cluster: &Cluster, work: impl Fn(u32, Member<Connection>) -> V + Sync) -> Vec<V> {
     launch_as(|rank| cluster.settings(rank), |rank, member| work(rank, member.expect("they join")))
 }
 

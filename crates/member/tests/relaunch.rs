@@ -2,7 +2,7 @@
 //! launched again on other nodes. They must continue with exactly the bytes that an epoch had.
 
 use crate::cluster::{Cluster, End};
-use crate::threads::{Line, Network};
+use crate::threads::{Connection, Network};
 use fastrand::Rng;
 use standfast_core::erasure::Scheme;
 use standfast_member::Member;
@@ -95,19 +95,19 @@ fn settings_on_which_processes_differ_are_named() {
     let network = Network::new(3, 2, None);
     let mut reasons = Vec::new();
     std::thread::scope(|scope| {
-        let join = |line: Line| {
-            let mut settings = cluster.settings(line.number());
-            if line.number() == 2 {
+        let join = |connection: Connection| {
+            let mut settings = cluster.settings(connection.number());
+            if connection.number() == 2 {
                 settings.scheme = Scheme::ReedSolomon { checks: 1 };
             }
-            scope.spawn(move || Member::join(line, &settings).err().map(|error| error.to_string()))
+            scope.spawn(move || Member::join(connection, &settings).err().map(|error| error.to_string()))
         };
-        let threads: Vec<_> = network.lines().into_iter().map(join).collect();
+        let threads: Vec<_> = network.connections().into_iter().map(join).collect();
         reasons.extend(threads.into_iter().map(|thread| thread.join().unwrap()));
     });
     let named = |reason: &Option<String>| reason.as_ref().is_some_and(|it| it.contains("process 2 has other settings"));
     assert!(reasons.iter().all(named), "{reasons:?}");
-    let alone = Network::new(1, 3, None).lines().pop().unwrap();
+    let alone = Network::new(1, 3, None).connections().pop().unwrap();
     let refused = Member::join(alone, &cluster.settings(0)).err().map(|error| error.to_string());
     assert!(refused.is_some_and(|reason| reason.contains("a group needs at least two processes")));
 }

@@ -59,7 +59,7 @@ pub enum Step {
     /// The oldest action of a process ends.
     Complete(Rank),
     /// A process learns the current membership.
-    Tell(Rank),
+    ReportMembership(Rank),
     /// A node fails. The rest gets a new coordinator.
     Kill {
         /// The node that fails.
@@ -190,7 +190,7 @@ impl World {
             let prefers = (rank.0 < logical_ranks).then_some(LogicalRank(rank.0));
             world.hosts.insert(rank, world.host(model, rank, prefers, ShardStore::default()));
         }
-        world.tell_all(model).expect("nothing has happened yet that could be wrong");
+        world.report_membership_to_all(model).expect("nothing has happened yet that could be wrong");
         world
     }
 
@@ -207,16 +207,16 @@ impl World {
         }
     }
 
-    fn tell_all(&mut self, model: &Model) -> Result<(), Violation> {
+    fn report_membership_to_all(&mut self, model: &Model) -> Result<(), Violation> {
         if !model.messages {
             for rank in self.membership.present.clone() {
-                self.tell(model, rank)?;
+                self.report_membership(model, rank)?;
             }
         }
         Ok(())
     }
 
-    fn tell(&mut self, model: &Model, rank: Rank) -> Result<(), Violation> {
+    fn report_membership(&mut self, model: &Model, rank: Rank) -> Result<(), Violation> {
         self.hosts.get_mut(&rank).expect("it is present").unreported = false;
         self.event(model, rank, ProtocolEvent::Membership(self.membership.clone()))
     }
@@ -232,7 +232,7 @@ impl World {
     /// [`Violation::Mixed`]
     pub fn take(&mut self, model: &Model, step: Step) -> Result<(), Violation> {
         match step {
-            Step::Tell(rank) => self.tell(model, rank),
+            Step::ReportMembership(rank) => self.report_membership(model, rank),
             Step::Deliver(from, to) => self.deliver(model, from, to),
             Step::Complete(rank) => self.complete(model, rank),
             Step::Kill { victim, coordinator, back } => self.kill(model, victim, coordinator, back),
@@ -290,7 +290,7 @@ impl World {
         let present = std::iter::once(coordinator).chain(others).collect();
         self.membership = Membership { number: self.membership.number + 1, present };
         self.hosts.values_mut().for_each(|host| host.unreported = true);
-        self.tell_all(model)
+        self.report_membership_to_all(model)
     }
 
     fn complete(&mut self, model: &Model, rank: Rank) -> Result<(), Violation> {

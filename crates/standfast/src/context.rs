@@ -22,7 +22,7 @@ pub struct JobContext {
     pub wait: bool,
     /// The foreground proxy, for which the caller waits instead of this process, if there is one. After it has ended, the
     /// processes that outlive the program stay protected.
-    pub front: Option<ForegroundConnection>,
+    pub foreground_proxy: Option<ForegroundConnection>,
     /// Whether the proxy ends at once instead of waiting. A program that begins then runs on a terminal of its own in the
     /// background.
     pub detached: bool,
@@ -55,7 +55,7 @@ impl Default for Hooks {
 impl JobContext {
     /// Reports whether the container ends with the program, since the foreground proxy is its process 1.
     pub(crate) fn ends_container(&self) -> bool {
-        self.front.as_ref().is_some_and(ForegroundConnection::is_init)
+        self.foreground_proxy.as_ref().is_some_and(ForegroundConnection::is_init)
     }
 
     /// Refuses to let go of the program where everything would end with the foreground proxy.
@@ -71,7 +71,7 @@ impl JobContext {
             memory: None,
             force: false,
             wait: false,
-            front: None,
+            foreground_proxy: None,
             detached: false,
             streams: Streams::default(),
             watch_notice: None,

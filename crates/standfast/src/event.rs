@@ -71,7 +71,7 @@ pub enum JobEvent {
         /// Generation from which it was rehearsed.
         generation: u64,
         /// Whether an earlier rehearsal of this life failed, which was reported.
-        was_told: bool,
+        was_reported: bool,
     },
     /// A restart was rehearsed, and would have failed at present.
     NotRestartable {
@@ -316,7 +316,7 @@ impl JobEvent {
     pub fn severity(&self) -> Severity {
         match self {
             Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) | Self::Coalesced { .. } => Severity::Detail,
-            Self::Rehearsed { was_told: false, .. } => Severity::Detail,
+            Self::Rehearsed { was_reported: false, .. } => Severity::Detail,
             Self::Untracked { .. }
             | Self::Alone { .. }
             | Self::Uncloned { .. }

@@ -14,20 +14,20 @@ const USUAL: [i32; 4] = [SIGTERM, SIGINT, SIGQUIT, SIGHUP];
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Interrupts<'a> {
     /// The foreground proxy, which receives the signals. Without it nothing ends a wait.
-    front: Option<&'a ForegroundConnection>,
+    proxy: Option<&'a ForegroundConnection>,
     notices: SignalNotices,
     stopped_status: u8,
 }
 
 impl<'a> Interrupts<'a> {
     /// Returns what may end a wait for a life with these options.
-    pub(crate) fn of(front: Option<&'a ForegroundConnection>, options: &JobOptions) -> Self {
-        Self { front, notices: options.notice, stopped_status: options.stopped_status.get() }
+    pub(crate) fn of(proxy: Option<&'a ForegroundConnection>, options: &JobOptions) -> Self {
+        Self { proxy, notices: options.notice, stopped_status: options.stopped_status.get() }
     }
 
     /// Returns [`Error::CalledOff`] if such a signal has come.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let received = self.front.map(ForegroundConnection::waiting_signals).unwrap_or_default();
+        let received = self.proxy.map(ForegroundConnection::waiting_signals).unwrap_or_default();
         match received.into_iter().find(|signal| ends_a_wait(*signal, &self.notices)) {
             Some(signal) => Err(Error::CalledOff { signal, exit_status: self.exit_status(signal) }),
             None => Ok(()),

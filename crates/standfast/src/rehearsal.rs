@@ -69,12 +69,12 @@ fn outcome(child: Child) -> Option<Outcome> {
     made_here_is_gone(pid);
     match output {
         Ok(output) if output.status.signal().is_some() => None,
-        Ok(output) => Some(told(&output)),
+        Ok(output) => Some(reported(&output)),
         Err(error) => Some(Err(error.to_string())),
     }
 }
 
-fn told(output: &Output) -> Outcome {
+fn reported(output: &Output) -> Outcome {
     if output.status.success() {
         return serde_json::from_slice(&output.stdout).map_err(|error| error.to_string());
     }

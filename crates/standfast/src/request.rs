@@ -82,12 +82,8 @@ fn without_supervisor(
     };
     let options = JobOptions::from_record(manifest.options);
     // Nobody acts on what the program asks for after the checkpoint.
-    let order = Order {
-        purpose,
-        past: Past::default(),
-        behind_success: Advised::default(),
-        behind_failure: Advised::default(),
-    };
+    let order =
+        Order { purpose, past: Past::default(), after_success: Advised::default(), after_failure: Advised::default() };
     // No later checkpoint will build upon this one.
     let options = JobOptions { incremental: crate::Incremental::Off, ..options };
     // Write to the disk, whatever the program's supervisor did: nobody will flush the checkpoint later.

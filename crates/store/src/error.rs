@@ -141,7 +141,7 @@ pub enum StoreError {
     Busy,
     /// The sink failed and reported the reason earlier.
     #[error("writing this checkpoint was abandoned after an earlier error")]
-    GivenUp,
+    Abandoned,
 }
 
 /// A generation that was skipped.
@@ -246,7 +246,7 @@ mod tests {
             StoreError::LeaseUnreadable(path()),
             StoreError::LeaseLost(path()),
             StoreError::Busy,
-            StoreError::GivenUp,
+            StoreError::Abandoned,
         ];
         insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n\n"));
     }

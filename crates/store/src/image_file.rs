@@ -79,9 +79,9 @@ impl ImageFile {
         self.file.read_at(buffer, first.offset()).map_err(|error| StoreError::reading(&self.path, error))?;
         let mut rest = &buffer[..];
         for block in blocks {
-            let (bytes, behind) = rest.split_at(block.bytes());
+            let (bytes, after) = rest.split_at(block.bytes());
             block.verify(bytes).map_err(|source| self.bad(source))?;
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }

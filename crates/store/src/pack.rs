@@ -65,11 +65,11 @@ impl<'a> Packer<'a> {
             let mut rest = run.range;
             while rest.pages() > 0 {
                 let room = u64::from(BLOCK_PAGES_MAX) - (self.bytes.len() / PAGE_BYTES) as u64;
-                let (piece, behind) = rest.split_at(room);
+                let (piece, after) = rest.split_at(room);
                 let (own, others) = pages.split_at(piece.bytes() as usize);
                 self.runs.push(Run { range: piece, ..*run });
                 self.bytes.extend_from_slice(own);
-                (rest, pages) = (behind, others);
+                (rest, pages) = (after, others);
                 if piece.pages() == room {
                     self.flush()?;
                 }

@@ -143,8 +143,8 @@ mod tests {
         assert_eq!(removed(&chain, 1, &[]), [0; 0]);
         let two = [full(1), full(2), (3, 2, false), (4, 3, false)];
         assert_eq!(removed(&two, 1, &[]), [1]);
-        let given_up = [full(1), (2, 1, true), (3, 2, true), full(4), (5, 1, false)];
-        assert_eq!(removed(&given_up, 2, &[]), [2, 3]);
+        let abandoned = [full(1), (2, 1, true), (3, 2, true), full(4), (5, 1, false)];
+        assert_eq!(removed(&abandoned, 2, &[]), [2, 3]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-/* A file that is mapped shared, and is gone with its directory at a restart, is made anew with what it held.
+/* A file that is mapped shared, and is gone with its directory at a restart, is made again with what it held.
  *
  * expect: survive
  * meanwhile: rm -r place
@@ -25,6 +25,6 @@ int main(void)
     moment("written");
     CHECK(strcmp(map, "there") == 0);
     CHECK(stat("place/state", &status) == 0 && status.st_size == BYTES && (status.st_mode & 0777) == 0600);
-    puts("made anew");
+    puts("made again");
     return 0;
 }

@@ -22,7 +22,7 @@ int main(void)
     CHECK(write(ends[1], "a", 1) == 1 && write(ends[1], "b", 1) == 1);
     moment("writerless");
     CHECK(close(ends[1]) == 0);
-    moment("widow");
+    moment("peer gone");
     CHECK(read(ends[0], room, sizeof room) == 1 && read(ends[0], room, sizeof room) == 1);
     CHECK(read(ends[0], room, sizeof room) == 0);
     puts("no two packets were mixed");

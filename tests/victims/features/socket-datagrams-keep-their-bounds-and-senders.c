@@ -56,7 +56,7 @@ int main(void)
     struct stat file;
     CHECK(stat("box", &file) == 0 && S_ISSOCK(file.st_mode) && (file.st_mode & 0777) == 0620);
     CHECK(close(packets[1]) == 0);
-    moment("widow");
+    moment("peer gone");
     CHECK(recv(packets[0], room, 8, 0) == 0);
     CHECK(unlink("box") == 0 && unlink("one") == 0);
     puts("bounds and senders");

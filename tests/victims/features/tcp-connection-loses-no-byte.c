@@ -41,21 +41,21 @@ static uint16_t port(int of, int theirs)
 
 int main(void)
 {
-    int server = -1, pair[2], half[2], widow[2], on = 1, value;
+    int server = -1, pair[2], half[2], lone[2], on = 1, value;
     socklen_t word = sizeof value;
     uint64_t seed = 7;
     for (size_t i = 0; i < sizeof sent; i++)
         sent[i] = (char)next_number(&seed);
     join(AF_INET, &server, pair);
     join(AF_INET, &server, half);
-    join(AF_INET, &server, widow);
+    join(AF_INET, &server, lone);
     uint16_t ports[2] = {port(pair[0], 0), port(pair[1], 0)};
     CHECK(setsockopt(pair[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0);
     moment("connected");
     CHECK(port(pair[0], 0) == ports[0] && port(pair[0], 1) == ports[1] && port(pair[1], 1) == ports[0]);
     CHECK(write(pair[0], sent, sizeof sent) == sizeof sent && write(pair[1], "the other way", 13) == 13);
     CHECK(write(half[0], "last words", 10) == 10 && shutdown(half[0], SHUT_WR) == 0);
-    CHECK(write(widow[0], "testament", 9) == 9 && close(widow[0]) == 0);
+    CHECK(write(lone[0], "testament", 9) == 9 && close(lone[0]) == 0);
     moment("in flight");
     take(pair[1], sent, 1000);
     take(pair[0], "the ", 4);
@@ -70,9 +70,9 @@ int main(void)
     CHECK(read(half[1], got, 1) == 0 && write(half[1], "reply", 5) == 5);
     take(half[0], "reply", 5);
     CHECK(send(half[0], "x", 1, MSG_NOSIGNAL) == -1 && errno == EPIPE);
-    take(widow[1], "testament", 9);
+    take(lone[1], "testament", 9);
     moment("read");
-    CHECK(read(widow[1], got, 1) == 0 && read(half[1], got, 1) == 0);
+    CHECK(read(lone[1], got, 1) == 0 && read(half[1], got, 1) == 0);
     CHECK(write(half[1], "again", 5) == 5);
     take(half[0], "again", 5);
     CHECK(shutdown(half[1], SHUT_WR) == 0 && read(half[0], got, 1) == 0);

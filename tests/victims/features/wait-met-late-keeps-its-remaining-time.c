@@ -62,7 +62,7 @@ int main(void)
     CHECK(usleep(SHORTER * 1000) == 0);
     for (int i = 0; i < COUNT; i++)
         if (!has_ended[i]) {
-            fprintf(stderr, "victim: call %ld has begun its limit anew\n", calls[i]);
+            fprintf(stderr, "victim: call %ld has begun its limit again\n", calls[i]);
             _exit(9);
         }
     for (int i = 0; i < COUNT; i++)

@@ -1,4 +1,4 @@
-/* A wait with a time limit does not begin anew with each checkpoint or restart: it ends when its limit is reached.
+/* A wait with a time limit does not begin again with each checkpoint or restart: it ends when its limit is reached.
  *
  * expect: survive
  */
@@ -148,7 +148,7 @@ int main(void)
     sleep_for(SHORTER);
     for (int i = 0; i < COUNT; i++)
         if (!has_ended[i]) {
-            fprintf(stderr, "victim: call %ld has begun its limit anew\n", calls[i]);
+            fprintf(stderr, "victim: call %ld has begun its limit again\n", calls[i]);
             _exit(9);
         }
     for (int i = 0; i < COUNT; i++)

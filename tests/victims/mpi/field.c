@@ -51,7 +51,7 @@ static void change_tail(uint64_t step, uint64_t with) {
     for (uint64_t at = 0; at < 8; at++) tail[at] = at < tail_length ? tail[at] * 31 + with + at : 0;
 }
 
-/* Eight pages; the middle ones are calculated anew in each step, and left out of checkpoints. */
+/* Eight pages; the middle ones are calculated again in each step, and left out of checkpoints. */
 enum { SCRATCH = 8 * 512, DEAD_FROM = 2 * 512, DEAD_TO = 6 * 512 };
 static uint64_t scratch[SCRATCH];
 
@@ -91,7 +91,7 @@ int main(int argc, char **argv) {
     if (tells) fprintf(stderr, "rank %d joined as %d at step %lu\n", rank, joined, (unsigned long)step);
 
     const char *until = getenv("FIELD_UNTIL");
-    /* One step at least: what is left out of checkpoints is calculated anew in it. */
+    /* One step at least: what is left out of checkpoints is calculated again in it. */
     for (int enough = 0; step < last && !enough; enough = until != NULL && is_enough(until)) {
         uint64_t mine = field[step % count], left = 0, all = 0;
         MPI_Sendrecv(&mine, 1, MPI_UINT64_T, (rank + 1) % ranks, 1, &left, 1, MPI_UINT64_T, (rank + ranks - 1) % ranks, 1,

@@ -16,11 +16,11 @@ pub(super) fn fill(template: &str, values: &Values<'_>) -> Vec<u8> {
     while let Some((before, after)) = rest.split_once('@') {
         filled.extend_from_slice(before.as_bytes());
         match after.split_once('@') {
-            Some((name, behind)) if is_name(name) => {
+            Some((name, after)) if is_name(name) => {
                 let value = values.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
                 let value = value.unwrap_or_else(|| panic!("the template's {name} has a value"));
                 filled.extend_from_slice(value.as_bytes());
-                rest = behind;
+                rest = after;
             }
             _ => {
                 filled.push(b'@');

@@ -85,7 +85,7 @@ fn difference(change: Change<'_>, slot: &mut [u8; SLOT_BYTES]) -> usize {
 pub(super) fn apply(bitmap: &[u8; BITMAP_BYTES], words: &[[u8; WORD_BYTES]], page: &mut Page) -> usize {
     let mut rest = words;
     for (byte, group) in bitmap.iter().zip(page.as_chunks_mut::<{ GROUP * WORD_BYTES }>().0) {
-        let (now, behind) = rest.split_at(byte.count_ones() as usize);
+        let (now, after) = rest.split_at(byte.count_ones() as usize);
         let group = group.as_chunks_mut::<WORD_BYTES>().0;
         if *byte == u8::MAX {
             group.iter_mut().zip(now).for_each(|(word, changed)| add(word, changed));
@@ -96,7 +96,7 @@ pub(super) fn apply(bitmap: &[u8; BITMAP_BYTES], words: &[[u8; WORD_BYTES]], pag
                 left &= left - 1;
             }
         }
-        rest = behind;
+        rest = after;
     }
     words.len() - rest.len()
 }

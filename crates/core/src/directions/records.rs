@@ -42,11 +42,11 @@ mod tests {
         put(RECORDS - 1, &[0x1000, 0x3000, 2, 0x77, 0x88]);
         put(0, &[0x2000, 0x2800, 99, 0x99]);
         let by = |written, address| excluded_by(&ring, written, Address::new(address));
-        let behind = RECORDS as u64 + 1;
-        assert_eq!(by(behind, 0x1fff), Some(vec![Address::new(0x77), Address::new(0x88)]));
-        assert_eq!(by(behind, 0x2000).map(|calls| (calls.len(), calls[0])), Some((CALLS_MAX, Address::new(0x99))));
-        assert_eq!(by(behind, 0x2800).map(|calls| calls.len()), Some(2));
-        assert_eq!(by(behind, 0x3000), None);
+        let after = RECORDS as u64 + 1;
+        assert_eq!(by(after, 0x1fff), Some(vec![Address::new(0x77), Address::new(0x88)]));
+        assert_eq!(by(after, 0x2000).map(|calls| (calls.len(), calls[0])), Some((CALLS_MAX, Address::new(0x99))));
+        assert_eq!(by(after, 0x2800).map(|calls| calls.len()), Some(2));
+        assert_eq!(by(after, 0x3000), None);
         assert_eq!(by(1, 0x1fff), None, "that was never written");
     }
 }

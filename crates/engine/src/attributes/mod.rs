@@ -30,7 +30,7 @@ pub(crate) struct Attributes {
     mappings: Arc<Vec<MapAttributes>>,
     policies: Arc<Vec<MapPolicy>>,
     /// Whether the program ran during the look, so that it may have changed attributes since.
-    is_ahead: bool,
+    was_running: bool,
 }
 
 /// The last look at each process of a job.
@@ -66,7 +66,7 @@ impl Scans {
             self.scans().remove(&pid);
             return None;
         };
-        let attributes = Attributes { is_ahead: true, ..attributes };
+        let attributes = Attributes { was_running: true, ..attributes };
         let took = process::thread_time().saturating_sub(begun);
         let scan = Scan { process, attributes: attributes.clone(), ended: Instant::now(), took };
         self.scans().insert(pid, scan);
@@ -85,11 +85,11 @@ impl Scans {
         let is_it = |scan: &&Scan| scan.process == process;
         let known = self.scans().get(&process.pid).filter(is_it).map(|scan| scan.attributes.clone());
         match known {
-            Some(known) if when == Asking::Ahead && known.fits(locked_kib, maps) => Ok(known),
+            Some(known) if when == Asking::Running && known.fits(locked_kib, maps) => Ok(known),
             // One walk is enough.
             Some(Attributes { policies, .. }) => {
                 let mappings = Arc::new(MapAttributes::of(process.pid).map_err(asking)?);
-                Ok(Attributes { mappings, policies, is_ahead: false })
+                Ok(Attributes { mappings, policies, was_running: false })
             }
             None => Attributes::at(process.pid).map_err(asking),
         }
@@ -104,7 +104,7 @@ impl Attributes {
     /// Asks the kernel.
     pub(crate) fn at(pid: Pid) -> io::Result<Self> {
         let policies = if is_worth_asking(pid) { MapPolicy::of(pid)? } else { Vec::new() };
-        Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?), policies: Arc::new(policies), is_ahead: false })
+        Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?), policies: Arc::new(policies), was_running: false })
     }
 
     /// Returns which of these attributes count for mappings of a frozen process, if they must be confirmed.
@@ -117,7 +117,7 @@ impl Attributes {
         };
         // The kernel's own mappings need no confirmation.
         let counts = |map: &&Map| !map.path.starts_with(b"[v");
-        self.is_ahead.then(|| maps.iter().filter(counts).map(used).collect())
+        self.was_running.then(|| maps.iter().filter(counts).map(used).collect())
     }
 
     /// Returns the attributes of all mappings, ascending.

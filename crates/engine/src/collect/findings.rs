@@ -2,7 +2,8 @@
 
 use super::process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBaseline};
 use super::{
-    Stop, Subject, apart, files, memory, named, process_tree, refuse, restrictions, surroundings, switches, threads,
+    Stop, Subject, files, isolation_mismatch, memory, named, process_tree, refuse, restrictions, surroundings,
+    switches, threads,
 };
 use crate::capture_options::CaptureOptions;
 use crate::error::kernel;
@@ -63,7 +64,7 @@ impl Findings {
         *frozen.shared.files.written() = std::mem::take(&mut found.objects.written);
         let process_snapshots: Vec<&ProcessSnapshot> =
             subjects.iter().map(|subject| &subject.process_snapshot).collect();
-        found.blockers.append(&mut apart::find(&frozen.members(), &process_snapshots));
+        found.blockers.append(&mut isolation_mismatch::find(&frozen.members(), &process_snapshots));
         refuse(&mut found.blockers)?;
         Ok(found)
     }
@@ -112,7 +113,7 @@ impl Findings {
         let held = held.map(FileId::of_reference).collect();
         let listing = &frozen.shared.files.listing;
         let (folders, unread) = self.objects.save_written(&listing.written(listed, &at_ends, &held));
-        listing.tell_not_saved(&unread, NotSaved::Unreadable);
+        listing.report_not_saved(&unread, NotSaved::Unreadable);
         folders
     }
 

@@ -3,11 +3,11 @@
 //! The collection reads `/proc` first, and blockers found there end it before anything is injected. Nothing is written
 //! anywhere until the whole collection is complete.
 
-mod apart;
 mod confirmation;
 mod files;
 mod findings;
 mod guarded;
+mod isolation_mismatch;
 mod memory;
 mod other_names;
 mod passing;
@@ -216,7 +216,7 @@ impl<'a> Stop<'a> {
         }
         let to_be_signalled = frozen.processes.iter().zip(&answers).filter(|(_, inner)| inner.is_signalled_by_parent());
         let to_be_signalled = to_be_signalled.map(|(process, _)| (process.pid, process.parent));
-        found.blockers.append(&mut apart::signalled_by_thread(to_be_signalled)?);
+        found.blockers.append(&mut isolation_mismatch::signalled_by_thread(to_be_signalled)?);
         refuse(&mut found.blockers)?;
         Ok(answers)
     }

@@ -1,6 +1,6 @@
 //! Blockers in a process as a whole and in single threads: restrictions that a new process would not have.
 
-use super::apart;
+use super::isolation_mismatch;
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use crate::remote_caller::{Answers, Number, RemoteCallBatch};
 use crate::{Blocker, RefusalCode};
@@ -17,7 +17,7 @@ pub(super) fn of_other_threads(pid: Pid, main: &ProcessSnapshot, own: &Status) -
     let others = proc::threads(pid)?.into_iter().filter(|tid| *tid != pid.main_thread());
     // A thread may have ended since the look.
     let statuses = others.filter_map(|tid| Status::of_task(pid, tid).ok());
-    Ok(statuses.flat_map(|it| [of_thread(&it, own), apart::of_thread(pid, &it, main)].concat()).collect())
+    Ok(statuses.flat_map(|it| [of_thread(&it, own), isolation_mismatch::of_thread(pid, &it, main)].concat()).collect())
 }
 
 /// Returns a blocker in a process. A restart would lose what a device or io_uring is about to write to pinned pages, and

@@ -1,7 +1,7 @@
 //! The part of the collection that needs no freeze: what would prevent a checkpoint of a job that runs meanwhile.
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
-use super::{Findings, Subject, apart, named, process_tree, restrictions};
+use super::{Findings, Subject, isolation_mismatch, named, process_tree, restrictions};
 use crate::births::rehearse_births;
 use crate::capture_options::ExternalSockets;
 use crate::endpoint::TerminalHolder;
@@ -127,8 +127,8 @@ fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Blocker>, E
         blockers.append(&mut named(others, subject.pid, subjects.len()));
     }
     let process_snapshots: Vec<&ProcessSnapshot> = subjects.iter().map(|subject| &subject.process_snapshot).collect();
-    blockers.append(&mut apart::find(members, &process_snapshots));
-    blockers.append(&mut apart::traced(members));
+    blockers.append(&mut isolation_mismatch::find(members, &process_snapshots));
+    blockers.append(&mut isolation_mismatch::traced(members));
     // If one of them has ended meanwhile, the next look notices it.
     let tree = process_tree::outline(&living, &zombies, &process_snapshots);
     blockers.append(&mut tree.map(|tree| rehearse_births(&tree)).unwrap_or_default());

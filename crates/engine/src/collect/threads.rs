@@ -3,7 +3,7 @@
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::restrictions::Landlock;
-use super::{apart, process_tree, registered_sequences, restrictions, scheduling, switches};
+use super::{isolation_mismatch, process_tree, registered_sequences, restrictions, scheduling, switches};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
@@ -171,7 +171,7 @@ impl Inner {
         self.found.ask_thread(remote_caller, place)?;
         if place > 0 {
             self.blockers.extend(restrictions::of_thread(status, &also.supervisor_baseline.status));
-            self.blockers.extend(apart::of_thread(pid, status, process_snapshot));
+            self.blockers.extend(isolation_mismatch::of_thread(pid, status, process_snapshot));
         }
         self.blockers.extend(landlock.blocker(&answers, status));
         let pending = self.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();

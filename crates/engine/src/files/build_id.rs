@@ -47,12 +47,12 @@ fn in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
     while let (Some(name), Some(contents), Some(kind)) = (number(notes, 0, 4), number(notes, 4, 4), number(notes, 8, 4))
     {
         let (name, contents) = (usize::try_from(name).ok()?, usize::try_from(contents).ok()?);
-        let behind_name = 12 + name.checked_next_multiple_of(4)?;
-        let found = notes.get(behind_name..behind_name.checked_add(contents)?)?;
+        let after_name = 12 + name.checked_next_multiple_of(4)?;
+        let found = notes.get(after_name..after_name.checked_add(contents)?)?;
         if kind == BUILD_ID_NOTE && notes.get(12..12 + name) == Some(b"GNU\0") && contents <= BYTES_MAX {
             return Some(found.to_vec());
         }
-        notes = notes.get(behind_name + contents.checked_next_multiple_of(4)?..)?;
+        notes = notes.get(after_name + contents.checked_next_multiple_of(4)?..)?;
     }
     None
 }

@@ -78,7 +78,7 @@ struct State {
     unsaved: Unsaved,
     news: Vec<ListingNews>,
     /// Whether exceeding the limits has been reported.
-    is_limit_told: bool,
+    is_limit_reported: bool,
     /// What has been reported as not saved.
     reported: BTreeSet<PathBuf>,
     /// Directories in which programs of the job have been handed files.
@@ -401,10 +401,10 @@ impl State {
                     walk.found.push((Chosen { path, is_shared }, FileId::of(&status), contents));
                 }
                 Ok(None) => {
-                    let is_told = saves_written || is_shared || depth > 0 || self.is_limit_told;
+                    let is_reported = saves_written || is_shared || depth > 0 || self.is_limit_reported;
                     self.note_unlisted(job, &path, NotSaved::TooMuch);
-                    if !is_told {
-                        self.is_limit_told = true;
+                    if !is_reported {
+                        self.is_limit_reported = true;
                         self.news.push(ListingNews::TooMuch { path });
                     }
                     break;

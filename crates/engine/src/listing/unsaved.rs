@@ -158,9 +158,9 @@ impl Unsaved {
                 continue;
             }
             let sightings = self.places.entry(place).or_default();
-            let was_told = *sightings >= SIGHTINGS;
+            let was_reported = *sightings >= SIGHTINGS;
             *sightings = if is_temporary { SIGHTINGS } else { *sightings + 1 };
-            if *sightings >= SIGHTINGS && !was_told {
+            if *sightings >= SIGHTINGS && !was_reported {
                 news.push(ListingNews::HandedOn { path });
             }
         }

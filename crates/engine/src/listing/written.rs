@@ -84,7 +84,7 @@ impl Listing {
                 };
                 match why {
                     Some(_) if is_candidate => {}
-                    Some(why) => state.tell(&chosen.path.join(name), why),
+                    Some(why) => state.report(&chosen.path.join(name), why),
                     None if is_candidate => candidates.push((entry.identity.changed_nanoseconds, place, name)),
                     None => names.push(name.as_os_str()),
                 }
@@ -100,14 +100,14 @@ impl Listing {
     }
 
     /// Reports that files are not saved, each of them once.
-    pub(crate) fn tell_not_saved(&self, paths: &[PathBuf], why: NotSaved) {
+    pub(crate) fn report_not_saved(&self, paths: &[PathBuf], why: NotSaved) {
         let mut state = self.state();
-        paths.iter().for_each(|path| state.tell(path, why));
+        paths.iter().for_each(|path| state.report(path, why));
     }
 }
 
 impl State {
-    fn tell(&mut self, path: &Path, why: NotSaved) {
+    fn report(&mut self, path: &Path, why: NotSaved) {
         if self.reported.len() < REPORTED_MAX && self.reported.insert(path.to_owned()) {
             self.news.push(ListingNews::NotSaved { path: path.to_owned(), why });
         }
@@ -116,7 +116,7 @@ impl State {
     /// Reports that a directory is not saved as requested.
     pub(super) fn note_unlisted(&mut self, job: &Outline<'_>, path: &Path, why: NotSaved) {
         if job.folders.saves_written && path.is_dir() {
-            self.tell(path, why);
+            self.report(path, why);
         }
     }
 

@@ -134,7 +134,7 @@ impl Construction {
         opening.place(&files)?;
         let all = [parked.from, u32::MAX.into(), 0, 0, 0, 0];
         self.call("closing what was parked", abi::SYS_close_range, all)?;
-        opening.tell()?;
+        opening.restore_signal_owners()?;
         // Must be last, since a process loses its locks on a file whenever it closes any descriptor of that file.
         opening.lock()
     }

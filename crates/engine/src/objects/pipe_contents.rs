@@ -41,7 +41,7 @@ pub(super) fn pieces_in(pipe: BorrowedFd<'_>, in_packets: bool) -> io::Result<Ve
 }
 
 /// Returns how many bytes the last packet follows in what one read returns: a read of that many leaves all others, and
-/// a longer one loses the rest of the packet. That read begins behind `taken` bytes, and returns `length`.
+/// a longer one loses the rest of the packet. That read begins after `taken` bytes, and returns `length`.
 fn bytes_before_packet(pipe: BorrowedFd<'_>, taken: usize, length: usize) -> io::Result<usize> {
     let leaves_all_others = |bytes: usize| -> io::Result<bool> {
         let mut copy = Copied::of(pipe)?;
@@ -75,7 +75,7 @@ struct Copied {
     writer: PipeWriter,
     /// How many bytes of the contents wait in it.
     left: usize,
-    /// A byte that we have added behind the contents waits in it. A read reaches it unless a packet ends that read.
+    /// A byte that we have added after the contents waits in it. A read reaches it unless a packet ends that read.
     is_marked: bool,
 }
 
@@ -91,7 +91,7 @@ impl Copied {
         Ok(Self { reader, writer, left, is_marked: false })
     }
 
-    /// Adds a byte behind the contents. A pipe that is full and as large as the system allows has no room for it.
+    /// Adds a byte after the contents. A pipe that is full and as large as the system allows has no room for it.
     fn mark(&mut self) {
         let is_full = !ready_events(self.writer.as_fd(), POLLOUT).is_ok_and(|ready| ready & POLLOUT != 0);
         let has_room = !is_full || {
@@ -148,9 +148,9 @@ pub(super) fn pieces_of(pipe: &PipeContents) -> Vec<Piece<'_>> {
     let ordinary = pipe.between_packets.as_deref().unwrap_or_default();
     let mut pieces = Vec::with_capacity(pipe.packets.len() + 1);
     for (place, length) in (0..).zip(&pipe.packets) {
-        let (piece, behind) = rest.split_at((*length as usize).min(rest.len()));
+        let (piece, after) = rest.split_at((*length as usize).min(rest.len()));
         pieces.push(Piece { bytes: piece.into(), is_packet: !ordinary.contains(&place) });
-        rest = behind;
+        rest = after;
     }
     pieces.push(Piece { bytes: rest.into(), is_packet: false });
     pieces

@@ -81,11 +81,11 @@ fn is_never_made_to_append(kind: &OpenFileKind) -> bool {
 impl Opening<'_> {
     /// Sets again who gets signals from open files, re-enables those that were enabled, and sets other flags that a file
     /// is not made with.
-    pub(super) fn tell(&self) -> Result<(), EngineError> {
+    pub(super) fn restore_signal_owners(&self) -> Result<(), EngineError> {
         for (place, file) in self.plan.job.open_files.iter().enumerate() {
             let Some(number) = self.number_of(place) else { continue };
             if let Some(target) = file.signal_target {
-                self.tell_one(number, target)?;
+                self.restore_signal_owner(number, target)?;
             } else if let Some(signal) = file.signal {
                 self.choose_signal(number, signal)?;
             }
@@ -97,7 +97,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    fn tell_one(&self, number: u64, target: SignalTarget) -> Result<(), EngineError> {
+    fn restore_signal_owner(&self, number: u64, target: SignalTarget) -> Result<(), EngineError> {
         let process = self.plan.job.processes.get(target.process as usize);
         let is_itself = process.is_some_and(|process| std::ptr::eq(process, self.plan.process));
         let pid = match process {

@@ -207,12 +207,12 @@ impl Family {
     }
 
     /// Notifies programs that direct their own checkpoints of the restart.
-    pub(super) fn tell_restarted(&self, plan: &JobPlan<'_>, news: RestartNews<'_>) -> Result<(), EngineError> {
+    pub(super) fn report_restart(&self, plan: &JobPlan<'_>, news: RestartNews<'_>) -> Result<(), EngineError> {
         for (place, process) in self.processes.iter().enumerate() {
             let mappings = &plan.of(place).process.mappings;
             let mapped: Vec<_> = mappings.iter().map(range_of).collect();
             let private: Vec<_> = mappings.iter().filter(|mapping| is_private(mapping)).map(range_of).collect();
-            directions::tell_restarted(process.pid(), &process.memory, [&mapped, &private], news)?;
+            directions::report_restart(process.pid(), &process.memory, [&mapped, &private], news)?;
         }
         Ok(())
     }

@@ -64,8 +64,8 @@ impl Family {
     fn place(&self, plan: &JobPlan<'_>, runs: &[Run], bytes: &[u8]) -> Result<(), BoxError> {
         let mut rest = bytes;
         for runs in runs.chunk_by(|one, next| one.owner == next.owner) {
-            let (own, behind) = rest.split_at(runs.iter().map(|run| run.range.bytes() as usize).sum());
-            rest = behind;
+            let (own, after) = rest.split_at(runs.iter().map(|run| run.range.bytes() as usize).sum());
+            rest = after;
             match plan.job.owner(runs[0].owner) {
                 Some(Owner::Process(process)) => {
                     self.processes[process].memory.write_pages(runs.iter().map(|run| run.range), own)?;
@@ -73,9 +73,9 @@ impl Family {
                 Some(Owner::Object(object)) => {
                     let mut rest = own;
                     for run in runs {
-                        let (piece, behind) = rest.split_at(run.range.bytes() as usize);
+                        let (piece, after) = rest.split_at(run.range.bytes() as usize);
                         self.main().fill_object(object, run, piece)?;
-                        rest = behind;
+                        rest = after;
                     }
                 }
                 None => unreachable!("owners have been checked"),

@@ -65,8 +65,8 @@ impl<'a> KnownNames<'a> {
         let mut rest = bytes;
         for runs in runs.chunk_by(adjoin) {
             let (start, end) = (runs[0].range.start().get(), runs[runs.len() - 1].range.end().get());
-            let (memory, behind) = rest.split_at((end - start) as usize);
-            rest = behind;
+            let (memory, after) = rest.split_at((end - start) as usize);
+            rest = after;
             let stretch = self.stretch(runs[0].owner, start);
             let part = Part { stretch, start, end };
             self.scan(&part, memory);
@@ -107,9 +107,9 @@ impl<'a> KnownNames<'a> {
     }
 
     fn stretch(&self, owner: u32, address: u64) -> Stretch {
-        let behind =
+        let after =
             self.stretches.partition_point(|stretch| (stretch.owner, stretch.range.start().get()) <= (owner, address));
-        self.stretches[behind - 1]
+        self.stretches[after - 1]
     }
 
     fn read_and_scan(&self, part: &Part, read: impl Fn(Address, &mut [u8]) -> io::Result<()>) {
@@ -172,8 +172,8 @@ fn pieces(range: PageRange) -> impl Iterator<Item = Part> {
     let stretch = Stretch { owner: 0, range };
     let mut rest = range;
     std::iter::from_fn(move || {
-        let (piece, behind) = rest.split_at(PIECE_PAGES);
-        rest = behind;
+        let (piece, after) = rest.split_at(PIECE_PAGES);
+        rest = after;
         let part = Part { stretch, start: piece.start().get(), end: piece.end().get() };
         (piece.pages() > 0).then(|| part.widened())
     })

@@ -170,7 +170,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
         remove_made_since(source.state());
         family.forget_events(&plan)?;
         family.let_go_of_objects(&plan)?;
-        family.tell_restarted(&plan, options.news)?;
+        family.report_restart(&plan, options.news)?;
         stopwatch.lap("files");
         let identity = ProcessIdentity::of(family.main().pid())?;
         family.held.take().map_or(Ok(()), options.hold_terminal).map_err(EngineError::Image)?;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! small pages:  all of it written twice in succession -> *hot*: left unprotected, counts as written, as long as one page
-//!               of it, the canary, which is protected, is written every time
+//!               of it, the probe, which is protected, is written every time
 //! a huge page:  *compared* by checksum, since protecting it would split it at the next write -> unchanged three times in
 //!               succession -> protected; if it is written after all, it is split into small pages
 //! split pages:  not written for a while -> idle: made a huge page again; each time that it is split again, that while
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 const UNIT_BYTES: u64 = 2 << 20;
 const UNIT_PAGES: u64 = UNIT_BYTES / PAGE_BYTES as u64;
 /// Number of scans that must find a huge page unchanged before it is protected.
-const CALM_SCANS: u8 = 3;
+const UNCHANGED_SCANS: u8 = 3;
 /// Number of scans that must find a split huge page unwritten before it is made huge again. Each further split doubles
 /// it.
 const IDLE_SCANS: u32 = 4;
@@ -37,7 +37,7 @@ pub(super) struct Adaptive {
     units: BTreeMap<u64, UnitState>,
     /// Units whose pages were all written at the last scan.
     full: Vec<u64>,
-    /// Scatters the canaries.
+    /// Scatters the probes.
     scans: u64,
     /// Huge pages that have become small ones since they were protected.
     split: u64,
@@ -46,9 +46,9 @@ pub(super) struct Adaptive {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnitState {
     /// Small pages, all of which are written repeatedly.
-    Hot { canary: u64, scans: u8 },
+    Hot { probe: u64, scans: u8 },
     /// A huge page, and how often in succession it was found unchanged.
-    Compared { calm: u8, splits: u8 },
+    Compared { unchanged: u8, splits: u8 },
     /// A huge page that is hardly ever written.
     Protected { splits: u8 },
     /// Small pages that were a huge one, and the number of scans since they were last written.
@@ -60,24 +60,24 @@ enum UnitState {
 pub(super) struct Division {
     /// Pages to protect, ascending.
     pub(super) watched: Vec<PageRange>,
-    /// Hot units, each with its canary.
+    /// Hot units, each with its probe.
     pub(super) hot: Vec<Hot>,
     /// Pages to compare, ascending.
     pub(super) compared: Vec<PageRange>,
     /// Those of `compared` that will be protected from now on.
-    pub(super) calm: Vec<PageRange>,
+    pub(super) to_protect: Vec<PageRange>,
 }
 
 /// A unit that is written repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hot {
     pub(super) unit: PageRange,
-    pub(super) canary: PageRange,
+    pub(super) probe: PageRange,
 }
 
 impl Adaptive {
     /// Divides the populated pages of `live`; those in `huge` are on huge pages. If comparing is too expensive, huge
-    /// pages are protected whether or not they are calm.
+    /// pages are protected however often they have changed.
     pub(super) fn divide(
         &mut self,
         live: PageRange,
@@ -90,19 +90,19 @@ impl Adaptive {
         let huge: Vec<u64> = huge.iter().flat_map(|range| units_in(*range)).collect();
         self.renew(live, &populated, &huge);
         for unit in &huge {
-            let state = self.units.entry(*unit).or_insert(UnitState::Compared { calm: 0, splits: 0 });
-            if let UnitState::Compared { calm, .. } = *state {
+            let state = self.units.entry(*unit).or_insert(UnitState::Compared { unchanged: 0, splits: 0 });
+            if let UnitState::Compared { unchanged, .. } = *state {
                 division.compared.push(pages_of(*unit));
-                if calm >= CALM_SCANS || comparing_is_dear {
-                    division.calm.push(pages_of(*unit));
+                if unchanged >= UNCHANGED_SCANS || comparing_is_dear {
+                    division.to_protect.push(pages_of(*unit));
                 }
             }
         }
         for (unit, state) in self.units.range(numbers(live)) {
-            if let UnitState::Hot { canary, .. } = state {
+            if let UnitState::Hot { probe, .. } = state {
                 let pages = pages_of(*unit);
-                let canary = PageRange::new(pages.start().plus(canary * PAGE_BYTES as u64), 1);
-                division.hot.push(Hot { unit: pages, canary });
+                let probe = PageRange::new(pages.start().plus(probe * PAGE_BYTES as u64), 1);
+                division.hot.push(Hot { unit: pages, probe });
             }
         }
         let unwatched = division.compared.iter().copied().chain(division.hot.iter().map(|hot| hot.unit));
@@ -129,7 +129,7 @@ impl Adaptive {
                 }
                 UnitState::Split { splits, .. } if is_huge => {
                     self.split -= 1;
-                    Some(UnitState::Compared { calm: 0, splits: (splits + 1).min(SPLITS_MAX) })
+                    Some(UnitState::Compared { unchanged: 0, splits: (splits + 1).min(SPLITS_MAX) })
                 }
                 UnitState::Split { .. } => is_small.then_some(state),
             };
@@ -163,8 +163,8 @@ impl Adaptive {
     }
 
     /// Notes that a compared unit has been protected.
-    pub(super) fn protected(&mut self, calm: PageRange) {
-        for unit in units_in(calm) {
+    pub(super) fn protected(&mut self, range: PageRange) {
+        for unit in units_in(range) {
             let splits = match self.units.get(&unit) {
                 Some(UnitState::Compared { splits, .. }) => *splits,
                 _ => 0,
@@ -189,9 +189,9 @@ impl Adaptive {
         let full: Vec<u64> = written.ranges().iter().flat_map(|range| units_in(*range)).collect();
         for unit in full.iter().filter(|unit| self.full.binary_search(unit).is_ok()) {
             // A factor and a divisor without a common divisor reach all pages.
-            let canary = (self.scans * 149 + unit * 61) % UNIT_PAGES;
+            let probe = (self.scans * 149 + unit * 61) % UNIT_PAGES;
             if matches!(self.units.get(unit), None | Some(UnitState::Split { .. })) {
-                self.units.insert(*unit, UnitState::Hot { canary, scans: 0 });
+                self.units.insert(*unit, UnitState::Hot { probe, scans: 0 });
             }
         }
         self.full = full;
@@ -201,8 +201,8 @@ impl Adaptive {
     pub(super) fn learn_compared(&mut self, changed: &PageSet) {
         let changed: Vec<u64> = changed.ranges().iter().flat_map(|range| numbers(*range)).collect();
         for (unit, state) in &mut self.units {
-            if let UnitState::Compared { calm, .. } = state {
-                *calm = if changed.binary_search(unit).is_ok() { 0 } else { calm.saturating_add(1) };
+            if let UnitState::Compared { unchanged, .. } = state {
+                *unchanged = if changed.binary_search(unit).is_ok() { 0 } else { unchanged.saturating_add(1) };
             }
         }
     }
@@ -254,7 +254,7 @@ mod tests {
         let division = divided(&mut adaptive, &[units(6, 1)]);
         assert_eq!(division.hot.iter().map(|hot| hot.unit).collect::<Vec<_>>(), [units(1, 1), units(2, 1)]);
         assert_eq!(division.watched, [units(0, 1), units(3, 5)]);
-        assert!(division.hot.iter().all(|hot| hot.unit.common(hot.canary) == Some(hot.canary)));
+        assert!(division.hot.iter().all(|hot| hot.unit.common(hot.probe) == Some(hot.probe)));
         adaptive.cooled(division.hot[1]);
         assert_eq!(divided(&mut adaptive, &[]).watched, [units(0, 1), units(2, 6)]);
     }
@@ -284,14 +284,18 @@ mod tests {
         let mut adaptive = Adaptive::default();
         let all = [units(0, 8)];
         let changes = PageSet::of([some_pages(2, 5, 1)]);
-        for scan in 0..CALM_SCANS {
+        for scan in 0..UNCHANGED_SCANS {
             let division = adaptive.divide(all[0], &all, &all, false);
-            assert_eq!((PageSet::of(division.compared), division.calm), (PageSet::of(all), vec![]), "look {scan}");
+            assert_eq!(
+                (PageSet::of(division.compared), division.to_protect),
+                (PageSet::of(all), vec![]),
+                "look {scan}"
+            );
             adaptive.learn_compared(&changes);
         }
         let division = adaptive.divide(all[0], &all, &all, false);
-        assert_eq!(PageSet::of(division.calm.iter().copied()), PageSet::of([units(0, 2), units(3, 5)]));
-        division.calm.into_iter().for_each(|calm| adaptive.protected(calm));
+        assert_eq!(PageSet::of(division.to_protect.iter().copied()), PageSet::of([units(0, 2), units(3, 5)]));
+        division.to_protect.into_iter().for_each(|range| adaptive.protected(range));
         let division = adaptive.divide(all[0], &all, &all, false);
         assert_eq!((division.compared, division.watched), (vec![units(2, 1)], vec![units(0, 2), units(3, 5)]));
         let split = adaptive.divide(all[0], &all, &[units(0, 1)], false);
@@ -335,8 +339,8 @@ mod tests {
         adaptive.learn(&PageSet::default());
         assert_eq!(adaptive.idle(), []);
         let all = [units(0, 8)];
-        assert_eq!(Adaptive::default().divide(all[0], &all, &all, false).calm, []);
+        assert_eq!(Adaptive::default().divide(all[0], &all, &all, false).to_protect, []);
         let division = Adaptive::default().divide(all[0], &all, &all, true);
-        assert_eq!(PageSet::of(division.calm), PageSet::of(all));
+        assert_eq!(PageSet::of(division.to_protect), PageSet::of(all));
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
 }
 
 fn canonical(state: &mut JobState) {
-    forget_circumstances(state);
+    clear_checkpoint_facts(state);
     forget_saved_files(state);
     forget_unmeasured_lengths(state);
     state.files_mut().for_each(forget_plan);
@@ -211,7 +211,7 @@ fn translate_ids(saved: &JobState, found: &mut JobState) {
 }
 
 /// Leaves out what describes the checkpoint and not the job.
-fn forget_circumstances(state: &mut JobState) {
+fn clear_checkpoint_facts(state: &mut JobState) {
     (state.machine, state.clocks) = (Machine::default(), Clocks::default());
     (state.forks, state.ipc_namespace, state.pid_namespace) = (0, 0, 0);
     state.folders.clear();
@@ -388,12 +388,12 @@ mod tests {
     #[test]
     fn an_attribute_of_a_part_is_the_only_difference() {
         use Accounting::{Counted, Unknown};
-        let behind = mapping(0x9000, 0xa000, Counted);
-        let mut saved = vec![mapping(0x1000, 0x3000, Unknown), mapping(0x3000, 0x8000, Counted), behind.clone()];
-        let mut found = vec![mapping(0x1000, 0x8000, Counted), behind.clone()];
+        let after = mapping(0x9000, 0xa000, Counted);
+        let mut saved = vec![mapping(0x1000, 0x3000, Unknown), mapping(0x3000, 0x8000, Counted), after.clone()];
+        let mut found = vec![mapping(0x1000, 0x8000, Counted), after.clone()];
         cut_alike(&mut saved, &mut found);
         assert_eq!(saved.len(), 3);
-        assert_eq!(found, [mapping(0x1000, 0x3000, Counted), mapping(0x3000, 0x8000, Counted), behind]);
+        assert_eq!(found, [mapping(0x1000, 0x3000, Counted), mapping(0x3000, 0x8000, Counted), after]);
         assert_eq!(saved[1..], found[1..]);
     }
 }

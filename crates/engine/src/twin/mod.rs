@@ -89,7 +89,7 @@ impl Rebuilt<'_> {
         let pids: Vec<Pid> = frozen.processes.iter().map(|process| process.pid).collect();
         pool::each(&pids, |pid| frozen.shared.memory.scans.scan(*pid));
         let options = CaptureOptions {
-            asking: Asking::Ahead,
+            asking: Asking::Running,
             external_sockets: ExternalSockets::Reset,
             ..CaptureOptions::default()
         };

@@ -123,8 +123,8 @@ impl CoreFilePlan {
     ) -> Result<(), E> {
         let mut rest = bytes;
         for run in runs {
-            let (own, behind) = rest.split_at(run.range.bytes() as usize);
-            rest = behind;
+            let (own, after) = rest.split_at(run.range.bytes() as usize);
+            rest = after;
             let first = self.windows.partition_point(|window| window.owner < run.owner);
             for window in self.windows[first..].iter().take_while(|window| window.owner == run.owner) {
                 window.place(run.range, own, put)?;

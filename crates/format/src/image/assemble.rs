@@ -146,8 +146,8 @@ impl Contained {
 fn pieces(run: Run) -> impl Iterator<Item = Run> {
     let mut rest = run.range;
     std::iter::from_fn(move || {
-        let (piece, behind) = rest.split_at(u64::from(u32::MAX));
-        rest = behind;
+        let (piece, after) = rest.split_at(u64::from(u32::MAX));
+        rest = after;
         (piece.pages() > 0).then_some(Run { range: piece, ..run })
     })
 }

@@ -193,8 +193,8 @@ pub(super) fn check_owners(
 
 /// Checks that inherited runs ascend, and that none of their pages is also the image's own. `runs` must ascend.
 pub(super) fn check_inherited(inherited: &[Inherited], runs: &[Run]) -> Result<(), ImageError> {
-    let behind = |one: &Inherited, next: &Inherited| (one.owner, one.range.end()) <= (next.owner, next.range.start());
-    if !inherited.is_sorted_by(behind) {
+    let after = |one: &Inherited, next: &Inherited| (one.owner, one.range.end()) <= (next.owner, next.range.start());
+    if !inherited.is_sorted_by(after) {
         return Err(senseless_inherited("its runs are out of order"));
     }
     let mut own = runs.iter().peekable();

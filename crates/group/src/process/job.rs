@@ -15,7 +15,9 @@ use crate::plan::Plan;
 use crate::shard::{Damaged, ShardId};
 use crate::shard_store::{ShardStore, compare};
 use crate::slots::SlotSet;
-use crate::transfer::{Costs, FIRST_WINDOW_END, Route, Seating, Transfer, TransferError, TransferPlan, TransferTask};
+use crate::transfer::{
+    Costs, FIRST_WINDOW_END, Route, Transfer, TransferError, TransferPlan, TransferRanks, TransferTask,
+};
 use pages::{Live, LogicalRankPages};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -51,7 +53,7 @@ pub(super) struct Job {
     group: usize,
     epoch: EpochId,
     kind: Kind,
-    seating: Seating,
+    ranks: TransferRanks,
     sending: Sending,
     /// The members' descriptions, as they become known, with the slots that changed.
     delta_descriptors: BTreeMap<usize, (Description, SlotSet)>,
@@ -97,9 +99,9 @@ impl Job {
         full: bool,
     ) -> Self {
         let (group, _) = plan.place(shard.logical_rank);
-        let seated = by_position(plan, group, logical_ranks);
-        let seating = Seating { me: sending.me, sources: seated.clone(), sinks: seated };
-        Self::new(plan, group, shard.epoch, Kind::Encode { shard, base, full }, seating, sending)
+        let present = by_position(plan, group, logical_ranks);
+        let ranks = TransferRanks { me: sending.me, sources: present.clone(), sinks: present };
+        Self::new(plan, group, shard.epoch, Kind::Encode { shard, base, full }, ranks, sending)
     }
 
     /// Sets this member's own shard. It is staged completely unless checks are made in full.
@@ -132,15 +134,15 @@ impl Job {
             for position in &own {
                 shard_store.open(ShardId { epoch, logical_rank: plan.logical_rank(group, *position) }, None);
             }
-            let seating = Seating { me, sources, sinks };
-            let mut job = Self::new(plan, group, epoch, Kind::Rebuild { replacements: own }, seating, sending.clone());
+            let ranks = TransferRanks { me, sources, sinks };
+            let mut job = Self::new(plan, group, epoch, Kind::Rebuild { replacements: own }, ranks, sending.clone());
             job.learn_own(shard_store);
             jobs.insert(group, job);
         }
         jobs
     }
 
-    fn new(plan: &Arc<Plan>, group: usize, epoch: EpochId, kind: Kind, seating: Seating, sending: Sending) -> Self {
+    fn new(plan: &Arc<Plan>, group: usize, epoch: EpochId, kind: Kind, ranks: TransferRanks, sending: Sending) -> Self {
         let plan = plan.clone();
         let (delta_descriptors, write_sets, pending) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
         Self {
@@ -148,7 +150,7 @@ impl Job {
             group,
             epoch,
             kind,
-            seating,
+            ranks,
             sending,
             delta_descriptors,
             write_sets,
@@ -168,8 +170,8 @@ impl Job {
 
     /// Returns the other processes that take part.
     pub(super) fn others(&self) -> BTreeSet<Rank> {
-        let everybody = self.seating.sources.iter().chain(&self.seating.sinks).flatten().copied();
-        everybody.filter(|rank| *rank != self.seating.me).collect()
+        let everybody = self.ranks.sources.iter().chain(&self.ranks.sinks).flatten().copied();
+        everybody.filter(|rank| *rank != self.ranks.me).collect()
     }
 
     fn layout(&self) -> &Layout {
@@ -181,12 +183,12 @@ impl Job {
     }
 
     fn lends(&self) -> bool {
-        self.seating.sources.contains(&Some(self.seating.me))
+        self.ranks.sources.contains(&Some(self.ranks.me))
     }
 
     /// Learns the descriptions stored with a shard that this process lends.
     fn learn_own(&mut self, shard_store: &dyn ShardStore) {
-        let lent = (0..self.seating.sources.len()).find(|at| self.seating.sources[*at] == Some(self.seating.me));
+        let lent = (0..self.ranks.sources.len()).find(|at| self.ranks.sources[*at] == Some(self.ranks.me));
         if let Some(position) = lent {
             shard_store.descriptions(self.shard(position)).to_vec().into_iter().for_each(|it| self.learn(it));
         }
@@ -201,11 +203,11 @@ impl Job {
     /// Returns the descriptions to send. In a recovery, the first process that has a shard sends them to those that have
     /// none.
     pub(super) fn hello(&self) -> Vec<(Rank, Data)> {
-        let first = self.seating.sources.iter().flatten().next();
-        if matches!(self.kind, Kind::Encode { .. }) || first != Some(&self.seating.me) {
+        let first = self.ranks.sources.iter().flatten().next();
+        if matches!(self.kind, Kind::Encode { .. }) || first != Some(&self.ranks.me) {
             return Vec::new();
         }
-        let ignorant = self.others().into_iter().filter(|rank| !self.seating.sources.contains(&Some(*rank)));
+        let ignorant = self.others().into_iter().filter(|rank| !self.ranks.sources.contains(&Some(*rank)));
         let description = |(description, _): &(Description, _)| Data::Description {
             epoch: self.epoch,
             description: description.clone(),
@@ -230,7 +232,7 @@ impl Job {
             }
             Data::WriteSet { logical_rank, changed, held, .. } => {
                 let (_, position) = self.plan.place(logical_rank);
-                if !self.is_full() || self.seating.sources[position] != Some(from) {
+                if !self.is_full() || self.ranks.sources[position] != Some(from) {
                     return Err(format!(
                         "process {} drafts logical rank {}, which is not asked for",
                         from.0, logical_rank.0
@@ -289,9 +291,9 @@ impl Job {
         let Kind::Encode { base, .. } = &self.kind else {
             return Err(format!("process {} describes logical rank {} again in a recovery", from.0, logical_rank.0));
         };
-        if self.seating.sources[position] != Some(from) {
+        if self.ranks.sources[position] != Some(from) {
             return Err(format!(
-                "process {} describes logical rank {}, on which it does not sit",
+                "process {} describes logical rank {}, which it does not hold",
                 from.0, logical_rank.0
             ));
         }
@@ -335,30 +337,28 @@ impl Job {
         let route = self.route(&sets);
         let task = match &self.kind {
             Kind::Encode { .. } => {
-                let vacant = positions.filter(|at| self.seating.sinks[*at].is_none()).collect();
+                let vacant = positions.filter(|at| self.ranks.sinks[*at].is_none()).collect();
                 TransferTask::Encode { changed: sets, held, vacant }
             }
             Kind::Rebuild { .. } => TransferTask::Rebuild {
-                lost: positions.clone().filter(|at| self.seating.sources[*at].is_none()).collect(),
+                lost: positions.clone().filter(|at| self.ranks.sources[*at].is_none()).collect(),
                 replacements: positions
-                    .filter(|at| {
-                        self.seating.sinks[*at].is_some() && self.seating.sinks[*at] != self.seating.sources[*at]
-                    })
+                    .filter(|at| self.ranks.sinks[*at].is_some() && self.ranks.sinks[*at] != self.ranks.sources[*at])
                     .collect(),
                 used: sets,
             },
         };
         let plan = TransferPlan::new(self.layout(), &task, route).map_err(|error| error.to_string())?;
-        let (group, layout, seating) = (self.group as u32, self.layout().clone(), self.seating.clone());
+        let (group, layout, ranks) = (self.group as u32, self.layout().clone(), self.ranks.clone());
         let compress = self.sending.compress && matches!(self.kind, Kind::Encode { full: false, .. });
         let buffers = self.sending.buffers.clone();
-        self.transfer = Some(Transfer::new(self.epoch, group, plan, layout, seating, compress, buffers));
+        self.transfer = Some(Transfer::new(self.epoch, group, plan, layout, ranks, compress, buffers));
         Ok(())
     }
 
     /// Chooses the route of the shares from what all processes know, so that all choose the same.
     fn route(&self, sets: &[SlotSet]) -> Route {
-        let lost = self.seating.sources.iter().filter(|source| source.is_none()).count();
+        let lost = self.ranks.sources.iter().filter(|source| source.is_none()).count();
         let rebuilt = matches!(self.kind, Kind::Rebuild { .. }).then_some(lost);
         Route::of(self.sending.costs, self.layout(), sets, rebuilt)
     }

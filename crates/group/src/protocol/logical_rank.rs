@@ -52,11 +52,11 @@ impl Protocol {
         let present: BTreeSet<Rank> =
             self.membership.iter().flat_map(|membership| membership.present.iter().copied()).collect();
         let logical_ranks: BTreeMap<LogicalRank, Rank> = restore.logical_ranks.iter().copied().collect();
-        let sitting: BTreeSet<Rank> = logical_ranks.values().copied().collect();
+        let assigned: BTreeSet<Rank> = logical_ranks.values().copied().collect();
         let members = logical_ranks.keys().filter(|logical_rank| self.plan.is_member(**logical_rank)).count();
         let named = restore.logical_ranks.iter().chain(&restore.sources);
         members == self.plan.members()
-            && sitting.len() == restore.logical_ranks.len()
+            && assigned.len() == restore.logical_ranks.len()
             && named.map(|(_, rank)| rank).all(|rank| present.contains(rank))
     }
 
@@ -191,7 +191,7 @@ impl Protocol {
             };
             self.resume(resumption, effects);
         }
-        self.tell_arrival(effects);
+        self.report_arrival(effects);
         if let Some(order) = self.prepare.take() {
             self.ordered(order, effects);
         }
@@ -204,7 +204,7 @@ impl Protocol {
         }
     }
 
-    pub(super) fn tell_arrival(&mut self, effects: &mut Vec<ProtocolEffect>) {
+    pub(super) fn report_arrival(&mut self, effects: &mut Vec<ProtocolEffect>) {
         if self.stage == Stage::Idle
             && let Some(arrival) = self.arrived.take()
         {

@@ -223,7 +223,7 @@ impl Protocol {
             ProtocolEvent::Message { from, term, control } => self.received(from, term, control, &mut effects),
             ProtocolEvent::Arrived(arrival) => {
                 self.arrived = Some(arrival);
-                self.tell_arrival(&mut effects);
+                self.report_arrival(&mut effects);
             }
             ProtocolEvent::Surveyed(membership, survey) => self.surveyed(membership, survey, &mut effects),
             ProtocolEvent::Done(epoch) => self.done(epoch, &mut effects),

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 impl Transfer {
     /// Returns the processes that send this one parts of a sum.
     pub(super) fn senders_of(&self, sum: &Sum) -> Vec<Rank> {
-        let (me, source) = (Some(self.seating.me), |position: usize| self.source(sum, position));
-        let sink = |position: usize| self.seating.sinks[position];
+        let (me, source) = (Some(self.ranks.me), |position: usize| self.source(sum, position));
+        let sink = |position: usize| self.ranks.sinks[position];
         let is_target = sum.targets.iter().any(|target| sink(target.position) == me);
         let to_me = |it: &&Contributor| match it.parent {
             Some(parent) => source(sum.contributors[parent].position) == me,
@@ -27,12 +27,12 @@ impl Transfer {
 
     /// Returns how many pages of a piece are at this process's nodes of the tree.
     pub(super) fn pages_here(&self, sum: &Sum, piece: usize) -> usize {
-        let me = Some(self.seating.me);
+        let me = Some(self.ranks.me);
         let hops = sum.contributors.iter().filter(|it| self.source(sum, it.position) == me);
         let in_hops: u32 = hops.map(|it| it.below(piece).count_ones()).sum();
-        let targets = sum.targets.iter().filter(|it| self.seating.sinks[it.position] == me);
+        let targets = sum.targets.iter().filter(|it| self.ranks.sinks[it.position] == me);
         let replacements = sum.repair.iter().flat_map(|(_, replacements)| replacements);
-        let replacements = replacements.filter(|it| self.seating.sinks[it.position] == me).count();
+        let replacements = replacements.filter(|it| self.ranks.sinks[it.position] == me).count();
         let whole = targets.map(|it| it.sums.len()).sum::<usize>() + replacements;
         in_hops as usize * sum.width + whole * sum.piece_stripes(piece).len()
     }
@@ -63,7 +63,7 @@ impl Transfer {
 
     pub(super) fn tasks_of(&self, sum: &Sum, piece: usize, mut task: impl FnMut(Node, usize, bool)) {
         for (index, contributor) in sum.contributors.iter().enumerate() {
-            if self.source(sum, contributor.position) != Some(self.seating.me) || contributor.below(piece) == 0 {
+            if self.source(sum, contributor.position) != Some(self.ranks.me) || contributor.below(piece) == 0 {
                 continue;
             }
             let children = contributor.children().iter();
@@ -72,13 +72,13 @@ impl Transfer {
         }
         let roots = sum.roots(piece).count();
         for (index, target) in sum.targets.iter().enumerate() {
-            if roots > 0 && self.seating.sinks[target.position] == Some(self.seating.me) {
+            if roots > 0 && self.ranks.sinks[target.position] == Some(self.ranks.me) {
                 task(Node::Target(index as u32), roots, false);
             }
         }
         let replacements = sum.repair.iter().flat_map(|(_, replacements)| replacements.iter().enumerate());
         for (index, replacement) in replacements {
-            let takes = self.seating.sinks[replacement.position] == Some(self.seating.me);
+            let takes = self.ranks.sinks[replacement.position] == Some(self.ranks.me);
             if takes && replacement.position != sum.targets[0].position && replacement.stripes[piece] != 0 {
                 task(Node::Replacement(index as u32), 1, false);
             }
@@ -89,7 +89,7 @@ impl Transfer {
     /// it.
     pub(super) fn source(&self, sum: &Sum, position: usize) -> Option<Rank> {
         let second = sum.first_piece >= self.plan.second && self.plan.second < self.plan.pieces;
-        let sink = if second { self.seating.sinks[position] } else { None };
-        self.seating.sources[position].or(sink)
+        let sink = if second { self.ranks.sinks[position] } else { None };
+        self.ranks.sources[position].or(sink)
     }
 }

@@ -94,7 +94,7 @@ pub trait Pages {
 
 /// The processes between which a transfer runs.
 #[derive(Clone, Debug)]
-pub struct Seating {
+pub struct TransferRanks {
     /// This process.
     pub me: Rank,
     /// For each position, the process that holds its shard and adds from it. After a loss, the replacement does so once
@@ -111,7 +111,7 @@ pub struct Transfer {
     group: u32,
     plan: TransferPlan,
     layout: Layout,
-    seating: Seating,
+    ranks: TransferRanks,
     compress: bool,
     /// The remaining tasks of this process, by piece.
     tasks: BTreeMap<u32, BTreeMap<(u32, Node), Accumulator>>,
@@ -152,18 +152,18 @@ impl Transfer {
         group: u32,
         plan: TransferPlan,
         layout: Layout,
-        seating: Seating,
+        ranks: TransferRanks,
         compress: bool,
         buffers: Buffers,
     ) -> Self {
-        let everybody = seating.sources.iter().chain(&seating.sinks).flatten().copied();
-        let low_water_marks = everybody.filter(|rank| *rank != seating.me).map(|rank| (rank, 0)).collect();
+        let everybody = ranks.sources.iter().chain(&ranks.sinks).flatten().copied();
+        let low_water_marks = everybody.filter(|rank| *rank != ranks.me).map(|rank| (rank, 0)).collect();
         let mut transfer = Self {
             epoch,
             group,
             plan,
             layout,
-            seating,
+            ranks,
             compress,
             tasks: BTreeMap::new(),
             owed: VecDeque::new(),
@@ -366,7 +366,7 @@ impl Transfer {
                     vec![Onward { to, node: Node::Hop(parent as u32), stripes, sums: (0..sum.width).collect() }]
                 } else {
                     let onward = |(index, target): (usize, &Target)| {
-                        let to = self.seating.sinks[target.position];
+                        let to = self.ranks.sinks[target.position];
                         Onward { to, node: Node::Target(index as u32), stripes, sums: target.sums.clone() }
                     };
                     sum.targets.iter().enumerate().map(onward).collect()
@@ -381,7 +381,7 @@ impl Transfer {
         };
         let (width, mut left) = (sum.width, Some(it));
         for (index, Onward { to, node, stripes, sums }) in onward.iter().enumerate() {
-            let to = to.expect("whoever is sent something sits there");
+            let to = to.expect("only ranks that are present are sent something");
             let it = left.as_ref().expect("only the last takes it");
             let each: Vec<&[u8]> = sums.iter().map(|index| it.sum(*index)).collect();
             let syndromes = sums.iter().flat_map(|index| it.syndromes_in(*stripes, *index)).collect();
@@ -446,7 +446,7 @@ impl Transfer {
                         let column = it.sum(solved).as_chunks().0.iter().map(Ok);
                         inherit(&self.layout, sum, replacement, piece, column, pages)?;
                     } else if stripes != 0 {
-                        let to = self.seating.sinks[replacement.position];
+                        let to = self.ranks.sinks[replacement.position];
                         onward.push(Onward { to, node: Node::Replacement(solved as u32), stripes, sums: vec![solved] });
                     }
                 }
@@ -461,7 +461,7 @@ impl Transfer {
     /// Sends a part, or keeps it until its receiver's window reaches its piece. A part for this process itself is handed
     /// over at once.
     fn send(&mut self, to: Rank, piece: u32, part: Part) {
-        if to == self.seating.me {
+        if to == self.ranks.me {
             self.add_part(part).expect("what a process sends itself, it waits for");
         } else if piece < self.low_water_marks[&to] + self.plan.window() {
             self.out.push((to, Data::Part(part)));

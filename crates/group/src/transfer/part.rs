@@ -66,17 +66,17 @@ pub(super) fn unpack(
     for sum in 0..sums {
         for stripe in ones(stripes) {
             let form = if in_words {
-                let (form, behind) = rest.split_first().ok_or_else(cut_off)?;
-                rest = behind;
+                let (form, after) = rest.split_first().ok_or_else(cut_off)?;
+                rest = after;
                 *form
             } else {
                 RAW
             };
             match form {
                 RAW => {
-                    let (raw, behind) = rest.split_first_chunk::<PAGE_BYTES>().ok_or_else(cut_off)?;
+                    let (raw, after) = rest.split_first_chunk::<PAGE_BYTES>().ok_or_else(cut_off)?;
                     take(sum, stripe, raw);
-                    rest = behind;
+                    rest = after;
                 }
                 WORDS => {
                     let length = words::unpack(rest, &mut page).map_err(|error| PartError(error.to_string()))?;

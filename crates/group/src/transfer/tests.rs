@@ -73,10 +73,10 @@ fn run(
     task: &TransferTask,
     route: Route,
     stores: &mut [Store],
-    sitting: (&Seating, Option<usize>),
+    running: (&TransferRanks, Option<usize>),
     random: &mut Pseudo,
 ) {
-    run_and(layout, task, route, stores, sitting, random, |_, _| ()).unwrap();
+    run_and(layout, task, route, stores, running, random, |_, _| ()).unwrap();
 }
 
 /// Runs a task like `run`, and alters parts on their way.
@@ -85,15 +85,15 @@ fn run_and(
     task: &TransferTask,
     route: Route,
     stores: &mut [Store],
-    (seating, slow): (&Seating, Option<usize>),
+    (ranks, slow): (&TransferRanks, Option<usize>),
     random: &mut Pseudo,
     mut befalls: impl FnMut(&mut Pseudo, &mut Part),
 ) -> Result<(), TransferError> {
     let plan = TransferPlan::new(layout, task, route).unwrap();
     let compress = random.below(2) == 0;
     let transfer = |at: usize| {
-        let seating = Seating { me: Rank(at as u32), ..seating.clone() };
-        Transfer::new(EPOCH, 0, plan.clone(), layout.clone(), seating, compress, Buffers::default())
+        let ranks = TransferRanks { me: Rank(at as u32), ..ranks.clone() };
+        Transfer::new(EPOCH, 0, plan.clone(), layout.clone(), ranks, compress, Buffers::default())
     };
     let mut transfers: Vec<Transfer> = (0..stores.len()).map(transfer).collect();
     let mut links: BTreeMap<(usize, usize), std::collections::VecDeque<Data>> = BTreeMap::new();
@@ -182,9 +182,9 @@ fn layouts() -> impl Strategy<Value = (Scheme, usize, usize)> {
     ]
 }
 
-fn seated(layout: &Layout) -> Seating {
+fn all_present(layout: &Layout) -> TransferRanks {
     let everybody: Vec<_> = (0..layout.positions()).map(|at| Some(Rank(at as u32))).collect();
-    Seating { me: Rank(0), sources: everybody.clone(), sinks: everybody }
+    TransferRanks { me: Rank(0), sources: everybody.clone(), sinks: everybody }
 }
 
 proptest! {
@@ -220,7 +220,7 @@ proptest! {
             let full = random.below(2) == 0;
             stores.iter_mut().for_each(|store| store.difference = !full);
             let task = TransferTask::Encode { changed, held: full.then(|| used.clone()), vacant: Vec::new() };
-            run(&layout, &task, route, &mut stores, (&seated(&layout), slow), &mut random);
+            run(&layout, &task, route, &mut stores, (&all_present(&layout), slow), &mut random);
             let wanted = direct(&layout, &stores);
             for (store, wanted) in stores.iter_mut().zip(wanted) {
                 prop_assert!(nonzero(&store.checks) == wanted);
@@ -235,14 +235,14 @@ proptest! {
             }
         }
         let whole = stores.clone();
-        let mut seating = seated(&layout);
+        let mut ranks = all_present(&layout);
         for position in &lost {
             stores[*position] = Store::default();
-            seating.sources[*position] = None;
+            ranks.sources[*position] = None;
         }
         stores.iter_mut().for_each(|store| store.difference = false);
         let task = TransferTask::Rebuild { lost: lost.clone(), replacements: lost.clone(), used };
-        run(&layout, &task, route, &mut stores, (&seating, slow), &mut random);
+        run(&layout, &task, route, &mut stores, (&ranks, slow), &mut random);
         for position in lost {
             let content = |store: &Store| {
                 let pages = store.now.iter().filter(|(_, page)| page.iter().any(|byte| *byte != 0));
@@ -271,21 +271,21 @@ proptest! {
             store.now = pages.collect();
         }
         let all = vec![SlotSet::all(20); layout.members()];
-        let mut seating = seated(&layout);
+        let mut ranks = all_present(&layout);
         let encode = TransferTask::Encode { changed: all.clone(), held: None, vacant: Vec::new() };
-        let altered = alter_each(&layout, &encode, route, &stores, &seating, &mut random)?;
+        let altered = alter_each(&layout, &encode, route, &stores, &ranks, &mut random)?;
         prop_assert!(altered > 0);
-        run(&layout, &encode, route, &mut stores, (&seating, None), &mut random);
+        run(&layout, &encode, route, &mut stores, (&ranks, None), &mut random);
         let first = random.below(layout.members());
         let several = layout.code().tolerance().min(layout.members());
         let lost: Vec<usize> = (0..several).map(|next| (first + next) % layout.members()).collect();
         for position in &lost {
             stores[*position] = Store::default();
-            seating.sources[*position] = None;
+            ranks.sources[*position] = None;
         }
         stores.iter_mut().for_each(|store| store.difference = false);
         let rebuild = TransferTask::Rebuild { lost: lost.clone(), replacements: lost, used: all };
-        let altered = alter_each(&layout, &rebuild, route, &stores, &seating, &mut random)?;
+        let altered = alter_each(&layout, &rebuild, route, &stores, &ranks, &mut random)?;
         prop_assert!(altered > 0);
     }
 }
@@ -296,12 +296,12 @@ fn alter_each(
     task: &TransferTask,
     route: Route,
     stores: &[Store],
-    seating: &Seating,
+    ranks: &TransferRanks,
     random: &mut Pseudo,
 ) -> Result<usize, TestCaseError> {
     for unlucky in 0.. {
         let mut parts = 0;
-        let done = run_and(layout, task, route, &mut stores.to_vec(), (seating, None), random, |random, part| {
+        let done = run_and(layout, task, route, &mut stores.to_vec(), (ranks, None), random, |random, part| {
             if parts == unlucky {
                 let at = random.below(part.bytes.len());
                 part.bytes[at] ^= 1 << random.below(8);
@@ -331,21 +331,21 @@ fn a_parity_node_that_replaces_a_member_still_lends_its_check() {
     }
     let changed = vec![all.clone(); 3];
     let encode = TransferTask::Encode { changed: changed.clone(), held: None, vacant: Vec::new() };
-    run(&layout, &encode, Route::Chain, &mut stores, (&seated(&layout), None), &mut random);
+    run(&layout, &encode, Route::Chain, &mut stores, (&all_present(&layout), None), &mut random);
     let wanted = stores[1].now.clone();
-    let mut seating = seated(&layout);
-    (seating.sinks[1], seating.sinks[3]) = (Some(Rank(3)), None);
+    let mut ranks = all_present(&layout);
+    (ranks.sinks[1], ranks.sinks[3]) = (Some(Rank(3)), None);
     stores.iter_mut().for_each(|store| store.difference = false);
     let hand_over = TransferTask::Rebuild { lost: vec![], replacements: vec![1], used: changed.clone() };
     let mut handed = stores.clone();
-    assert!(alter_each(&layout, &hand_over, Route::Chain, &handed, &seating, &mut random).unwrap() > 0);
-    run(&layout, &hand_over, Route::Chain, &mut handed, (&seating, None), &mut random);
+    assert!(alter_each(&layout, &hand_over, Route::Chain, &handed, &ranks, &mut random).unwrap() > 0);
+    run(&layout, &hand_over, Route::Chain, &mut handed, (&ranks, None), &mut random);
     assert!(handed[3].now == wanted);
     stores[1] = Store::default();
-    seating.sources[1] = None;
+    ranks.sources[1] = None;
     let rebuild = TransferTask::Rebuild { lost: vec![1], replacements: vec![1], used: changed };
-    assert!(alter_each(&layout, &rebuild, Route::Chain, &stores, &seating, &mut random).unwrap() > 0);
-    run(&layout, &rebuild, Route::Chain, &mut stores, (&seating, None), &mut random);
+    assert!(alter_each(&layout, &rebuild, Route::Chain, &stores, &ranks, &mut random).unwrap() > 0);
+    run(&layout, &rebuild, Route::Chain, &mut stores, (&ranks, None), &mut random);
     assert!(stores[3].now == wanted);
 }
 
@@ -363,13 +363,13 @@ fn no_process_buffers_more_than_a_window_for_a_slow_peer() {
         let all = vec![SlotSet::all(slots); 4];
         let slow = Some(layout.positions() - 1);
         let encode = TransferTask::Encode { changed: all.clone(), held: None, vacant: Vec::new() };
-        run(&layout, &encode, route, &mut stores, (&seated(&layout), slow), &mut random);
-        let (wanted, mut seating) = (stores[1].clone(), seated(&layout));
+        run(&layout, &encode, route, &mut stores, (&all_present(&layout), slow), &mut random);
+        let (wanted, mut ranks) = (stores[1].clone(), all_present(&layout));
         stores[1] = Store::default();
-        seating.sources[1] = None;
+        ranks.sources[1] = None;
         stores.iter_mut().for_each(|store| store.difference = false);
         let rebuild = TransferTask::Rebuild { lost: vec![1], replacements: vec![1], used: all };
-        run(&layout, &rebuild, route, &mut stores, (&seating, Some(1)), &mut random);
+        run(&layout, &rebuild, route, &mut stores, (&ranks, Some(1)), &mut random);
         assert!((&stores[1].now, &stores[1].checks) == (&wanted.now, &wanted.checks), "{route:?}");
     }
 }
@@ -380,13 +380,13 @@ fn unexpected_parts_are_refused() {
     let changed = vec![[0].into_iter().collect(), SlotSet::default()];
     let task = TransferTask::Encode { changed, held: None, vacant: Vec::new() };
     let plan = TransferPlan::new(&layout, &task, Route::Direct).unwrap();
-    let seating = Seating { me: Rank(2), ..seated(&layout) };
+    let ranks = TransferRanks { me: Rank(2), ..all_present(&layout) };
     let part = |sum, piece, to, stripes, sums| {
         let pages = u64::count_ones(stripes) as usize * sums as usize;
         let (bytes, syndromes) = (vec![0; pages * PAGE_BYTES], vec![Syndrome::default(); pages]);
         Part { epoch: EPOCH, group: 0, sum, piece, to, stripes, sums, words: false, syndromes, bytes }
     };
-    let mut parity_node = Transfer::new(EPOCH, 0, plan, layout, seating, false, Buffers::default());
+    let mut parity_node = Transfer::new(EPOCH, 0, plan, layout, ranks, false, Buffers::default());
     let mut store = Store::default();
     let wrong = [
         part(1, 0, Node::Target(0), 1, 1),

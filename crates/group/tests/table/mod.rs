@@ -81,7 +81,7 @@ pub(crate) struct Table {
     /// Bytes sent.
     pub(crate) sent: usize,
     /// The last resumption that each process received.
-    pub(crate) told: BTreeMap<Rank, Resumption>,
+    pub(crate) resumptions: BTreeMap<Rank, Resumption>,
     pub(crate) refused: Option<String>,
     /// A message that its sender damages before it makes the checksum: which one, and the changes to its body.
     pub(crate) damaged: Option<(usize, Vec<(u16, u8)>)>,
@@ -116,22 +116,23 @@ impl Table {
             let process = Process::new(plan.clone(), ProcessSettings { beginning, compress: false, full });
             (rank, Player { process, shard_store, program: Program::default() })
         });
-        let (events, told) = (VecDeque::new(), BTreeMap::new());
+        let (events, resumptions) = (VecDeque::new(), BTreeMap::new());
         let (plan, players) = (plan.clone(), players.collect());
-        let mut table = Self { plan, players, events, until, sent: 0, told, refused: None, damaged: None };
+        let mut table = Self { plan, players, events, until, sent: 0, resumptions, refused: None, damaged: None };
         table.membership(1);
         table
     }
 
     pub(crate) fn membership(&mut self, number: u64) {
         let present: Vec<Rank> = self.players.keys().copied().collect();
-        let told = |rank: &Rank| (*rank, Event::Membership(Membership { number, present: present.clone() }));
-        self.events.extend(present.iter().map(told));
+        let membership_event =
+            |rank: &Rank| (*rank, Event::Membership(Membership { number, present: present.clone() }));
+        self.events.extend(present.iter().map(membership_event));
         self.play();
     }
 
     pub(crate) fn checkpoint(&mut self) {
-        self.told.clear();
+        self.resumptions.clear();
         for (rank, player) in &mut self.players {
             if player.process.protocol().logical_rank().is_some_and(|logical_rank| self.plan.is_member(logical_rank)) {
                 player.program.number += 1;
@@ -179,7 +180,7 @@ impl Table {
                             }
                             _ => {}
                         }
-                        self.told.insert(rank, resumption);
+                        self.resumptions.insert(rank, resumption);
                         continue;
                     }
                     Effect::Refuse(refusal) => {
@@ -204,7 +205,7 @@ impl Table {
     pub(crate) fn assert_all_back_at(&self, number: u64) {
         assert_eq!(self.refused, None);
         let mut logical_ranks = Vec::new();
-        for (rank, resumption) in &self.told {
+        for (rank, resumption) in &self.resumptions {
             let Resumption::Rollback(epoch, logical_rank) = resumption else {
                 panic!("process {}: {resumption:?}", rank.0)
             };
@@ -250,6 +251,6 @@ pub(crate) fn begun_with(full: Option<bool>, plan: &Arc<Plan>) -> Table {
     let mut table =
         Table::with((1, full), plan, vec![MemoryShardStore::default(); plan.logical_ranks()], Until::Stable);
     table.checkpoint();
-    assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch, _) if epoch.number == 1)));
+    assert!(table.resumptions.values().all(|it| matches!(it, Resumption::Committed(epoch, _) if epoch.number == 1)));
     table
 }

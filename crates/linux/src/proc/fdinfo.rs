@@ -166,14 +166,14 @@ fn seconds_and_nanoseconds(value: &[u8]) -> u64 {
 /// f_handle:7e9e0000640d1b6d`.
 fn watch(line: &[u8]) -> Option<ShownWatch> {
     let fields: Vec<&[u8]> = words(line).collect();
-    let behind = |name: &[u8]| fields.iter().find_map(|word| word.strip_prefix(name));
+    let after = |name: &[u8]| fields.iter().find_map(|word| word.strip_prefix(name));
     // The kernel's own form of a device number: 12 bits, then 20.
-    let device = parse_hex(behind(b"sdev:")?)?;
+    let device = parse_hex(after(b"sdev:")?)?;
     Some(ShownWatch {
-        descriptor: parse_hex(behind(b"wd:")?)? as i32,
-        inode: parse_hex(behind(b"ino:")?)?,
+        descriptor: parse_hex(after(b"wd:")?)? as i32,
+        inode: parse_hex(after(b"ino:")?)?,
         device: ((device >> 20) as u32, (device & 0xf_ffff) as u32),
-        mask: parse_hex(behind(b"mask:")?)? as u32,
+        mask: parse_hex(after(b"mask:")?)? as u32,
     })
 }
 
@@ -181,12 +181,12 @@ fn watch(line: &[u8]) -> Option<ShownWatch> {
 fn epoll_target(line: &[u8]) -> Option<EpollTarget> {
     let text: Vec<u8> = line.iter().map(|byte| if *byte == b':' { b' ' } else { *byte }).collect();
     let fields: Vec<&[u8]> = words(&text).collect();
-    let behind = |name: &[u8]| fields.iter().position(|word| *word == name).and_then(|place| fields.get(place + 1));
+    let after = |name: &[u8]| fields.iter().position(|word| *word == name).and_then(|place| fields.get(place + 1));
     Some(EpollTarget {
-        descriptor: parse(behind(b"tfd")?)?,
-        events: parse_hex(behind(b"events")?)? as u32,
-        data: parse_hex(behind(b"data")?)?,
-        inode: parse_hex(behind(b"ino")?)?,
+        descriptor: parse(after(b"tfd")?)?,
+        events: parse_hex(after(b"events")?)? as u32,
+        data: parse_hex(after(b"data")?)?,
+        inode: parse_hex(after(b"ino")?)?,
     })
 }
 

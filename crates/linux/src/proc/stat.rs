@@ -68,8 +68,8 @@ impl Stat {
     /// When it is of unknown form.
     pub fn parse(text: &[u8]) -> io::Result<Self> {
         let parsed = || {
-            let behind_name = text.iter().rposition(|byte| *byte == b')')? + 1;
-            let fields: Vec<&[u8]> = words(&text[behind_name..]).collect();
+            let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
+            let fields: Vec<&[u8]> = words(&text[after_name..]).collect();
             // Field numbers of proc(5); the first after the name is number 3.
             let field = |number: usize| fields.get(number - 3).copied();
             let number = |place: usize| parse::<u64>(field(place)?);

@@ -49,7 +49,7 @@ fn ask(terminal: BorrowedFd<'_>, request: u64) -> io::Result<i32> {
 }
 
 /// Makes an ioctl that takes the address of a number.
-fn tell(terminal: BorrowedFd<'_>, request: u64, number: i32) -> io::Result<()> {
+fn set(terminal: BorrowedFd<'_>, request: u64, number: i32) -> io::Result<()> {
     // SAFETY: `number` is live, and all requests made here read one word.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), request, &raw const number) }.into()).map(drop)
 }
@@ -72,7 +72,7 @@ pub fn is_locked(master: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// `TIOCSPTLCK`.
 pub fn set_locked(master: BorrowedFd<'_>, locked: bool) -> io::Result<()> {
-    tell(master, TIOCSPTLCK, locked.into())
+    set(master, TIOCSPTLCK, locked.into())
 }
 
 /// `TIOCGPKT`: reports whether reads of the master also report changes made to the slave.
@@ -82,7 +82,7 @@ pub fn tells_packets(master: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// `TIOCPKT`.
 pub fn set_packets(master: BorrowedFd<'_>, packets: bool) -> io::Result<()> {
-    tell(master, libc::TIOCPKT, packets.into())
+    set(master, libc::TIOCPKT, packets.into())
 }
 
 /// `TIOCGEXCL`: reports whether this side may not be opened again.

@@ -266,7 +266,7 @@ pub fn queue_contents(queue: &SystemVObject) -> io::Result<QueueContents> {
 /// # Errors
 /// When the kernel does not compare.
 pub fn with_undo_list(threads: &[Tid]) -> io::Result<Vec<Tid>> {
-    crate::namespace_helper::apart(|| {
+    crate::namespace_helper::in_helper_process(|| {
         let own = Pid::own().main_thread();
         let differs = |tid: &Tid| same_undo_list(own, *tid).map(|same| !same);
         let mut with = Vec::new();

@@ -9,10 +9,10 @@ use standfast_group::{EpochId, LogicalRank, ShardId};
 
 impl<T: Transport> Member<T> {
     /// Reports to the first process that a copy has ended.
-    pub(super) fn tell_of_flush(&mut self) -> Result<(), MemberError> {
+    pub(super) fn report_flush(&mut self) -> Result<(), MemberError> {
         let Some(flush) = self.copies.flush.take_if(|flush| flush.is_done()) else { return Ok(()) };
         let failure = flush.end().err().map(|error| error.to_string());
-        self.wire.tell(0, &DriverMessage::Flushed(failure))
+        self.wire.send_driver(0, &DriverMessage::Flushed(failure))
     }
 
     /// Begins to copy an epoch to the directory, if one is due and all processes are done with the last copy.
@@ -25,7 +25,7 @@ impl<T: Transport> Member<T> {
         if self.wire.rank() == 0 {
             self.hear_of_flushes();
             let goes = self.copies.awaited == 0;
-            self.wire.tell_all(&DriverMessage::Flush(goes))?;
+            self.wire.send_driver_to_all(&DriverMessage::Flush(goes))?;
         }
         let goes = self.wire.message_of(|message| match message {
             DriverMessage::Flush(goes) => Some(*goes),
@@ -36,7 +36,7 @@ impl<T: Transport> Member<T> {
             let copy = self.shard_store.copy(ShardId { epoch, logical_rank: LogicalRank(self.wire.rank()) });
             match Flush::begin(&directory, copy, &self.directory) {
                 Ok(flush) => self.copies.flush = Some(flush),
-                Err(error) => self.wire.tell(0, &DriverMessage::Flushed(Some(error.to_string())))?,
+                Err(error) => self.wire.send_driver(0, &DriverMessage::Flushed(Some(error.to_string())))?,
             }
         }
         Ok(())
@@ -50,8 +50,8 @@ impl<T: Transport> Member<T> {
         };
         while let Some(failure) = self.wire.message_here(ended) {
             self.copies.awaited -= 1;
-            let told = failure.map(|reason| format!("an epoch in the directory is incomplete: {reason}"));
-            self.arrangement.warnings.extend(told);
+            let warning = failure.map(|reason| format!("an epoch in the directory is incomplete: {reason}"));
+            self.arrangement.warnings.extend(warning);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A job whose processes are threads, on nodes that come and go. It computes, checkpoints and is killed at any moment,
 //! and reports if it goes back to something that it must not.
 
-use crate::threads::{Line, Network};
+use crate::threads::{Connection, Network};
 use fastrand::Rng;
 use standfast_core::Checksum;
 use standfast_core::erasure::Scheme;
@@ -150,13 +150,13 @@ impl Cluster {
     /// Runs the job to step `last`. The victim dies at its message number `strokes`, the others soon after.
     pub(crate) fn launch(&self, last: u64, strokes: Option<(u32, u64)>) -> Vec<End> {
         let network = Network::new(self.ranks, self.seed, strokes);
-        let lines = network.lines();
+        let connections = network.connections();
         std::thread::scope(|scope| {
-            let run = |line: Line| {
-                let settings = self.settings(line.number());
-                scope.spawn(move || self.run(line, &settings, last))
+            let run = |connection: Connection| {
+                let settings = self.settings(connection.number());
+                scope.spawn(move || self.run(connection, &settings, last))
             };
-            let threads: Vec<_> = lines.into_iter().map(run).collect();
+            let threads: Vec<_> = connections.into_iter().map(run).collect();
             threads
                 .into_iter()
                 .map(|thread| thread.join().unwrap_or_else(|_| panic!("seed {}: a rank panicked", self.seed)))
@@ -164,20 +164,20 @@ impl Cluster {
         })
     }
 
-    fn run(&self, line: Line, settings: &Settings, last: u64) -> End {
-        let rank = line.number();
-        match self.steps(line, settings, last) {
+    fn run(&self, connection: Connection, settings: &Settings, last: u64) -> End {
+        let rank = connection.number();
+        match self.steps(connection, settings, last) {
             Ok(content) => End::Finished(content),
             Err(MemberError::Transport(_)) => End::Killed,
             Err(error) => End::Failed(format!("rank {rank}: {error}")),
         }
     }
 
-    fn steps(&self, line: Line, settings: &Settings, last: u64) -> Result<Checksum, MemberError> {
-        let (program, asks) = (Program::new(self.seed, line.number()), line.asks());
+    fn steps(&self, connection: Connection, settings: &Settings, last: u64) -> Result<Checksum, MemberError> {
+        let (program, asks) = (Program::new(self.seed, connection.number()), connection.asks());
         let is_quiet =
             |after: &str| assert!(!asks.load(Ordering::SeqCst), "a message is asked for still, after {after}");
-        let mut member = Member::join(line, settings)?;
+        let mut member = Member::join(connection, settings)?;
         is_quiet("joining");
         member.protect(STEP, program.step)?;
         if let Some(bytes) = member.regions().recorded(standfast_group::RegionId(FIELD)) {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-/// All lines between the ranks of one launch.
+/// All connections between the ranks of one launch.
 pub(crate) struct Network {
-    lines: Vec<Line>,
+    connections: Vec<Connection>,
 }
 
 /// One rank's end.
-pub(crate) struct Line {
+pub(crate) struct Connection {
     rank: u32,
     to: Vec<Sender<(u32, Vec<u8>)>>,
     from: Receiver<(u32, Vec<u8>)>,
@@ -26,12 +26,12 @@ pub(crate) struct Line {
 }
 
 impl Network {
-    /// Makes lines for this many ranks. The victim dies at its message with the given number.
+    /// Makes connections for this many ranks. The victim dies at its message with the given number.
     pub(crate) fn new(ranks: u32, seed: u64, victim: Option<(u32, u64)>) -> Self {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..ranks).map(|_| channel()).unzip();
         let struck = Arc::new(AtomicBool::new(false));
         let mut random = Rng::with_seed(seed ^ victim.map_or(0, |(_, at)| at));
-        let line = |(rank, from)| Line {
+        let connection = |(rank, from)| Connection {
             rank,
             to: senders.clone(),
             from,
@@ -40,17 +40,17 @@ impl Network {
             afterlife: random.u64(..60),
             asks: Arc::default(),
         };
-        Self { lines: (0..).zip(receivers).map(line).collect() }
+        Self { connections: (0..).zip(receivers).map(connection).collect() }
     }
 
-    /// Returns one line for each rank.
-    pub(crate) fn lines(self) -> Vec<Line> {
-        self.lines
+    /// Returns one connection for each rank.
+    pub(crate) fn connections(self) -> Vec<Connection> {
+        self.connections
     }
 }
 
-impl Line {
-    /// Returns the rank whose line it is.
+impl Connection {
+    /// Returns the rank whose connection it is.
     pub(crate) fn number(&self) -> u32 {
         self.rank
     }
@@ -61,8 +61,8 @@ impl Line {
     }
 
     fn strike(&mut self) -> Result<(), TransportError> {
-        let dead = |line: &Self| {
-            line.struck.store(true, Ordering::SeqCst);
+        let dead = |connection: &Self| {
+            connection.struck.store(true, Ordering::SeqCst);
             Err(TransportError("killed".into()))
         };
         match &mut self.strokes {
@@ -80,7 +80,7 @@ impl Line {
     }
 }
 
-impl Transport for Line {
+impl Transport for Connection {
     fn rank(&self) -> u32 {
         self.rank
     }

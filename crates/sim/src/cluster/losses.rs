@@ -124,7 +124,7 @@ impl Cluster<'_> {
         if !self.has_membership {
             return;
         }
-        let mut seated = BTreeSet::new();
+        let mut taken = BTreeSet::new();
         for host in self.hosts.values() {
             let protocol = host.process.protocol();
             let works = match protocol.stage() {
@@ -142,7 +142,7 @@ impl Cluster<'_> {
             {
                 return;
             }
-            seated.extend(protocol.logical_rank());
+            taken.extend(protocol.logical_rank());
         }
         self.has_membership = false;
         self.lost.clear();
@@ -150,7 +150,7 @@ impl Cluster<'_> {
         self.hosts.values_mut().for_each(|host| host.served.clear());
         self.empty = (0..self.scenario.plan.logical_ranks() as u32)
             .map(LogicalRank)
-            .filter(|logical_rank| !seated.contains(logical_rank))
+            .filter(|logical_rank| !taken.contains(logical_rank))
             .collect();
         for logical_rank in &self.empty {
             *self.lost.entry(self.scenario.plan.place(*logical_rank).0).or_default() += 1;

@@ -13,12 +13,13 @@ impl World {
 
     /// Returns the possible steps without a failure.
     pub(super) fn progress(&self, model: &Model) -> Vec<Step> {
-        let told = self.hosts.iter().filter(|(_, host)| host.unreported).map(|(rank, _)| Step::Tell(*rank));
+        let reported =
+            self.hosts.iter().filter(|(_, host)| host.unreported).map(|(rank, _)| Step::ReportMembership(*rank));
         let alive = |rank: &Rank| self.hosts.contains_key(rank);
         let full = self.links.iter().filter(|((_, to), link)| alive(to) && !link.is_empty());
         let messages = full.map(|((from, to), _)| Step::Deliver(*from, *to));
         let work = self.hosts.iter().filter(|(rank, _)| self.can_complete(model, **rank));
-        told.chain(messages).chain(work.map(|(rank, _)| Step::Complete(*rank))).collect()
+        reported.chain(messages).chain(work.map(|(rank, _)| Step::Complete(*rank))).collect()
     }
 
     pub(super) fn kills(&self, model: &Model, steps: &mut Vec<Step>) {

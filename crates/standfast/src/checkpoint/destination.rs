@@ -154,7 +154,7 @@ impl Destination {
     pub(super) fn capture_options(&self, prepared: &Prepared, method: Method, asking: Asking) -> CaptureOptions {
         CaptureOptions {
             stack: self.stack,
-            // Memory that is read ahead must be tracked, whether or not later checkpoints build upon this one.
+            // Memory that is precopied must be tracked, whether or not later checkpoints build upon this one.
             tracking: if method == Method::Precopy && self.tracking == Tracking::Off {
                 Tracking::Pagemap
             } else {

@@ -55,8 +55,8 @@ pub(super) trait FrozenJob {
     /// Reports whether a checkpoint may be taken now.
     fn readiness(&self) -> Result<Readiness, EngineError>;
 
-    /// Finds the pages that may be read ahead.
-    fn foresee(&mut self, options: CaptureOptions) -> Result<Self::Precopied, EngineError>;
+    /// Finds the pages that may be precopied.
+    fn begin_precopy(&mut self, options: CaptureOptions) -> Result<Self::Precopied, EngineError>;
 
     /// Collects the state of the job and reads its memory, except for pages that are read later.
     fn capture(
@@ -67,7 +67,7 @@ pub(super) trait FrozenJob {
     ) -> Result<Self::Captured, EngineError>;
 
     /// Tells programs that wait for a checkpoint how it ended.
-    fn tell(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError>;
+    fn report_outcome(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError>;
 
     /// Thaws the job. Returns an error if it ended while it was frozen.
     fn thaw(self) -> Result<(), EngineError>;
@@ -206,8 +206,8 @@ impl FrozenJob for Frozen {
         self.readiness()
     }
 
-    fn foresee(&mut self, options: CaptureOptions) -> Result<Precopied, EngineError> {
-        self.foresee(options)
+    fn begin_precopy(&mut self, options: CaptureOptions) -> Result<Precopied, EngineError> {
+        self.begin_precopy(options)
     }
 
     fn capture(
@@ -216,11 +216,11 @@ impl FrozenJob for Frozen {
         sink: &mut dyn ImageSink,
         options: CaptureOptions,
     ) -> Result<Captured, EngineError> {
-        self.capture_behind(precopied, sink, options)
+        self.capture_after_precopy(precopied, sink, options)
     }
 
-    fn tell(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError> {
-        self.tell(taken, advised)
+    fn report_outcome(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError> {
+        self.report_outcome(taken, advised)
     }
 
     fn thaw(self) -> Result<(), EngineError> {

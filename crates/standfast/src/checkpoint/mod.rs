@@ -27,7 +27,7 @@ pub(crate) use snapshots::Past;
 use crate::background::Background;
 use crate::report::CheckpointReport;
 use job::{FrozenJob, JobFreezer};
-use phases::Site;
+use phases::Requested;
 use standfast_engine::{Advised, Asking, BrokenPromise, Freezer, Output};
 use standfast_format::records::{Coverage, FileReference};
 use standfast_store::{Level, Prepared, StoreError};
@@ -47,7 +47,7 @@ pub(crate) const STOPPABLE_MAX: Duration = Duration::from_secs(5);
 /// How each attempt asks programs what they have said about their memory. An answer that was read ahead counts only if
 /// the program has said nothing else meanwhile. If the program keeps changing its statements, the last attempt asks
 /// while it is frozen.
-const ATTEMPTS: [Asking; 3] = [Asking::Ahead, Asking::Ahead, Asking::Stopped];
+const ATTEMPTS: [Asking; 3] = [Asking::Running, Asking::Running, Asking::Stopped];
 
 /// What the program does after the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,14 +90,14 @@ pub(crate) struct Checkpointing {
 
 /// Why an attempt failed. It carries the abandoned generation, so that the thread need not wait for the disk before it
 /// ends: as long as the thread lives, the program may be frozen.
-struct GivenUp {
+struct Abandoned {
     failure: Failure,
     /// Whether programs that asked for the checkpoint know that it failed.
-    is_told: bool,
+    is_reported: bool,
     _prepared: Option<Prepared>,
 }
 
-type Attempt = Result<Taken, Box<GivenUp>>;
+type Attempt = Result<Taken, Box<Abandoned>>;
 
 /// Instructions for a checkpoint.
 #[derive(Debug, Clone, Copy)]
@@ -106,10 +106,10 @@ pub(crate) struct Order {
     pub(crate) purpose: Purpose,
     /// Experience from earlier checkpoints.
     pub(crate) past: Past,
-    /// What programs are told after success.
-    pub(crate) behind_success: Advised,
-    /// What programs are told after a failure.
-    pub(crate) behind_failure: Advised,
+    /// What is reported to programs after success.
+    pub(crate) after_success: Advised,
+    /// What is reported to programs after a failure.
+    pub(crate) after_failure: Advised,
 }
 
 impl Checkpointing {
@@ -117,8 +117,8 @@ impl Checkpointing {
     pub(crate) fn begin(destination: Destination, freezer: Freezer, order: Order) -> Result<Self, Failure> {
         let work = move || {
             let attempt = take(&destination, &freezer, &order);
-            if attempt.as_ref().is_err_and(|given_up| !given_up.is_told) {
-                tell_failure(&freezer, order.behind_failure);
+            if attempt.as_ref().is_err_and(|abandoned| !abandoned.is_reported) {
+                report_failure(&freezer, order.after_failure);
             }
             attempt
         };
@@ -128,7 +128,7 @@ impl Checkpointing {
     /// Waits for the thread to end.
     pub(crate) fn join(self) -> Result<Taken, Failure> {
         match self.attempt.join() {
-            Ok(attempt) => attempt.map_err(|given_up| given_up.failure),
+            Ok(attempt) => attempt.map_err(|abandoned| abandoned.failure),
             Err(_) => Err(Failure::Broken),
         }
     }
@@ -144,49 +144,49 @@ impl AsFd for Checkpointing {
 /// Takes the checkpoint in memory if that level exists and has room. Otherwise, or if memory fails, takes it in the
 /// directory.
 fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) -> Attempt {
-    let to = |level, level_directory| Site { destination, level, level_directory, freezer, order };
+    let to = |level, level_directory| Requested { destination, level, level_directory, freezer, order };
     let disk = to(Level::Directory, &destination.levels.directory);
     let reason = match destination.memory_with_room(|| freezer.figures(destination.tracking)) {
         None => return take_at(disk),
         Some(Err(reason)) => reason,
         Some(Ok(memory)) => match take_at(to(Level::Memory, memory)) {
-            Err(given_up) if matches!(given_up.failure, Failure::Store(_)) => given_up.failure.to_string(),
+            Err(abandoned) if matches!(abandoned.failure, Failure::Store(_)) => abandoned.failure.to_string(),
             attempt => return attempt,
         },
     };
     take_at(disk).map(|taken| Taken { degraded: Some(reason), ..taken })
 }
 
-fn take_at<F: JobFreezer>(site: Site<'_, F>) -> Attempt {
-    let attempts = match site.order.purpose {
+fn take_at<F: JobFreezer>(request: Requested<'_, F>) -> Attempt {
+    let attempts = match request.order.purpose {
         Purpose::Protect => &ATTEMPTS[..],
         // The program does not run again.
         Purpose::Stop => &[Asking::Stopped],
     };
     let (last, others) = attempts.split_last().expect("there are some");
     for asking in others {
-        match attempt(site, *asking) {
-            Err(given_up) if matches!(given_up.failure, Failure::Outdated) => {}
+        match attempt(request, *asking) {
+            Err(abandoned) if matches!(abandoned.failure, Failure::Outdated) => {}
             attempt => return attempt,
         }
     }
-    attempt(site, *last)
+    attempt(request, *last)
 }
 
 /// Makes one attempt, phase by phase.
-fn attempt<F: JobFreezer>(site: Site<'_, F>, asking: Asking) -> Attempt {
-    let captured = site.plan()?.prepare()?.read_ahead(asking)?.stop()?.capture()?;
-    let committed = match site.order.purpose {
+fn attempt<F: JobFreezer>(request: Requested<'_, F>, asking: Asking) -> Attempt {
+    let captured = request.plan()?.prepare()?.precopy(asking)?.stop()?.capture()?;
+    let committed = match request.order.purpose {
         Purpose::Protect => captured.resume().seal()?.commit()?,
         Purpose::Stop => captured.commit_and_kill()?,
     };
     Ok(committed.retain())
 }
 
-/// Tells programs that wait for a checkpoint that it failed. If that does not work, they ask again.
-fn tell_failure(freezer: &impl JobFreezer, advised: Advised) {
+/// Reports to programs that wait for a checkpoint that it failed. If that does not work, they ask again.
+fn report_failure(freezer: &impl JobFreezer, advised: Advised) {
     if let Ok(frozen) = freezer.freeze() {
-        let _ = frozen.tell(None, advised).and_then(|()| frozen.thaw());
+        let _ = frozen.report_outcome(None, advised).and_then(|()| frozen.thaw());
     }
 }
 

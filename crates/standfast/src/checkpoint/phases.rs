@@ -2,14 +2,14 @@
 //! checkpoint.
 //!
 //! ```text
-//! Site  plan  Planned  prepare  Ready  read_ahead  Ahead  stop  Stopped  capture  Caught
-//! Caught  resume  Resumed  seal  Durable  commit  Committed  retain  Taken          the program runs on
-//! Caught  commit_and_kill                         Committed  retain  Taken          it ends where it stood
+//! Requested  plan  Planned  prepare  Ready  precopy  PrecopyDone  stop  Stopped  capture  CaptureDone
+//! CaptureDone  resume  Resumed  seal  Durable  commit  Committed  retain  Taken          the program runs on
+//! CaptureDone  commit_and_kill                         Committed  retain  Taken          it ends where it stood
 //! ```
 
 use super::job::{CaptureNews, CapturedJob, FrozenJob, JobFreezer, PrecopiedPages};
 use super::snapshots::Choice;
-use super::{Destination, Failure, GivenUp, Order, Taken, keep_code, sync_outputs};
+use super::{Abandoned, Destination, Failure, Order, Taken, keep_code, sync_outputs};
 use crate::settings::Method;
 use standfast_engine::Output;
 use standfast_engine::{Asking, CaptureOptions, EngineError, Readiness, rehearse};
@@ -30,8 +30,8 @@ const GIVE_BACK_PAGES: u64 = 1 << 14;
 const ASKING_LOOKS: u32 = 50;
 const ASKING_PAUSE: Duration = Duration::from_millis(1);
 
-/// The job of a checkpoint, its purpose and its destination.
-pub(super) struct Site<'a, F> {
+/// A checkpoint that was asked for: the job, the purpose and the destination.
+pub(super) struct Requested<'a, F> {
     pub(super) destination: &'a Destination,
     pub(super) level: Level,
     pub(super) level_directory: &'a JobDirectory,
@@ -39,17 +39,17 @@ pub(super) struct Site<'a, F> {
     pub(super) order: &'a Order,
 }
 
-impl<F> Clone for Site<'_, F> {
+impl<F> Clone for Requested<'_, F> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<F> Copy for Site<'_, F> {}
+impl<F> Copy for Requested<'_, F> {}
 
 /// A checkpoint with a chosen method and enough room.
 pub(super) struct Planned<'a, F> {
-    site: Site<'a, F>,
+    request: Requested<'a, F>,
     started: Instant,
     plan: PreparePlan,
     choice: Choice,
@@ -57,7 +57,7 @@ pub(super) struct Planned<'a, F> {
 
 /// A checkpoint with a prepared generation. All work that is possible while the program runs is done.
 pub(super) struct Ready<'a, F> {
-    site: Site<'a, F>,
+    request: Requested<'a, F>,
     started: Instant,
     choice: Choice,
     /// Whether pages are written only after the program continues.
@@ -65,8 +65,8 @@ pub(super) struct Ready<'a, F> {
     prepared: Prepared,
 }
 
-/// A checkpoint whose pages have been read ahead, if that method was chosen.
-pub(super) struct Ahead<'a, F: JobFreezer> {
+/// A checkpoint whose pages have been precopied, if that method was chosen.
+pub(super) struct PrecopyDone<'a, F: JobFreezer> {
     ready: Ready<'a, F>,
     options: CaptureOptions,
     precopied: F::Precopied,
@@ -76,24 +76,24 @@ pub(super) struct Ahead<'a, F: JobFreezer> {
 
 /// A checkpoint whose program is stopped.
 pub(super) struct Stopped<'a, F: JobFreezer> {
-    ahead: Ahead<'a, F>,
+    precopy: PrecopyDone<'a, F>,
     frozen: F::Frozen,
     since: Instant,
 }
 
 /// A checkpoint whose state has been collected, and whose memory was read or cloned. Programs that wait for it know.
-pub(super) struct Caught<'a, F: JobFreezer> {
+pub(super) struct CaptureDone<'a, F: JobFreezer> {
     prepared: Prepared,
     captured: F::Captured,
     frozen: F::Frozen,
-    moments: Moments<'a, F>,
+    facts: CaptureFacts<'a, F>,
 }
 
 /// A checkpoint whose program runs again.
 pub(super) struct Resumed<'a, F: JobFreezer> {
     prepared: Prepared,
     captured: F::Captured,
-    moments: Moments<'a, F>,
+    facts: CaptureFacts<'a, F>,
     pause: Duration,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Resumed<'a, F: JobFreezer> {
 pub(super) struct Durable<'a, F: JobFreezer> {
     sealed: Sealed,
     captured: F::Captured,
-    moments: Moments<'a, F>,
+    facts: CaptureFacts<'a, F>,
     pause: Duration,
 }
 
@@ -109,13 +109,13 @@ pub(super) struct Durable<'a, F: JobFreezer> {
 pub(super) struct Committed<'a, F: JobFreezer> {
     generation: Generation,
     captured: F::Captured,
-    moments: Moments<'a, F>,
-    spans: Spans,
+    facts: CaptureFacts<'a, F>,
+    durations: Durations,
 }
 
 /// How long the parts of a checkpoint took.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spans {
+pub(super) struct Durations {
     /// How long the program was stopped.
     pub(super) pause: Duration,
     /// How long it took until the manifest named the checkpoint. What follows, such as the removal of older
@@ -124,8 +124,8 @@ pub(super) struct Spans {
 }
 
 /// Facts about a capture that later phases need.
-pub(super) struct Moments<'a, F> {
-    pub(super) site: Site<'a, F>,
+pub(super) struct CaptureFacts<'a, F> {
+    pub(super) request: Requested<'a, F>,
     pub(super) started: Instant,
     freezing: Instant,
     /// How long the program had been stopped before the final freeze.
@@ -133,85 +133,85 @@ pub(super) struct Moments<'a, F> {
     /// Whether the pages have not been written yet.
     is_held: bool,
     pub(super) choice: Choice,
-    /// Whether nothing was read ahead.
+    /// Whether nothing was precopied.
     pub(super) is_untracked: bool,
 }
 
-impl GivenUp {
+impl Abandoned {
     /// Makes a failure of which waiting programs do not know.
-    fn untold(failure: impl Into<Failure>, prepared: Option<Prepared>) -> Box<Self> {
+    fn unreported(failure: impl Into<Failure>, prepared: Option<Prepared>) -> Box<Self> {
         let failure = failure.into();
         // A program that has disabled checkpoints does not wait for one, and a program that does not stop is not
-        // stopped again. Threads that wait ask again, and are told then.
-        let is_told = matches!(failure, Failure::Disabled) || failure.stood_still().is_some();
-        Box::new(Self { failure, is_told, _prepared: prepared })
+        // stopped again. Threads that wait ask again, and get the report then.
+        let is_reported = matches!(failure, Failure::Disabled) || failure.stood_still().is_some();
+        Box::new(Self { failure, is_reported, _prepared: prepared })
     }
 
     /// Makes a failure of which they know.
-    fn told(failure: impl Into<Failure>, prepared: Option<Prepared>) -> Box<Self> {
-        Box::new(Self { failure: failure.into(), is_told: true, _prepared: prepared })
+    fn reported(failure: impl Into<Failure>, prepared: Option<Prepared>) -> Box<Self> {
+        Box::new(Self { failure: failure.into(), is_reported: true, _prepared: prepared })
     }
 }
 
-impl<'a, F: JobFreezer> Site<'a, F> {
+impl<'a, F: JobFreezer> Requested<'a, F> {
     /// Rehearses the restart, chooses the capture method, and checks that there is enough room.
-    pub(super) fn plan(self) -> Result<Planned<'a, F>, Box<GivenUp>> {
+    pub(super) fn plan(self) -> Result<Planned<'a, F>, Box<Abandoned>> {
         let started = Instant::now();
-        let untold = |failure: Failure| GivenUp::untold(failure, None);
-        rehearse().map_err(|error| untold(error.into()))?;
+        let unreported = |failure: Failure| Abandoned::unreported(failure, None);
+        rehearse().map_err(|error| unreported(error.into()))?;
         let figures = self.freezer.figures(self.destination.tracking);
         let planned = self.destination.plan(&figures, self.order.purpose, &self.order.past);
-        let (plan, choice) = planned.map_err(|error| untold(error.into()))?;
+        let (plan, choice) = planned.map_err(|error| unreported(error.into()))?;
         if self.level == Level::Directory {
-            self.destination.check_reserve(&figures, &plan).map_err(untold)?;
+            self.destination.check_reserve(&figures, &plan).map_err(unreported)?;
         }
-        Ok(Planned { site: self, started, plan, choice })
+        Ok(Planned { request: self, started, plan, choice })
     }
 }
 
 impl<'a, F: JobFreezer> Planned<'a, F> {
-    pub(super) fn prepare(self) -> Result<Ready<'a, F>, Box<GivenUp>> {
-        let Self { site, started, plan, choice } = self;
-        let prepared = site.level_directory.prepare_with(&site.destination.lease, plan);
-        let prepared = prepared.map_err(|error| GivenUp::untold(error, None))?;
-        site.destination.note_under_way(&prepared);
-        if let Err(error) = give_back_free_memory(site.freezer) {
-            return Err(GivenUp::untold(error, Some(prepared)));
+    pub(super) fn prepare(self) -> Result<Ready<'a, F>, Box<Abandoned>> {
+        let Self { request, started, plan, choice } = self;
+        let prepared = request.level_directory.prepare_with(&request.destination.lease, plan);
+        let prepared = prepared.map_err(|error| Abandoned::unreported(error, None))?;
+        request.destination.note_under_way(&prepared);
+        if let Err(error) = give_back_free_memory(request.freezer) {
+            return Err(Abandoned::unreported(error, Some(prepared)));
         }
-        site.freezer.prefetch();
-        Ok(Ready { site, started, choice, is_held: matches!(plan.writing, Writing::Held { .. }), prepared })
+        request.freezer.prefetch();
+        Ok(Ready { request, started, choice, is_held: matches!(plan.writing, Writing::Held { .. }), prepared })
     }
 }
 
 impl<'a, F: JobFreezer> Ready<'a, F> {
-    pub(super) fn read_ahead(mut self, asking: Asking) -> Result<Ahead<'a, F>, Box<GivenUp>> {
-        let options = self.site.destination.capture_options(&self.prepared, self.choice.method, asking);
-        match read_ahead(self.site.freezer, &mut self.prepared, options, self.choice) {
-            Ok((precopied, stood_still)) => Ok(Ahead { ready: self, options, precopied, stood_still }),
-            Err(error) => Err(GivenUp::untold(error, Some(self.prepared))),
+    pub(super) fn precopy(mut self, asking: Asking) -> Result<PrecopyDone<'a, F>, Box<Abandoned>> {
+        let options = self.request.destination.capture_options(&self.prepared, self.choice.method, asking);
+        match precopy(self.request.freezer, &mut self.prepared, options, self.choice) {
+            Ok((precopied, stood_still)) => Ok(PrecopyDone { ready: self, options, precopied, stood_still }),
+            Err(error) => Err(Abandoned::unreported(error, Some(self.prepared))),
         }
     }
 }
 
-impl<'a, F: JobFreezer> Ahead<'a, F> {
-    pub(super) fn stop(mut self) -> Result<Stopped<'a, F>, Box<GivenUp>> {
-        match freeze(self.ready.site.freezer) {
+impl<'a, F: JobFreezer> PrecopyDone<'a, F> {
+    pub(super) fn stop(mut self) -> Result<Stopped<'a, F>, Box<Abandoned>> {
+        match freeze(self.ready.request.freezer) {
             Ok((frozen, is_awaited)) => {
                 if is_awaited {
                     self.options.asking = Asking::Stopped;
                 }
                 let since = frozen.since();
-                Ok(Stopped { ahead: self, frozen, since })
+                Ok(Stopped { precopy: self, frozen, since })
             }
-            Err(failure) => Err(GivenUp::untold(failure, Some(self.ready.prepared))),
+            Err(failure) => Err(Abandoned::unreported(failure, Some(self.ready.prepared))),
         }
     }
 }
 
 impl<'a, F: JobFreezer> Stopped<'a, F> {
-    pub(super) fn capture(self) -> Result<Caught<'a, F>, Box<GivenUp>> {
-        let Self { ahead: Ahead { ready, options, precopied, stood_still }, mut frozen, since } = self;
-        let Ready { site, started, choice, is_held, mut prepared } = ready;
+    pub(super) fn capture(self) -> Result<CaptureDone<'a, F>, Box<Abandoned>> {
+        let Self { precopy: PrecopyDone { ready, options, precopied, stood_still }, mut frozen, since } = self;
+        let Ready { request, started, choice, is_held, mut prepared } = ready;
         let is_untracked = precopied.is_empty();
         let captured = frozen.capture(precopied, &mut prepared, options).and_then(|captured| {
             if !is_held {
@@ -220,47 +220,54 @@ impl<'a, F: JobFreezer> Stopped<'a, F> {
             Ok(captured)
         });
         let taken = captured.is_ok().then(|| prepared.number().get());
-        let advised = if captured.is_ok() { site.order.behind_success } else { site.order.behind_failure };
-        let told = frozen.tell(taken, advised);
-        match captured.and_then(|captured| told.map(|()| captured)) {
+        let advised = if captured.is_ok() { request.order.after_success } else { request.order.after_failure };
+        let reported = frozen.report_outcome(taken, advised);
+        match captured.and_then(|captured| reported.map(|()| captured)) {
             Ok(captured) => {
-                let moments =
-                    Moments { site, started, freezing: since, earlier: stood_still, is_held, choice, is_untracked };
-                Ok(Caught { prepared, captured, frozen, moments })
+                let facts = CaptureFacts {
+                    request,
+                    started,
+                    freezing: since,
+                    earlier: stood_still,
+                    is_held,
+                    choice,
+                    is_untracked,
+                };
+                Ok(CaptureDone { prepared, captured, frozen, facts })
             }
             Err(error) => {
                 // The program continues, unless it ended while it was frozen; the reason is the same.
                 drop(frozen.thaw());
-                Err(GivenUp::told(error, Some(prepared)))
+                Err(Abandoned::reported(error, Some(prepared)))
             }
         }
     }
 }
 
-impl<'a, F: JobFreezer> Caught<'a, F> {
+impl<'a, F: JobFreezer> CaptureDone<'a, F> {
     pub(super) fn resume(self) -> Resumed<'a, F> {
-        let Self { prepared, mut captured, frozen, moments } = self;
+        let Self { prepared, mut captured, frozen, facts } = self;
         // If the program ended while it was frozen, the image is still good, and even more likely to be needed.
         drop(frozen.thaw());
-        let pause = moments.pause();
-        captured.outputs().extend(moments.site.freezer.changed_files());
-        Resumed { prepared, captured, moments, pause }
+        let pause = facts.pause();
+        captured.outputs().extend(facts.request.freezer.changed_files());
+        Resumed { prepared, captured, facts, pause }
     }
 
     /// Makes the checkpoint durable while the program is stopped, then kills the program.
-    pub(super) fn commit_and_kill(self) -> Result<Committed<'a, F>, Box<GivenUp>> {
-        let Self { prepared, mut captured, frozen, moments } = self;
-        let pause = moments.pause();
-        captured.outputs().extend(moments.site.freezer.changed_files());
-        let told = |failure: Failure| GivenUp::told(failure, None);
-        moments.make_durable(captured.outputs()).map_err(told)?;
-        let sealed = prepared.seal().map_err(|error| told(error.into()))?;
-        let generation = sealed.commit(pause).map_err(|error| told(error.into()))?;
-        let spans = Spans { pause, durable: moments.started.elapsed() };
+    pub(super) fn commit_and_kill(self) -> Result<Committed<'a, F>, Box<Abandoned>> {
+        let Self { prepared, mut captured, frozen, facts } = self;
+        let pause = facts.pause();
+        captured.outputs().extend(facts.request.freezer.changed_files());
+        let reported = |failure: Failure| Abandoned::reported(failure, None);
+        facts.make_durable(captured.outputs()).map_err(reported)?;
+        let sealed = prepared.seal().map_err(|error| reported(error.into()))?;
+        let generation = sealed.commit(pause).map_err(|error| reported(error.into()))?;
+        let durations = Durations { pause, durable: facts.started.elapsed() };
         match frozen.kill() {
             // If the program had ended already, that is just as good.
-            Ok(()) | Err(EngineError::Ended) => Ok(Committed { generation, captured, moments, spans }),
-            Err(error) => Err(told(error.into())),
+            Ok(()) | Err(EngineError::Ended) => Ok(Committed { generation, captured, facts, durations }),
+            Err(error) => Err(reported(error.into())),
         }
     }
 }
@@ -268,46 +275,46 @@ impl<'a, F: JobFreezer> Caught<'a, F> {
 impl<'a, F: JobFreezer> Resumed<'a, F> {
     /// Reads the remaining pages and makes the image durable. Meanwhile it confirms that the statements that were read
     /// ahead still held.
-    pub(super) fn seal(self) -> Result<Durable<'a, F>, Box<GivenUp>> {
-        let Self { mut prepared, mut captured, moments, pause } = self;
+    pub(super) fn seal(self) -> Result<Durable<'a, F>, Box<Abandoned>> {
+        let Self { mut prepared, mut captured, facts, pause } = self;
         let confirm = captured.take_confirmation();
         let sealed = std::thread::scope(|scope| {
             let confirming = std::thread::Builder::new().spawn_scoped(scope, confirm).map_err(Failure::Thread)?;
-            if moments.is_held {
+            if facts.is_held {
                 prepared.release();
                 read_on(&mut captured, &mut prepared)?;
                 prepared.finish(captured.state()).map_err(EngineError::Image)?;
             }
-            moments.make_durable(captured.outputs())?;
+            facts.make_durable(captured.outputs())?;
             let sealed = prepared.seal()?;
             if confirming.join().unwrap_or(false) { Ok(sealed) } else { Err(Failure::Outdated) }
         });
-        let sealed = sealed.map_err(|failure| GivenUp::told(failure, None))?;
-        Ok(Durable { sealed, captured, moments, pause })
+        let sealed = sealed.map_err(|failure| Abandoned::reported(failure, None))?;
+        Ok(Durable { sealed, captured, facts, pause })
     }
 }
 
 impl<'a, F: JobFreezer> Durable<'a, F> {
-    pub(super) fn commit(self) -> Result<Committed<'a, F>, Box<GivenUp>> {
-        let Self { sealed, captured, moments, pause } = self;
-        let generation = sealed.commit(pause).map_err(|error| GivenUp::told(error, None))?;
-        let spans = Spans { pause, durable: moments.started.elapsed() };
+    pub(super) fn commit(self) -> Result<Committed<'a, F>, Box<Abandoned>> {
+        let Self { sealed, captured, facts, pause } = self;
+        let generation = sealed.commit(pause).map_err(|error| Abandoned::reported(error, None))?;
+        let durations = Durations { pause, durable: facts.started.elapsed() };
         captured.committed(generation.number.get());
-        Ok(Committed { generation, captured, moments, spans })
+        Ok(Committed { generation, captured, facts, durations })
     }
 }
 
 impl<F: JobFreezer> Committed<'_, F> {
     /// Removes older generations, and returns what has been taken.
     pub(super) fn retain(self) -> Taken {
-        let Self { generation, captured, moments, spans } = self;
-        let Site { destination, level, freezer, order, .. } = moments.site;
+        let Self { generation, captured, facts, durations } = self;
+        let Requested { destination, level, freezer, order, .. } = facts.request;
         freezer.judge_unsaved();
         let retention = destination.retain(level);
         let has_copy_of = |file: &FileReference| freezer.has_copy_of(file);
         let retention = retention.and(keep_code(destination, has_copy_of, captured.state().code_files()));
         let news = captured.into_news();
-        let report = moments.report(&news, &generation, spans);
+        let report = facts.report(&news, &generation, durations);
         if order.past.last_read().max(report.pages_read) >= GIVE_BACK_PAGES {
             standfast_linux::give_back_unused();
         }
@@ -329,7 +336,7 @@ impl<F: JobFreezer> Committed<'_, F> {
     }
 }
 
-impl<F: JobFreezer> Moments<'_, F> {
+impl<F: JobFreezer> CaptureFacts<'_, F> {
     /// Returns how long the program has been stopped so far.
     fn pause(&self) -> Duration {
         self.earlier + self.freezing.elapsed()
@@ -339,7 +346,7 @@ impl<F: JobFreezer> Moments<'_, F> {
     /// checkpoint does, since a restart refuses files that have become shorter. A checkpoint in memory does not survive
     /// a power failure.
     fn make_durable(&self, outputs: &[Output]) -> Result<(), Failure> {
-        match self.site.level {
+        match self.request.level {
             Level::Memory => Ok(()),
             Level::Directory => sync_outputs(outputs),
         }
@@ -388,8 +395,8 @@ fn give_back_free_memory(freezer: &impl JobFreezer) -> Result<(), EngineError> {
     }
 }
 
-/// Reads ahead, if that method was chosen. Returns also how long the program was stopped for that.
-fn read_ahead<F: JobFreezer>(
+/// Precopies, if that method was chosen. Returns also how long the program was stopped for that.
+fn precopy<F: JobFreezer>(
     freezer: &F,
     prepared: &mut Prepared,
     options: CaptureOptions,
@@ -401,10 +408,10 @@ fn read_ahead<F: JobFreezer>(
     freezer.await_stoppable()?;
     let mut frozen = freezer.freeze()?;
     let freezing = frozen.since();
-    let mut precopied = frozen.foresee(options)?;
+    let mut precopied = frozen.begin_precopy(options)?;
     frozen.thaw()?;
     let pause = freezing.elapsed();
-    precopied.read(prepared, choice.ahead_bytes_max())?;
+    precopied.read(prepared, choice.precopy_bytes_max())?;
     Ok((precopied, pause))
 }
 

@@ -1,7 +1,7 @@
 //! The report about a checkpoint.
 
 use super::job::CaptureNews;
-use super::phases::{Moments, Spans};
+use super::phases::{CaptureFacts, Durations};
 use crate::report::CheckpointReport;
 use crate::settings::{Method, Why};
 use standfast_format::manifest::{Generation, GenerationNumber};
@@ -9,9 +9,9 @@ use standfast_store::Level;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-impl<F> Moments<'_, F> {
+impl<F> CaptureFacts<'_, F> {
     /// Returns the report about a checkpoint that is durable.
-    pub(super) fn report(&self, news: &CaptureNews, generation: &Generation, spans: Spans) -> CheckpointReport {
+    pub(super) fn report(&self, news: &CaptureNews, generation: &Generation, durations: Durations) -> CheckpointReport {
         let (method, why) = match &news.uncloned {
             Some(_) => (Method::Copy, Why::NoClone),
             None if self.choice.method == Method::Precopy && self.is_untracked => (Method::Copy, Why::Untracked),
@@ -30,13 +30,13 @@ impl<F> Moments<'_, F> {
             first_writes_nanoseconds: news.first_writes.saturating_mul(first_write_nanoseconds()),
             file_bytes: generation.file_bytes,
             taken_nanoseconds: generation.taken_nanoseconds,
-            pause_nanoseconds: nanoseconds(spans.pause),
+            pause_nanoseconds: nanoseconds(durations.pause),
             scanning_nanoseconds: nanoseconds(news.scanning),
-            durable_nanoseconds: nanoseconds(spans.durable),
+            durable_nanoseconds: nanoseconds(durations.durable),
             method,
             why,
             expected_pause_nanoseconds: self.choice.pause.map(nanoseconds),
-            is_in_memory: self.site.level == Level::Memory,
+            is_in_memory: self.request.level == Level::Memory,
         }
     }
 }

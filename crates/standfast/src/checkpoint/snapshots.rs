@@ -35,9 +35,9 @@ impl Choice {
         Self { method: Method::Sequential, why: Why::Stop, pause: None, held_bytes_max: 0, held_bytes: 0 }
     }
 
-    /// Returns how many bytes may be read ahead.
-    pub(crate) fn ahead_bytes_max(&self) -> u64 {
-        self.held_bytes_max / AHEAD_SHARE
+    /// Returns how many bytes may be precopied.
+    pub(crate) fn precopy_bytes_max(&self) -> u64 {
+        self.held_bytes_max / PRECOPY_SHARE
     }
 
     /// Returns when the store writes.
@@ -75,7 +75,7 @@ pub(crate) struct Situation {
 /// When each method was measured last.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Trials {
-    /// Number of checkpoints since: by copy, sequential, by clones, by reading ahead.
+    /// Number of checkpoints since: by copy, sequential, by clones, by precopy.
     since: [u32; MEASURED.len()],
     /// Seconds since the last trial.
     idle: f64,
@@ -101,8 +101,8 @@ struct Experience {
     copy: f64,
     /// Pause in seconds for each byte that the job holds, to clone it.
     clone: f64,
-    /// Pause in seconds for each byte that is read ahead, once that has been measured. Before that it is estimated.
-    ahead: Option<f64>,
+    /// Pause in seconds for each byte that is precopied, once that has been measured. Before that it is estimated.
+    precopy: Option<f64>,
 }
 
 /// Cost of each clone apart from page tables, in seconds: for injecting the code that makes it, and for setting it
@@ -113,13 +113,13 @@ const SHARED_WRITE: f64 = 2e-6 / 4096.0;
 /// Time to read and write a clone while the program runs, in seconds for each byte: 1 GB/s.
 const READ_ON: f64 = 1e-9;
 /// Time to read a program while it runs, in seconds for each byte: 2 GB/s.
-const READ_AHEAD: f64 = 0.5e-9;
+const PRECOPY_READ: f64 = 0.5e-9;
 /// Cost of the first write to a page that has been scanned again, in seconds for each byte: 1 us a page.
 const NOTED_WRITE: f64 = 1e-6 / 4096.0;
 /// Rate if all pages had changed: it is not known how often each page is written, but it is often.
 const REWRITING_MAX: f64 = 1e6;
-/// Half of the memory that may be held is for reading ahead, the rest for what is read at the freeze.
-const AHEAD_SHARE: u64 = 2;
+/// Half of the memory that may be held is for precopy, the rest for what is read at the freeze.
+const PRECOPY_SHARE: u64 = 2;
 /// Weight of a new figure in the running average.
 const NEW: f64 = 0.5;
 
@@ -127,7 +127,7 @@ impl Default for Experience {
     fn default() -> Self {
         // Pages are copied into memory that was prepared before, by two threads or more. Into fresh memory it would be
         // 2 GB/s.
-        Self { look: 2e-3, sequential: 1.0 / 1.5e9, copy: 1.0 / 5e9, clone: 25e-3 / 1e9, ahead: None }
+        Self { look: 2e-3, sequential: 1.0 / 1.5e9, copy: 1.0 / 5e9, clone: 25e-3 / 1e9, precopy: None }
     }
 }
 
@@ -236,13 +236,13 @@ impl Experience {
     fn learn(&mut self, it: Measured) -> bool {
         let follow = |figure: &mut f64, new: f64| *figure += (new - *figure) * NEW;
         let look = it.checking.as_secs_f64();
-        let behind = (it.pause.as_secs_f64() - look).max(0.0);
+        let after_look = (it.pause.as_secs_f64() - look).max(0.0);
         follow(&mut self.look, look);
         let (figure, seconds, bytes) = match it.method {
-            Method::Sequential => (&mut self.sequential, behind, it.read),
-            Method::Copy => (&mut self.copy, behind, it.read),
-            Method::Fork => (&mut self.clone, (behind - CLONE * it.processes as f64).max(0.0), it.held),
-            Method::Precopy => (self.ahead.get_or_insert(behind / it.read.max(1) as f64), behind, it.read),
+            Method::Sequential => (&mut self.sequential, after_look, it.read),
+            Method::Copy => (&mut self.copy, after_look, it.read),
+            Method::Fork => (&mut self.clone, (after_look - CLONE * it.processes as f64).max(0.0), it.held),
+            Method::Precopy => (self.precopy.get_or_insert(after_look / it.read.max(1) as f64), after_look, it.read),
         };
         if bytes >= Self::TELLING_BYTES {
             follow(figure, seconds / bytes as f64);
@@ -260,9 +260,9 @@ impl Situation {
                 Method::Sequential => self.to_read as f64 * of.sequential,
                 Method::Copy => self.to_read as f64 * of.copy,
                 Method::Fork => CLONE * self.processes as f64 + self.held as f64 * of.clone,
-                Method::Precopy => match of.ahead {
-                    Some(ahead) => self.to_read as f64 * ahead,
-                    None => of.look + self.written_in(READ_AHEAD) * of.copy,
+                Method::Precopy => match of.precopy {
+                    Some(precopy) => self.to_read as f64 * precopy,
+                    None => of.look + self.written_in(PRECOPY_READ) * of.copy,
                 },
             }
     }
@@ -278,7 +278,7 @@ impl Situation {
         let later = match method {
             Method::Sequential | Method::Copy => 0.0,
             Method::Fork => self.written_in(READ_ON) * SHARED_WRITE,
-            Method::Precopy => self.written_in(READ_AHEAD) * NOTED_WRITE,
+            Method::Precopy => self.written_in(PRECOPY_READ) * NOTED_WRITE,
         };
         self.pause(method) + later
     }
@@ -305,7 +305,7 @@ impl Situation {
         match method {
             Method::Sequential => true,
             Method::Copy => self.to_read <= spare.min(HELD_BYTES_MAX),
-            Method::Precopy => self.to_read <= spare.min(HELD_BYTES_MAX) / AHEAD_SHARE,
+            Method::Precopy => self.to_read <= spare.min(HELD_BYTES_MAX) / PRECOPY_SHARE,
             Method::Fork => {
                 2.0 * self.written_in(READ_ON) <= spare as f64
                     && self.room.promised_bytes.is_none_or(|promised| self.held <= promised)

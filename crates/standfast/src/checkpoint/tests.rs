@@ -22,7 +22,7 @@ struct Script {
     /// How often one of its threads talks with the supervisor when it is stopped.
     asks: usize,
     is_refused: bool,
-    ends_when_told: bool,
+    ends_at_report: bool,
     /// How often its statements about its memory differ from those that were read ahead.
     outdated: usize,
     clone_is_killed: bool,
@@ -121,27 +121,27 @@ impl FrozenJob for FakeJob {
         })
     }
 
-    fn foresee(&mut self, _: CaptureOptions) -> Result<Vec<u64>, EngineError> {
-        self.note("foresee");
+    fn begin_precopy(&mut self, _: CaptureOptions) -> Result<Vec<u64>, EngineError> {
+        self.note("begin precopy");
         Ok(vec![0x1000])
     }
 
     fn capture(
         &mut self,
-        ahead: Vec<u64>,
+        precopied: Vec<u64>,
         _: &mut dyn ImageSink,
         how: CaptureOptions,
     ) -> Result<FakeCapture, EngineError> {
-        self.note(format!("capture {:?}, {} read ahead", how.asking, ahead.len()));
+        self.note(format!("capture {:?}, {} precopied", how.asking, precopied.len()));
         if self.script.is_refused {
             return Err(EngineError::Refused(Vec::new()));
         }
         Ok(FakeCapture { job: self.clone(), outputs: Vec::new() })
     }
 
-    fn tell(&self, taken: Option<u64>, _: Advised) -> Result<(), EngineError> {
-        self.note(if taken.is_some() { "tell success" } else { "tell failure" });
-        if self.script.ends_when_told { Err(EngineError::Ended) } else { Ok(()) }
+    fn report_outcome(&self, taken: Option<u64>, _: Advised) -> Result<(), EngineError> {
+        self.note(if taken.is_some() { "report success" } else { "report failure" });
+        if self.script.ends_at_report { Err(EngineError::Ended) } else { Ok(()) }
     }
 
     fn thaw(self) -> Result<(), EngineError> {
@@ -219,7 +219,7 @@ fn checkpoint(purpose: Purpose, snapshot: Snapshot, script: Script) -> Outcome {
     let options = JobOptions { snapshot, ..JobOptions::default() };
     let destination = Destination::new(Levels::new(directory, None), Arc::new(lease), &options);
     let advised = Advised { due_in: None, next_in: None };
-    let order = Order { purpose, past: Past::default(), behind_success: advised, behind_failure: advised };
+    let order = Order { purpose, past: Past::default(), after_success: advised, after_failure: advised };
     let job = FakeJob { script, done: Arc::default(), directory: path };
     let attempt = take(&destination, &job, &order);
     let done = job.done.lock().unwrap().clone();
@@ -237,8 +237,8 @@ fn a_program_runs_on_before_its_checkpoint_is_durable() {
     let wanted = [
         "prefetch",
         "freeze",
-        "capture Ahead, 0 read ahead",
-        "tell success",
+        "capture Running, 0 precopied",
+        "report success",
         "thaw",
         "confirm",
         "read on",
@@ -262,17 +262,18 @@ fn the_time_until_a_checkpoint_is_durable_ends_with_its_commit() {
 }
 
 #[test]
-fn a_checkpoint_that_a_program_asked_for_is_the_one_of_which_it_was_told() {
+fn the_program_that_asked_for_a_checkpoint_gets_one_report() {
     let outcome = checkpoint(Purpose::Protect, Snapshot::Copy, Script { is_awaited: true, ..Script::default() });
-    let told = outcome.done.iter().filter(|it| *it == "tell success").count();
-    assert_eq!((told, outcome.generations), (1, 1));
-    assert!(outcome.done.contains(&"capture Stopped, 0 read ahead".to_owned()), "{:?}", outcome.done);
+    let reported = outcome.done.iter().filter(|it| *it == "report success").count();
+    assert_eq!((reported, outcome.generations), (1, 1));
+    assert!(outcome.done.contains(&"capture Stopped, 0 precopied".to_owned()), "{:?}", outcome.done);
 }
 
 #[test]
 fn pages_are_precopied_between_two_stops() {
     let done = checkpoint(Purpose::Protect, Snapshot::Precopy, Script::default()).done;
-    let wanted = ["prefetch", "freeze", "foresee", "thaw", "freeze", "capture Ahead, 1 read ahead", "tell success"];
+    let wanted =
+        ["prefetch", "freeze", "begin precopy", "thaw", "freeze", "capture Running, 1 precopied", "report success"];
     assert_eq!(done[..7], wanted);
 }
 
@@ -281,8 +282,14 @@ fn a_program_to_be_stopped_is_killed_after_its_checkpoint_commits() {
     for ends_before_it_is_killed in [false, true] {
         let script = Script { ends_before_it_is_killed, ..Script::default() };
         let outcome = checkpoint(Purpose::Stop, Snapshot::Sequential, script);
-        let wanted =
-            ["prefetch", "freeze", "capture Stopped, 0 read ahead", "tell success", "kill with 1 checkpoints", "judge"];
+        let wanted = [
+            "prefetch",
+            "freeze",
+            "capture Stopped, 0 precopied",
+            "report success",
+            "kill with 1 checkpoints",
+            "judge",
+        ];
         assert_eq!((outcome.done, outcome.attempt.is_ok()), (wanted.map(str::to_owned).to_vec(), true));
     }
 }
@@ -290,16 +297,16 @@ fn a_program_to_be_stopped_is_killed_after_its_checkpoint_commits() {
 #[test]
 fn an_unstoppable_program_is_not_stopped_again_to_report_failure() {
     let outcome = protect(Script { is_unstoppable: true, ..Script::default() });
-    let given_up = outcome.attempt.err().unwrap();
-    assert_eq!(given_up.failure.stood_still(), Some(Duration::from_millis(200)));
-    assert!(given_up.is_told && given_up.failure.is_passing());
+    let abandoned = outcome.attempt.err().unwrap();
+    assert_eq!(abandoned.failure.stood_still(), Some(Duration::from_millis(200)));
+    assert!(abandoned.is_reported && abandoned.failure.is_passing());
     assert_eq!((outcome.done, outcome.generations), (vec!["prefetch".to_owned()], 0));
 }
 
 #[test]
 fn a_program_that_has_disabled_checkpoints_runs_on_at_once() {
     let outcome = protect(Script { has_disabled_checkpoints: true, ..Script::default() });
-    assert!(matches!(outcome.attempt, Err(given_up) if matches!(given_up.failure, Failure::Disabled)));
+    assert!(matches!(outcome.attempt, Err(abandoned) if matches!(abandoned.failure, Failure::Disabled)));
     assert_eq!((outcome.done, outcome.generations), (["prefetch", "freeze", "thaw"].map(str::to_owned).to_vec(), 0));
 }
 
@@ -314,15 +321,15 @@ fn a_program_with_a_request_is_thawed_a_limited_number_of_times() {
 #[test]
 fn a_refusal_is_reported_to_the_frozen_program_before_the_thaw() {
     let outcome = protect(Script { is_refused: true, ..Script::default() });
-    assert!(outcome.attempt.is_err_and(|given_up| given_up.is_told));
-    assert_eq!(outcome.done[3..], ["tell failure", "thaw"]);
+    assert!(outcome.attempt.is_err_and(|abandoned| abandoned.is_reported));
+    assert_eq!(outcome.done[3..], ["report failure", "thaw"]);
     assert_eq!(outcome.generations, 0);
 }
 
 #[test]
 fn a_program_that_ends_at_the_report_leaves_no_checkpoint() {
-    let outcome = protect(Script { ends_when_told: true, ..Script::default() });
-    assert!(outcome.attempt.is_err_and(|given_up| given_up.failure.is_end()));
+    let outcome = protect(Script { ends_at_report: true, ..Script::default() });
+    assert!(outcome.attempt.is_err_and(|abandoned| abandoned.failure.is_end()));
     assert_eq!(outcome.generations, 0);
 }
 
@@ -330,17 +337,17 @@ fn a_program_that_ends_at_the_report_leaves_no_checkpoint() {
 fn outdated_attributes_are_retried_and_finally_read_while_stopped() {
     let outcome = protect(Script { outdated: 2, ..Script::default() });
     let captures: Vec<_> = outcome.done.iter().filter(|it| it.starts_with("capture")).collect();
-    let wanted = ["Ahead", "Ahead", "Stopped"].map(|asking| format!("capture {asking}, 0 read ahead"));
+    let wanted = ["Running", "Running", "Stopped"].map(|asking| format!("capture {asking}, 0 precopied"));
     assert_eq!(captures, wanted.iter().collect::<Vec<_>>());
     assert_eq!((outcome.attempt.is_ok(), outcome.generations), (true, 1));
     let outcome = protect(Script { outdated: 3, ..Script::default() });
-    assert!(matches!(outcome.attempt, Err(given_up) if matches!(given_up.failure, Failure::Outdated)));
+    assert!(matches!(outcome.attempt, Err(abandoned) if matches!(abandoned.failure, Failure::Outdated)));
     assert_eq!(outcome.generations, 0);
 }
 
 #[test]
 fn a_killed_clone_fails_the_checkpoint_and_not_the_program() {
     let outcome = protect(Script { clone_is_killed: true, ..Script::default() });
-    assert!(outcome.attempt.is_err_and(|given_up| given_up.is_told));
+    assert!(outcome.attempt.is_err_and(|abandoned| abandoned.is_reported));
     assert_eq!((outcome.done.last().map(String::as_str), outcome.generations), (Some("read on"), 0));
 }

@@ -28,7 +28,7 @@ impl fmt::Display for JobEvent {
             Self::Coalesced { generation, file_bytes, removed } => {
                 write!(f, "coalesced into checkpoint {generation}: {file_bytes} bytes, {removed} older ones gone")
             }
-            Self::Rehearsed { generation, was_told } => f.write_str(&rehearsed(*generation, *was_told)),
+            Self::Rehearsed { generation, was_reported } => f.write_str(&rehearsed(*generation, *was_reported)),
             Self::NotRestartable { reason } => write!(f, "a restart would fail at present: {reason}"),
             Self::Flushed { generation, file_bytes } => {
                 write!(f, "checkpoint {generation} flushed to disk: {file_bytes} bytes")
@@ -98,8 +98,8 @@ fn write_continued(f: &mut fmt::Formatter<'_>, restart: &RestartReport) -> fmt::
     )
 }
 
-fn rehearsed(generation: u64, was_told: bool) -> String {
-    match was_told {
+fn rehearsed(generation: u64, was_reported: bool) -> String {
+    match was_reported {
         true => format!("a restart would succeed again: checkpoint {generation} was rehearsed"),
         false => format!("a restart from checkpoint {generation} was rehearsed, and would succeed"),
     }

@@ -104,7 +104,7 @@ pub enum GroupEvent {
     /// The job is done, but these of its nodes do not answer.
     Gone(Vec<String>),
     /// The job is abandoned for now.
-    GivenUp {
+    Abandoned {
         /// How the last launch ended.
         ended: String,
         /// Number of launches.
@@ -140,7 +140,7 @@ impl fmt::Display for GroupEvent {
                 "the job has finished, and {} no longer answers: check whether its results are complete",
                 nodes.join(", ")
             ),
-            Self::GivenUp { ended, tries } => write!(
+            Self::Abandoned { ended, tries } => write!(
                 f,
                 "the job {ended}, after {tries} launches; its state is kept, and the same command continues it"
             ),
@@ -206,7 +206,7 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupEvent)) 
         };
         if watcher.asked() || launch >= request.tries {
             listener(&saved(request, &name.text)?);
-            listener(&GroupEvent::GivenUp { ended, tries: launch });
+            listener(&GroupEvent::Abandoned { ended, tries: launch });
             return Ok(launched.ending());
         }
         listener(&GroupEvent::Again { ended, launch: launch + 1, tries: request.tries });

@@ -8,7 +8,7 @@ use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process};
 use standfast_linux::proc::{self, Stat};
 use standfast_member::variables::JOB;
-use standfast_member::{forget_in_memory, job_named};
+use standfast_member::{job_named, purge_memory};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub fn group_end(directory: &Path) -> Result<usize, Error> {
 /// As above, and [`Error::Group`].
 pub fn group_purge(directory: &Path, memory: &Path) -> Result<(), Error> {
     group_end(directory)?;
-    Ok(forget_in_memory(memory, job_named(named_job(directory)?.as_bytes()))?)
+    Ok(purge_memory(memory, job_named(named_job(directory)?.as_bytes()))?)
 }
 
 /// Kills the processes of a job by its name, and returns their number.

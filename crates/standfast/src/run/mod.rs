@@ -20,7 +20,7 @@ use crate::job_folders::save_folders;
 use crate::quoting::{InWords, without_numbers};
 use crate::settings::{JobOptions, Memory, OptionChoices, SaveFolder};
 use crate::signals::SignalInbox;
-use crate::supervisor::{Post, supervise};
+use crate::supervisor::{SupervisorSetup, supervise};
 use crate::takeover::take_lease;
 use crate::terminal::{self, ForegroundConnection, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
@@ -96,7 +96,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
     };
     let take_lease = |listener: &mut Listener<'_>| {
         let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.context.force };
-        let interrupts = Interrupts::of(request.context.front.as_ref(), &expected);
+        let interrupts = Interrupts::of(request.context.foreground_proxy.as_ref(), &expected);
         take_lease(&directory, path, lease_request, interrupts, listener).map(Arc::new)
     };
     let lease = take_lease(listener)?;
@@ -160,8 +160,8 @@ fn start(
     let of_store = |error| Error::of_store(&request.context.directory, error);
     let memory = request.context.memory.clone().unwrap_or_default();
     // A job that is discarded here may still have memory.
-    if let Ok((mut given_up, _)) = Levels::open((*directory).clone()) {
-        given_up.discard_memory(&lease, false).map_err(of_store)?;
+    if let Ok((mut abandoned, _)) = Levels::open((*directory).clone()) {
+        abandoned.discard_memory(&lease, false).map_err(of_store)?;
     }
     directory.begin(&lease, description.clone(), options.to_record()).map_err(of_store)?;
     let mut levels = Levels::new((*directory).clone(), None);
@@ -191,7 +191,7 @@ fn start(
     // Drop our copies of the terminal: from now on only the job decides whether it is open.
     drop(launch);
     let destination = Destination::new(levels, lease, &options);
-    let post = Post {
+    let setup = SupervisorSetup {
         context: request.context.clone(),
         destination,
         options,
@@ -202,7 +202,7 @@ fn start(
         terminal: held,
         restart: None,
     };
-    supervise(post, job, listener)
+    supervise(setup, job, listener)
 }
 
 /// Returns the terminal on which the program starts, and its holder if the program gets one of its own.
@@ -211,7 +211,7 @@ fn terminal_for(request: &RunRequest) -> Result<(Option<Arc<HeldTerminal>>, Laun
         let (held, terminal) = terminal::make(&request.context.directory, request.context.detached)?;
         return Ok((Some(held), terminal));
     }
-    let callers = request.context.front.as_ref().map(ForegroundConnection::group);
+    let callers = request.context.foreground_proxy.as_ref().map(ForegroundConnection::group);
     Ok((None, callers.map_or_else(LaunchTerminal::shared, |callers| LaunchTerminal::Shared { callers })))
 }
 

@@ -16,7 +16,7 @@ use crate::report::{PhaseReport, RestartReport};
 use crate::reported_image::ReportedImage;
 use crate::settings::{Files, JobOptions, Memory, OptionChoices, file_policy, id_policy};
 use crate::signals::SignalInbox;
-use crate::supervisor::{AttemptEnd, Post, Schedule, foreground_of, newest, supervise, sync_paths};
+use crate::supervisor::{AttemptEnd, Schedule, SupervisorSetup, foreground_of, newest, supervise, sync_paths};
 use crate::takeover::take_lease;
 use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
@@ -72,7 +72,7 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     let is_finished =
         || -> Result<bool, StoreError> { Ok(request.at.is_none() && directory.manifest()?.is_finished()) };
     if is_finished().map_err(of_store)? && is_free(&directory).map_err(of_store)? {
-        return Ok(tell_finished(request, &directory, listener));
+        return Ok(report_finished(request, &directory, listener));
     }
     request.context.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let expected = request.context.options.or(recorded_options(&directory).unwrap_or_default());
@@ -81,13 +81,13 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
         &directory,
         &request.context.directory,
         lease_request,
-        Interrupts::of(request.context.front.as_ref(), &expected),
+        Interrupts::of(request.context.foreground_proxy.as_ref(), &expected),
         listener,
     )?);
     stopwatch.lap("lease");
     // The life that held the lease until now may have ended.
     if is_finished().map_err(of_store)? {
-        return Ok(tell_finished(request, &directory, listener));
+        return Ok(report_finished(request, &directory, listener));
     }
     let selector = request.at.map_or(Selector::Newest, Selector::Exactly);
     let RestartRequest { context, clocks, despite, .. } = request.clone();
@@ -106,7 +106,7 @@ fn is_free(directory: &JobDirectory) -> Result<bool, StoreError> {
 
 /// Reports that the program has ended with status 0, and does not restart it: a script that restarts every job it finds
 /// must not compute the same result twice. Users who want that name the checkpoint.
-fn tell_finished(request: &RestartRequest, directory: &JobDirectory, listener: &mut Listener<'_>) -> Ending {
+fn report_finished(request: &RestartRequest, directory: &JobDirectory, listener: &mut Listener<'_>) -> Ending {
     let generation = Levels::open(directory.clone()).ok().and_then(|(levels, _)| newest(&levels));
     listener(&JobEvent::HasFinished { directory: request.context.directory.clone(), generation });
     Ending::Exited { status: 0 }
@@ -168,7 +168,7 @@ pub(crate) fn continue_job(
                 let control = bind_control(&job.context.directory, listener);
                 let destination = Destination::new(life.levels, job.lease, &options);
                 let memory_is_automatic = life.memory == Memory::Auto;
-                let post = Post {
+                let setup = SupervisorSetup {
                     context: job.context,
                     destination,
                     options,
@@ -179,7 +179,7 @@ pub(crate) fn continue_job(
                     terminal,
                     restart: Some(restart),
                 };
-                return supervise(post, revived, listener);
+                return supervise(setup, revived, listener);
             }
             Err(Unrevived::Damaged(reason)) if level == Level::Memory => {
                 listener(&skipped_event(choice.number, &reason));
@@ -326,7 +326,7 @@ fn revive(
     choice: &GenerationChoice,
     listener: &mut Listener<'_>,
 ) -> Result<(Restarted, Supervision), Unrevived> {
-    let waiting = Waiting::new(Interrupts::of(job.context.front.as_ref(), &options), listener);
+    let waiting = Waiting::new(Interrupts::of(job.context.foreground_proxy.as_ref(), &options), listener);
     let on_wait = |wait: &engine::AddressWait| waiting.goes_on(wait);
     let ends = life.manifest.ends.clone();
     let (began, ended) = (started(&life.manifest.description), life.manifest.ended_nanoseconds);
@@ -342,7 +342,7 @@ fn revive(
         match job.begin_life(process, life, options, choice.number) {
             Ok(inbox) => {
                 let own = terminal.get().map(Arc::as_ref);
-                foreground_of(process.pid.get(), own, job.context.front.clone()).hand_on();
+                foreground_of(process.pid.get(), own, job.context.foreground_proxy.clone()).hand_on();
                 signals = Some(inbox);
                 Ok(())
             }

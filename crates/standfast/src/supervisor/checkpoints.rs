@@ -11,7 +11,7 @@ use std::time::Instant;
 
 impl Supervisor<'_, '_> {
     pub(super) fn begin_checkpoint(&mut self, order: Order) {
-        match Checkpointing::begin(self.post.destination.clone(), self.job.freezer(), order) {
+        match Checkpointing::begin(self.setup.destination.clone(), self.job.freezer(), order) {
             Ok(checkpointing) => {
                 // Each stop of each task would wake us for nothing.
                 hold_child_signal(true);
@@ -29,7 +29,7 @@ impl Supervisor<'_, '_> {
     /// Reports the progress of the checkpoint under way, if that is due.
     pub(super) fn report_progress(&mut self, now: Instant) {
         if self.reports.as_mut().is_some_and(|reports| reports.take_due(now))
-            && let Some(progress) = self.post.destination.progress()
+            && let Some(progress) = self.setup.destination.progress()
         {
             self.say(&progress);
         }
@@ -47,7 +47,7 @@ impl Supervisor<'_, '_> {
 
     /// Keeps the files that must be made durable, and recorded at the end. The rest goes to the machine.
     fn keep(&mut self, taken: Taken) -> TakenFacts {
-        self.post.outputs = taken.outputs;
+        self.setup.outputs = taken.outputs;
         self.unsynced = Some(Arc::new(taken.unsynced)).filter(|_| taken.level == Level::Memory);
         let freezer = self.job.freezer();
         TakenFacts {

@@ -8,7 +8,7 @@ use std::time::Instant;
 impl Supervisor<'_, '_> {
     pub(super) fn handle_clients(&mut self) {
         let now = Instant::now();
-        let requests = self.post.control.as_mut().map(|control| control.take_requests(now)).unwrap_or_default();
+        let requests = self.setup.control.as_mut().map(|control| control.take_requests(now)).unwrap_or_default();
         for (client, request) in requests {
             let event = match request {
                 Request::Checkpoint { stop } => Event::Asked { client, stop },
@@ -19,7 +19,7 @@ impl Supervisor<'_, '_> {
                     self.note_size();
                     let own = i32::try_from(std::process::id()).expect("process ids are positive and small");
                     let mut report = self.machine.report(own, self.job.main_process().pid.get(), now);
-                    report.restart.clone_from(&self.post.restart);
+                    report.restart.clone_from(&self.setup.restart);
                     self.answer(client, &Reply::Status(Box::new(report)));
                     continue;
                 }
@@ -29,7 +29,7 @@ impl Supervisor<'_, '_> {
     }
 
     pub(super) fn answer(&mut self, client: ClientId, reply: &Reply) {
-        if let Some(control) = &mut self.post.control {
+        if let Some(control) = &mut self.setup.control {
             control.answer(client, reply);
         }
     }

@@ -11,8 +11,8 @@ impl Supervisor<'_, '_> {
     /// Begins to coalesce the newest chain of a level. Without a level, coalesces as much as possible on the disk.
     pub(super) fn begin_coalescing(&mut self, level: Option<Level>) {
         let begun = match level {
-            Some(level) => Coalescing::begin(&self.post.destination, level),
-            None => Coalescing::at_once(&self.post.destination),
+            Some(level) => Coalescing::begin(&self.setup.destination, level),
+            None => Coalescing::at_once(&self.setup.destination),
         };
         match begun {
             Ok(coalescing) => self.coalescing = Some(coalescing),

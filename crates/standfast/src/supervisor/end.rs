@@ -1,7 +1,7 @@
 //! The end of a job's life: what is reported, recorded and released. The event loop notices the end.
 
 use super::machine::Event;
-use super::{Post, Supervisor};
+use super::{Supervisor, SupervisorSetup};
 use crate::checkpoint::Destination;
 use crate::coalesce::Coalescing;
 use crate::control::ControlSocket;
@@ -39,9 +39,9 @@ impl Supervisor<'_, '_> {
             let _ = rehearsing.join();
         }
         self.on(Event::JobEnded);
-        let ending = match (self.machine.stopped_behind(), status) {
+        let ending = match (self.machine.stopped_after(), status) {
             (Some(generation), _) => {
-                Ending::Stopped { generation, exit_status: self.post.options.stopped_status.get() }
+                Ending::Stopped { generation, exit_status: self.setup.options.stopped_status.get() }
             }
             (None, Some(status)) => Ending::of_status(status),
             (None, None) => return Err(Error::EndUnknown),
@@ -52,7 +52,7 @@ impl Supervisor<'_, '_> {
         let of_job = self.leftovers.of_job(ending);
         self.settle_memory(of_job);
         // First report, which may write to the same file as the program's output; then record the state of that file.
-        self.tell_end(of_job);
+        self.report_end(of_job);
         self.record(of_job, ended);
         self.remove_finished(of_job);
         self.leave();
@@ -62,9 +62,9 @@ impl Supervisor<'_, '_> {
     /// Releases the directory, and answers the clients that had the job stopped, since it can be restarted now.
     fn leave(mut self) {
         // First remove the socket's name: the next supervisor may be there as soon as the lease is released.
-        self.post.control.iter_mut().for_each(ControlSocket::close);
+        self.setup.control.iter_mut().for_each(ControlSocket::close);
         let has_left = self.leave_descendants();
-        let Self { post: Post { destination, mut control, .. }, mut machine, listener, .. } = self;
+        let Self { setup: SupervisorSetup { destination, mut control, .. }, mut machine, listener, .. } = self;
         let lease = Arc::into_inner(destination.lease).filter(|_| !has_left);
         if let Some(Err(error)) = lease.map(Lease::release) {
             listener(&JobEvent::Trouble { reason: format!("cannot release the lease: {error}") });
@@ -93,7 +93,7 @@ impl Supervisor<'_, '_> {
     /// Ends the other processes of the job if the container ends with us: the kernel would, after the record.
     fn end_with_container(&mut self) {
         let descendants = self.job.descendants();
-        if descendants.is_empty() || !self.post.context.ends_container() {
+        if descendants.is_empty() || !self.setup.context.ends_container() {
             return;
         }
         let processes = descendants.iter().map(|pid| pid.get()).collect();
@@ -106,7 +106,7 @@ impl Supervisor<'_, '_> {
     }
 
     fn record(&mut self, ending: Ending, ended: Option<i64>) {
-        let Destination { levels, lease, .. } = &self.post.destination;
+        let Destination { levels, lease, .. } = &self.setup.destination;
         let outcome = match ending {
             Ending::Exited { status } => Outcome::Exited { status },
             Ending::Killed { signal } => Outcome::Killed { signal },
@@ -114,7 +114,7 @@ impl Supervisor<'_, '_> {
         };
         // If the job is dead, it no longer causes any growth of these files. If processes continue, that is unknown.
         let is_dead = self.job.descendants().is_empty();
-        let ends = self.post.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
+        let ends = self.setup.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
         let ended = ended.filter(|_| is_dead);
         if let Err(error) = levels.directory.set_end(lease, outcome, ends, ended) {
             self.warn(format!("cannot record how the program ended: {error}"));
@@ -125,8 +125,8 @@ impl Supervisor<'_, '_> {
     /// if the removal is interrupted, the job does not count as unfinished.
     fn remove_finished(&mut self, ending: Ending) {
         let is_done = ending == Ending::Exited { status: 0 } && self.leftovers == Leftovers::Well;
-        let is_wanted = self.post.options.keep_finished == KeepFinished::No && is_done;
-        let Destination { levels, lease, .. } = &self.post.destination;
+        let is_wanted = self.setup.options.keep_finished == KeepFinished::No && is_done;
+        let Destination { levels, lease, .. } = &self.setup.destination;
         if is_wanted && let Err(error) = levels.directory.remove_checkpoints(lease) {
             self.warn(format!("cannot remove the checkpoints: {error}"));
         }
@@ -135,10 +135,10 @@ impl Supervisor<'_, '_> {
     /// Reports that other processes continue without us, if there are any. The lease then names one of them, so that
     /// nobody starts a second life of the job beside them.
     fn leave_descendants(&mut self) -> bool {
-        let descendants = if self.machine.stopped_behind().is_some() { Vec::new() } else { self.job.descendants() };
+        let descendants = if self.machine.stopped_after().is_some() { Vec::new() } else { self.job.descendants() };
         let mut identities = descendants.iter().filter_map(|pid| ProcessIdentity::of(*pid).ok());
         let Some(survivor) = identities.next() else { return false };
-        if let Err(error) = self.post.destination.lease.set_program(in_lease(survivor)) {
+        if let Err(error) = self.setup.destination.lease.set_program(in_lease(survivor)) {
             self.warn(format!("cannot renew the lease: {error}"));
         }
         let processes = descendants.into_iter().map(Pid::get).collect();
@@ -147,21 +147,21 @@ impl Supervisor<'_, '_> {
     }
 
     /// Names the command that continues the job, if there is something to continue.
-    fn tell_end(&mut self, ending: Ending) {
-        let directory = self.post.context.directory.clone();
+    fn report_end(&mut self, ending: Ending) {
+        let directory = self.setup.context.directory.clone();
         match ending {
             Ending::Stopped { generation, .. } => self.say(&JobEvent::Stopped { directory, generation }),
-            Ending::Exited { status: 0 } if self.post.options.keep_finished == KeepFinished::No => {}
+            Ending::Exited { status: 0 } if self.setup.options.keep_finished == KeepFinished::No => {}
             Ending::Exited { status: 0 } => {
                 // By now nothing is left in memory.
-                let held = self.post.destination.levels.directory.holdings().unwrap_or_default();
+                let held = self.setup.destination.levels.directory.holdings().unwrap_or_default();
                 if let Holdings { checkpoints: 1.., .. } = held {
                     let Holdings { checkpoints, bytes } = held;
                     self.say(&JobEvent::Kept { directory, checkpoints, bytes });
                 }
             }
             Ending::Exited { .. } | Ending::Killed { .. } => {
-                let Some(generation) = newest(&self.post.destination.levels) else { return };
+                let Some(generation) = newest(&self.setup.destination.levels) else { return };
                 let end = ending.to_string();
                 self.say(&if ending.is_own_failure() {
                     JobEvent::Failed { directory, end, generation }

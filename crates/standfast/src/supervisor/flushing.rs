@@ -78,7 +78,7 @@ impl FlushSchedule {
     }
 
     /// Records that a flush was abandoned: the newest checkpoint is due.
-    pub(crate) fn given_up(&mut self) {
+    pub(crate) fn abandoned(&mut self) {
         self.since = self.every.get().get();
     }
 
@@ -133,7 +133,7 @@ pub(crate) enum End {
     /// The checkpoint is on the disk. Holds the generation if the flush put it there.
     OnDisk(Option<Generation>),
     /// The flush was abandoned.
-    GivenUp,
+    Abandoned,
 }
 
 /// Cost of a flush to the program.
@@ -295,14 +295,14 @@ impl Flush {
 
     fn copy(&self, pacer: &dyn Pacer) -> Result<End, Failure> {
         let Destination { levels, lease, keep, .. } = &self.destination;
-        let Some(memory) = &levels.memory else { return Ok(End::GivenUp) };
+        let Some(memory) = &levels.memory else { return Ok(End::Abandoned) };
         if levels.directory.manifest()?.generation(self.number).is_some() {
             return Ok(End::OnDisk(None));
         }
         let bytes = memory.manifest()?.generation(self.number).map_or(0, |generation| generation.file_bytes);
         self.pacing.progress().expect(bytes);
         let Some(flushed) = levels.directory.take_from(lease, memory, self.number, pacer)? else {
-            return Ok(End::GivenUp);
+            return Ok(End::Abandoned);
         };
         levels.directory.retain(lease, keep.get())?;
         Ok(End::OnDisk(Some(flushed)))
@@ -424,7 +424,7 @@ mod tests {
         schedule.taken_in_memory(number(1));
         assert_eq!(schedule.take_due(now), Some(number(1)));
         assert_eq!(schedule.take_due(now), None, "it is on its way");
-        schedule.given_up();
+        schedule.abandoned();
         assert_eq!(schedule.take_due(now), Some(number(1)));
     }
 

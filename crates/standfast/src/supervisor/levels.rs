@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 impl Supervisor<'_, '_> {
     /// Makes another level in memory if the present one has been removed from outside.
     pub(super) fn renew_memory(&mut self) {
-        let destination = &mut self.post.destination;
+        let destination = &mut self.setup.destination;
         let is_gone = destination.levels.memory.as_ref().is_some_and(|memory| !memory.path().exists());
         let recorded = destination.levels.directory.manifest().ok().and_then(|manifest| manifest.memory);
         let Some(recorded) = recorded.filter(|_| is_gone) else { return };
@@ -35,7 +35,7 @@ impl Supervisor<'_, '_> {
             FlushMode::Foreground => Beginning::Foreground(self.job.freezer()),
             FlushMode::Background => Beginning::Beside(self.job.freezer(), costs),
         };
-        match Flushing::begin(&self.post.destination, number, self.unsynced.clone(), beginning, gentle_until) {
+        match Flushing::begin(&self.setup.destination, number, self.unsynced.clone(), beginning, gentle_until) {
             Ok(flushing) => self.flushing = Some(flushing),
             Err(error) => {
                 let (end, measured) = (Err(InWords(&error).to_string()), Measured::Nothing);
@@ -71,11 +71,11 @@ impl Supervisor<'_, '_> {
     /// Flushes the newest checkpoint of a job that has ended to the disk, unless it is not needed any more, and frees
     /// the memory. If the time does not suffice, reports where the checkpoints are.
     pub(super) fn settle_memory(&mut self, ending: Ending) {
-        if self.post.destination.levels.memory.is_none() {
+        if self.setup.destination.levels.memory.is_none() {
             return;
         }
         let is_done = matches!(ending, Ending::Exited { status: 0 });
-        let grace = if is_done { Duration::ZERO } else { self.post.options.grace.get() };
+        let grace = if is_done { Duration::ZERO } else { self.setup.options.grace.get() };
         let deadline = Instant::now() + grace;
         if let Some(flushing) = self.flushing.take() {
             if is_done {
@@ -84,13 +84,13 @@ impl Supervisor<'_, '_> {
                 flushing.hurry()
             }
             if !is_done && flushing.join_within(grace, self.listener).is_none() {
-                return self.tell_left_in_memory("the disk was too slow".to_owned());
+                return self.report_left_in_memory("the disk was too slow".to_owned());
             }
         }
         if !is_done && let Err(reason) = self.flush_newest(deadline) {
-            return self.tell_left_in_memory(reason);
+            return self.report_left_in_memory(reason);
         }
-        let destination = &mut self.post.destination;
+        let destination = &mut self.setup.destination;
         if let Err(error) = destination.levels.discard_memory(&destination.lease, !is_done) {
             self.warn(format!("cannot free the memory: {error}"));
         }
@@ -98,7 +98,7 @@ impl Supervisor<'_, '_> {
 
     /// Flushes the newest checkpoint to the disk, if it is in memory only.
     fn flush_newest(&mut self, deadline: Instant) -> Result<(), String> {
-        let destination = &self.post.destination;
+        let destination = &self.setup.destination;
         let newest = |level_directory: &JobDirectory| level_directory.manifest().map(|it| newest_of(&it));
         let in_memory =
             destination.levels.memory.as_ref().map(newest).transpose().map_err(|error| error.to_string())?;
@@ -106,7 +106,7 @@ impl Supervisor<'_, '_> {
         let Some(number) = in_memory.flatten().filter(|number| Some(*number) > on_disk) else { return Ok(()) };
         if self.unsynced.is_none() {
             // It is the checkpoint that this life began with.
-            sync_paths(&self.post.outputs).map_err(|error| InWords(&error).to_string())?;
+            sync_paths(&self.setup.outputs).map_err(|error| InWords(&error).to_string())?;
         }
         // Without rests, since the job waits for the flush.
         let now = Instant::now();
@@ -119,8 +119,8 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    fn tell_left_in_memory(&mut self, reason: String) {
-        let levels = &self.post.destination.levels;
+    fn report_left_in_memory(&mut self, reason: String) {
+        let levels = &self.setup.destination.levels;
         let newest = |level_directory: &JobDirectory| level_directory.manifest().ok().and_then(|it| newest_of(&it));
         let Some(memory) = &levels.memory else { return };
         let (place, generation) = (memory.path().to_owned(), newest(memory).map(GenerationNumber::get));

@@ -49,8 +49,8 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a supervisor needs apart from the job.
-pub(crate) struct Post {
+/// Everything that a supervisor starts with, except the job.
+pub(crate) struct SupervisorSetup {
     /// The job's directory, and who waits for it.
     pub(crate) context: JobContext,
     /// Destination of the checkpoints.
@@ -72,19 +72,19 @@ pub(crate) struct Post {
 }
 
 /// Supervises `job` until it ends.
-pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -> Result<Ending, Error> {
+pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let pid = job.main_process().pid.get();
     job.keep_strays();
     hold_output_signal();
-    post.context.front.iter().for_each(|front| front.name_program(pid));
+    setup.context.foreground_proxy.iter().for_each(|proxy| proxy.name_program(pid));
     listener(&JobEvent::Running { pid });
-    (post.context.hooks.running)();
+    (setup.context.hooks.running)();
     let now = Instant::now();
-    let options = &post.options;
-    let has_memory = post.destination.levels.memory.is_some();
+    let options = &setup.options;
+    let has_memory = setup.destination.levels.memory.is_some();
     let flushes = FlushSchedule::new(options.flush_every, options.durable_every, now);
     let mut supervisor = Supervisor {
-        machine: Machine::new(Settings::of(options, has_memory, post.memory_is_automatic), flushes, now),
+        machine: Machine::new(Settings::of(options, has_memory, setup.memory_is_automatic), flushes, now),
         preflight: Preflight::new(options.interval, now),
         heartbeat_due: now,
         size_due: options.deadline.get().map(|_| now),
@@ -98,9 +98,9 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         unsynced: None,
         ending_waits: None,
         leftovers: Leftovers::default(),
-        has_front: post.context.front.is_some(),
-        foreground: foreground_of(pid, post.terminal.as_deref(), post.context.front.clone()),
-        post,
+        has_foreground_proxy: setup.context.foreground_proxy.is_some(),
+        foreground: foreground_of(pid, setup.terminal.as_deref(), setup.context.foreground_proxy.clone()),
+        setup,
         job,
         listener,
     };
@@ -111,7 +111,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
 }
 
 struct Supervisor<'a, 'l> {
-    post: Post,
+    setup: SupervisorSetup,
     job: Job,
     listener: &'a mut Listener<'l>,
     /// Decides about checkpoints.
@@ -139,7 +139,7 @@ struct Supervisor<'a, 'l> {
     foreground: Foreground,
     /// Whether there was a foreground proxy at the beginning. If so, supervision continues whatever happens to the
     /// proxy.
-    has_front: bool,
+    has_foreground_proxy: bool,
 }
 
 /// Sources of news, in the order in which they are handled.
@@ -153,7 +153,7 @@ enum Source {
     Waits,
     Signals,
     MachineNotice,
-    Front,
+    ForegroundProxy,
     Terminal,
     /// Clients of the control socket, and new connections to it.
     Client,
@@ -198,13 +198,13 @@ impl Supervisor<'_, '_> {
             Source::Coalescing => self.end_coalescing(),
             Source::Rehearsal => self.end_rehearsal(),
             Source::Flush => self.end_flush(),
-            Source::Preflight => self.tell_preflight(),
+            Source::Preflight => self.report_preflight(),
             Source::Waits => self.join_waits(),
             Source::Signals => self.handle_signals(),
             Source::MachineNotice => self.handle_machine_notices(),
-            Source::Front => self.handle_front(),
+            Source::ForegroundProxy => self.handle_foreground_proxy(),
             Source::Terminal => {
-                self.post.terminal.iter().for_each(|terminal| terminal.reap());
+                self.setup.terminal.iter().for_each(|terminal| terminal.reap());
                 self.lose_terminal();
                 self.say(&JobEvent::TerminalLost);
             }
@@ -256,8 +256,8 @@ impl Supervisor<'_, '_> {
     /// Continues with the other processes after the main process has ended, if there are any and that is wanted. Works
     /// in the background, unless the foreground proxy is to wait.
     fn follow_descendants(&mut self, status: Option<ExitStatus>) -> bool {
-        let is_wanted = self.post.context.wait || self.has_front && !self.post.context.ends_container();
-        if !is_wanted || self.machine.stopped_behind().is_some() {
+        let is_wanted = self.setup.context.wait || self.has_foreground_proxy && !self.setup.context.ends_container();
+        if !is_wanted || self.machine.stopped_after().is_some() {
             return false;
         }
         let ending = status.map(Ending::of_status);
@@ -273,8 +273,8 @@ impl Supervisor<'_, '_> {
             // Checkpoints of the program must not make way for checkpoints of its remains.
             self.machine.take_no_more(Instant::now());
         }
-        match (&self.foreground.front, ending) {
-            (Some(_), Some(ending)) if !self.post.context.wait => self.go_into_background(processes, ending),
+        match (&self.foreground.proxy, ending) {
+            (Some(_), Some(ending)) if !self.setup.context.wait => self.go_into_background(processes, ending),
             _ => self.say(&JobEvent::GoesOn { processes }),
         }
         true
@@ -284,52 +284,52 @@ impl Supervisor<'_, '_> {
     fn go_into_background(&mut self, processes: Vec<i32>, ending: Ending) {
         self.foreground.take_back();
         self.renew_lease(Instant::now());
-        let directory = self.post.context.directory.clone();
+        let directory = self.setup.context.directory.clone();
         let is_interrupted = matches!(ending, Ending::Killed { .. }) && !ending.is_own_failure();
         let interrupted = is_interrupted.then(|| ending.to_string());
         self.say(&JobEvent::InBackground { directory, processes, interrupted });
-        self.let_front_go(ending);
+        self.release_foreground_proxy(ending);
     }
 
     /// Lets the foreground proxy end. From now on nobody waits for us.
-    fn let_front_go(&mut self, ending: Ending) {
-        if let Some(front) = self.foreground.front.take() {
+    fn release_foreground_proxy(&mut self, ending: Ending) {
+        if let Some(proxy) = self.foreground.proxy.take() {
             self.be_alone();
-            front.let_go(ending);
+            proxy.let_go(ending);
         }
     }
 
     /// Records that nobody waits for us any more.
     fn be_alone(&mut self) {
-        (self.post.context.front, self.foreground.front) = (None, None);
-        let directory = self.post.context.directory.clone();
+        (self.setup.context.foreground_proxy, self.foreground.proxy) = (None, None);
+        let directory = self.setup.context.directory.clone();
         self.say(&JobEvent::Alone { directory });
-        (self.post.context.hooks.alone)(&self.post.context.directory);
+        (self.setup.context.hooks.alone)(&self.setup.context.directory);
     }
 
     /// Makes the foreground proxy attach to the job's own terminal, or lets it end.
     fn show_terminal(&mut self) {
-        let terminal = self.post.terminal.clone();
+        let terminal = self.setup.terminal.clone();
         self.job.set_terminal(terminal.map(|terminal| terminal as Arc<dyn TerminalHolder>));
-        if self.post.context.detached {
-            let directory = self.post.context.directory.clone();
+        if self.setup.context.detached {
+            let directory = self.setup.context.directory.clone();
             self.say(&JobEvent::Detached { directory });
-            self.let_front_go(Ending::Exited { status: 0 });
-        } else if let (Some(_), Some(front)) = (&self.post.terminal, &self.post.context.front) {
-            front.show_terminal();
+            self.release_foreground_proxy(Ending::Exited { status: 0 });
+        } else if let (Some(_), Some(proxy)) = (&self.setup.terminal, &self.setup.context.foreground_proxy) {
+            proxy.show_terminal();
         }
     }
 
     /// Closes the job's own terminal. If its holder is gone as well, that hangs it up.
     fn lose_terminal(&mut self) {
-        self.post.terminal = None;
+        self.setup.terminal = None;
         self.job.set_terminal(None);
     }
 
     /// Sleeps until something happens or is due, and returns the sources of news.
     fn wait(&self, now: Instant) -> Result<Vec<Source>, Error> {
         let end = self.job.end_descriptor();
-        let lines = self.post.terminal.iter().map(|terminal| terminal.line());
+        let holders = self.setup.terminal.iter().map(|terminal| terminal.connection());
         let checking = self.preflight.checking();
         let polled = std::iter::empty()
             .chain(self.checkpointing.iter().map(|it| (Source::Checkpoint, PollFd::new(it, PollFlags::IN))))
@@ -338,11 +338,17 @@ impl Supervisor<'_, '_> {
             .chain(self.flushing.iter().map(|it| (Source::Flush, PollFd::new(it, PollFlags::IN))))
             .chain(checking.map(|it| (Source::Preflight, PollFd::new(it, PollFlags::IN))))
             .chain(self.ending_waits.iter().map(|it| (Source::Waits, PollFd::new(it, PollFlags::IN))))
-            .chain([(Source::Signals, PollFd::new(&self.post.signals, PollFlags::IN))])
+            .chain([(Source::Signals, PollFd::new(&self.setup.signals, PollFlags::IN))])
             .chain(self.watcher.iter().map(|it| (Source::MachineNotice, PollFd::new(it, PollFlags::IN))))
-            .chain(self.post.context.front.iter().map(|it| (Source::Front, PollFd::new(it, PollFlags::IN))))
-            .chain(lines.map(|line| (Source::Terminal, PollFd::from_borrowed_fd(line, PollFlags::RDHUP))))
-            .chain(self.post.control.iter().flat_map(ControlSocket::poll_fds).map(|fd| (Source::Client, fd)))
+            .chain(
+                self.setup
+                    .context
+                    .foreground_proxy
+                    .iter()
+                    .map(|it| (Source::ForegroundProxy, PollFd::new(it, PollFlags::IN))),
+            )
+            .chain(holders.map(|holder| (Source::Terminal, PollFd::from_borrowed_fd(holder, PollFlags::RDHUP))))
+            .chain(self.setup.control.iter().flat_map(ControlSocket::poll_fds).map(|fd| (Source::Client, fd)))
             .chain([(Source::Job, PollFd::new(&end, PollFlags::IN))]);
         let (sources, mut fds): (Vec<Source>, Vec<PollFd<'_>>) = polled.unzip();
         let timeout = self.next_due().map(|due| timespec(due.saturating_duration_since(now)));
@@ -358,7 +364,7 @@ impl Supervisor<'_, '_> {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let client = self.post.control.as_ref().and_then(ControlSocket::deadline);
+        let client = self.setup.control.as_ref().and_then(ControlSocket::deadline);
         let waits = if self.ending_waits.is_none() { self.job.freezer().next_wait_end() } else { None };
         let report = self.reports.as_ref().map(Reports::due);
         let dues =
@@ -373,7 +379,7 @@ impl Supervisor<'_, '_> {
             return;
         }
         self.heartbeat_due = now + HEARTBEAT;
-        let lease = &self.post.destination.lease;
+        let lease = &self.setup.destination.lease;
         let renewed =
             if self.is_named { lease.heartbeat() } else { lease.set_program(in_lease(self.job.main_process())) };
         match renewed {
@@ -415,14 +421,14 @@ impl Supervisor<'_, '_> {
 
     /// Checks whether a checkpoint could be taken, without touching the program.
     fn check_free_space(&mut self, now: Instant) {
-        let (destination, freezer) = (self.post.destination.clone(), self.job.freezer());
+        let (destination, freezer) = (self.setup.destination.clone(), self.job.freezer());
         if let Err(error) = self.preflight.begin(now, move || look(&destination, &freezer)) {
             self.warn(format!("cannot examine whether the program can be checkpointed: {error}"));
         }
     }
 
     /// Reports what prevents a checkpoint, unless a checkpoint has reported it already.
-    fn tell_preflight(&mut self) {
+    fn report_preflight(&mut self) {
         let Some(problem) = self.preflight.end(Instant::now()) else { return };
         self.on(Event::Unprotectable { reason: without_numbers(&problem.to_string()) });
     }
@@ -440,11 +446,11 @@ impl Supervisor<'_, '_> {
 pub(crate) fn foreground_of(
     leader: i32,
     own: Option<&HeldTerminal>,
-    front: Option<ForegroundConnection>,
+    proxy: Option<ForegroundConnection>,
 ) -> Foreground {
     match own {
-        Some(_) => Foreground::elsewhere(leader, front),
-        None => Foreground::of(leader, front),
+        Some(_) => Foreground::elsewhere(leader, proxy),
+        None => Foreground::of(leader, proxy),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::rehearsal::Rehearsing;
 impl Supervisor<'_, '_> {
     /// Begins to rehearse a restart from the newest checkpoint.
     pub(super) fn begin_rehearsal(&mut self) {
-        match Rehearsing::begin(&self.post.context.directory) {
+        match Rehearsing::begin(&self.setup.context.directory) {
             Ok(rehearsing) => self.rehearsing = Some(rehearsing),
             Err(error) => {
                 let reason = format!("it could not be rehearsed: {}", InWords(&error));

@@ -59,12 +59,12 @@ impl Schedule {
         self.honoured.map(|honoured| honoured.saturating_duration_since(now))
     }
 
-    /// Returns what programs are told about the time after a checkpoint that is about to end like this.
+    /// Returns what is reported to programs about the time after a checkpoint that is about to end like this.
     pub(crate) fn advised(&self, outcome: AttemptEnd, now: Instant) -> Advised {
-        let mut behind = self.clone();
-        behind.arm(now, outcome);
+        let mut after = self.clone();
+        after.arm(now, outcome);
         let wait = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
-        Advised { due_in: wait(behind.honoured), next_in: wait(behind.due) }
+        Advised { due_in: wait(after.honoured), next_in: wait(after.due) }
     }
 
     /// Puts the checkpoint off because the program has disabled checkpoints at `now`.

@@ -17,23 +17,23 @@ pub(crate) struct Foreground {
     terminal: Option<Terminal>,
     group: i32,
     /// The foreground proxy, which is the process that the shell knows.
-    pub(crate) front: Option<ForegroundConnection>,
+    pub(crate) proxy: Option<ForegroundConnection>,
 }
 
 impl Foreground {
     /// Makes the foreground of a job whose main process is `leader`.
-    pub(crate) fn of(leader: i32, front: Option<ForegroundConnection>) -> Self {
-        Self { terminal: Terminal::controlling(), group: leader, front }
+    pub(crate) fn of(leader: i32, proxy: Option<ForegroundConnection>) -> Self {
+        Self { terminal: Terminal::controlling(), group: leader, proxy }
     }
 
     /// Makes the foreground of a job that has a terminal of its own.
-    pub(crate) fn elsewhere(leader: i32, front: Option<ForegroundConnection>) -> Self {
-        Self { terminal: None, group: leader, front }
+    pub(crate) fn elsewhere(leader: i32, proxy: Option<ForegroundConnection>) -> Self {
+        Self { terminal: None, group: leader, proxy }
     }
 
     /// Returns the process group that the shell knows.
     fn callers(&self) -> i32 {
-        self.front.as_ref().map_or_else(own_group, ForegroundConnection::group)
+        self.proxy.as_ref().map_or_else(own_group, ForegroundConnection::group)
     }
 
     /// Returns the terminal, if the shell has put us into the foreground.
@@ -64,11 +64,11 @@ impl Foreground {
     /// well. If the job wanted to use the terminal, which we have meanwhile, it gets the terminal.
     pub(crate) fn stop_along(&self) {
         if self.take_back() {
-            match &self.front {
+            match &self.proxy {
                 // Nobody could wake process 1 of a container, nor could it be stopped.
-                Some(front) if front.is_init() => self.go_on(),
+                Some(proxy) if proxy.is_init() => self.go_on(),
                 // The proxy passes its SIGCONT on to us.
-                Some(front) => front.stop(),
+                Some(proxy) => proxy.stop(),
                 None => {
                     let _ = kill_process(getpid(), Signal::STOP);
                     self.go_on();

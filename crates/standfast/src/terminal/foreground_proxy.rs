@@ -3,7 +3,7 @@
 //! continue after that. If the proxy is killed, the job stays protected.
 //!
 //! ```text
-//! shell --- waits for ---> front <=== line ===> supervisor ---> program ---> ...
+//! shell --- waits for ---> foreground proxy <=== connection ===> supervisor ---> program ---> ...
 //! ```
 //!
 //! The supervisor leads a process group of its own. So a signal to the group that the shell knows reaches only the
@@ -46,7 +46,7 @@ pub enum Side {
     /// The process for which the caller waits.
     ForegroundProxy(ForegroundProxy),
     /// The process that becomes the supervisor.
-    Behind(ForegroundConnection),
+    Supervisor(ForegroundConnection),
 }
 
 /// Splits this process into foreground proxy and supervisor. Call it while this process is single-threaded.
@@ -56,7 +56,7 @@ pub enum Side {
 pub fn split() -> Result<Side, Error> {
     let splitting = |error| Error::system("start a process for the supervisor")(error);
     let (ours, theirs) = UnixStream::pair().map_err(splitting)?;
-    let (front, group) = (getpid(), getpgrp());
+    let (proxy, group) = (getpid(), getpgrp());
     let init = ContainerInit::of_this_process();
     let is_init = init.is_some();
     match standfast_linux::split().map_err(splitting)? {
@@ -64,15 +64,15 @@ pub fn split() -> Result<Side, Error> {
             let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
             drop(held);
             let supervisor = Pid::from_raw(child.get()).expect("the kernel has just made it");
-            Ok(Side::ForegroundProxy(ForegroundProxy { supervisor, line: ours, signals, attachment: None, init }))
+            Ok(Side::ForegroundProxy(ForegroundProxy { supervisor, connection: ours, signals, attachment: None, init }))
         }
         Half::Child => {
             step_aside().map_err(splitting)?;
             theirs.set_nonblocking(true).map_err(splitting)?;
-            // If the proxy has been killed by now, the line shows it.
-            let process = pidfd_open(front, PidfdFlags::empty()).ok();
+            // If the proxy has been killed by now, the connection shows it.
+            let process = pidfd_open(proxy, PidfdFlags::empty()).ok();
             let group = group.as_raw_nonzero().get();
-            Ok(Side::Behind(ForegroundConnection(Arc::new(Line { stream: theirs, process, group, is_init }))))
+            Ok(Side::Supervisor(ForegroundConnection(Arc::new(Connection { stream: theirs, process, group, is_init }))))
         }
     }
 }
@@ -81,7 +81,7 @@ pub fn split() -> Result<Side, Error> {
 #[derive(Debug)]
 pub struct ForegroundProxy {
     supervisor: Pid,
-    line: UnixStream,
+    connection: UnixStream,
     signals: SignalInbox,
     attachment: Option<Box<Attachment>>,
     /// Further duties, if it is process 1 of a container.
@@ -130,7 +130,7 @@ impl ForegroundProxy {
 
     /// Sleeps until something happens. Returns whether the supervisor has sent a message or is gone.
     fn wait(&self) -> Result<bool, Error> {
-        let mut fds = vec![PollFd::new(&self.line, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.connection, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
         fds.extend(self.attachment.iter().flat_map(|attachment| attachment.poll_fds()));
         let deadline = self.attachment.as_ref().and_then(|attachment| attachment.deadline());
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -151,8 +151,8 @@ impl ForegroundProxy {
             match self.attachment.as_mut().and_then(|attachment| attachment.handle_signal(signal)) {
                 Some(Progress::GoesOn) => {}
                 Some(left) => return left,
-                // If the supervisor is gone, the line shows it.
-                None if signal != SIGCHLD => drop(self.line.write_all(&[signal as u8, from])),
+                // If the supervisor is gone, the connection shows it.
+                None if signal != SIGCHLD => drop(self.connection.write_all(&[signal as u8, from])),
                 None => {}
             }
         }
@@ -162,7 +162,7 @@ impl ForegroundProxy {
     /// Handles a message or the end of the supervisor. Returns how the program has ended, if it did.
     fn hear(&mut self, request: &AttachRequest) -> Result<Option<Ending>, Error> {
         let mut message = [0; 2];
-        if self.line.read_exact(&mut message).is_err() {
+        if self.connection.read_exact(&mut message).is_err() {
             return self.reap().map(Some);
         }
         let [kind, number] = message;
@@ -171,7 +171,7 @@ impl ForegroundProxy {
             HAS_TERMINAL => self.attachment = request.attach().ok().map(Box::new),
             PROGRAM => {
                 let mut pid = [0; 4];
-                if self.line.read_exact(&mut pid).is_ok() {
+                if self.connection.read_exact(&mut pid).is_ok() {
                     self.init.iter_mut().for_each(|init| init.note_program(i32::from_ne_bytes(pid)));
                 }
             }
@@ -192,12 +192,12 @@ impl ForegroundProxy {
     }
 }
 
-/// The supervisor's end of the line to the foreground proxy.
+/// The supervisor's end of the connection to the foreground proxy.
 #[derive(Debug, Clone)]
-pub struct ForegroundConnection(Arc<Line>);
+pub struct ForegroundConnection(Arc<Connection>);
 
 #[derive(Debug)]
-struct Line {
+struct Connection {
     stream: UnixStream,
     process: Option<OwnedFd>,
     group: i32,

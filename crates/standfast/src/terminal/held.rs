@@ -17,12 +17,12 @@ use std::time::Duration;
 /// Time for the holder to answer. The holder never waits for anything, but the machine may be busy.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// A terminal of the job: its master, and the line to its holder.
+/// A terminal of the job: its master, and the connection to its holder.
 #[derive(Debug)]
 pub(crate) struct HeldTerminal {
     /// The master, which the holder has too. While both are alive the terminal is not hung up.
     master: OwnedFd,
-    line: UnixStream,
+    connection: UnixStream,
     place: SocketPlace,
     process: Pid,
     /// Number of the last question, which distinguishes answers to earlier questions.
@@ -39,15 +39,15 @@ impl HeldTerminal {
     fn try_start(directory: &Path, master: OwnedFd) -> io::Result<Self> {
         let place = SocketPlace::open(directory, SOCKET_NAME)?;
         let listener = place.listen()?;
-        let (line, theirs) = UnixStream::pair()?;
-        line.set_read_timeout(Some(ANSWER_MAX))?;
+        let (connection, theirs) = UnixStream::pair()?;
+        connection.set_read_timeout(Some(ANSWER_MAX))?;
         match split()? {
             Half::Child => holder::hold(theirs, listener, master),
             Half::Parent { child, .. } => {
                 made_here(child);
                 // By then it has closed everything that is not its own, including the other side of the terminal.
-                (&line).read_exact(&mut [0])?;
-                Ok(Self { master, line, place, process: child, question: AtomicU8::new(0) })
+                (&connection).read_exact(&mut [0])?;
+                Ok(Self { master, connection, place, process: child, question: AtomicU8::new(0) })
             }
         }
     }
@@ -59,9 +59,9 @@ impl HeldTerminal {
         made_here_is_gone(self.process);
     }
 
-    /// Returns the line, which polls as hung up once the holder is gone.
-    pub(crate) fn line(&self) -> BorrowedFd<'_> {
-        self.line.as_fd()
+    /// Returns the connection, which polls as hung up once the holder is gone.
+    pub(crate) fn connection(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
     }
 }
 
@@ -72,10 +72,10 @@ impl TerminalHolder for HeldTerminal {
 
     fn hold_still(&self) -> io::Result<()> {
         let question = self.question.fetch_add(1, Relaxed);
-        (&self.line).write_all(&[holder::KEEP_STILL, question])?;
+        (&self.connection).write_all(&[holder::KEEP_STILL, question])?;
         let mut answer = [0];
         loop {
-            (&self.line).read_exact(&mut answer)?;
+            (&self.connection).read_exact(&mut answer)?;
             if answer == [question] {
                 return Ok(());
             }
@@ -84,7 +84,7 @@ impl TerminalHolder for HeldTerminal {
 
     fn go_on(&self) {
         // A holder that is gone needs no message.
-        let _ = (&self.line).write_all(&[holder::GO_ON, 0]);
+        let _ = (&self.connection).write_all(&[holder::GO_ON, 0]);
     }
 }
 

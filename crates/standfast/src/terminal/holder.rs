@@ -44,9 +44,9 @@ const DESERTED_PAUSE: Duration = Duration::from_millis(50);
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
 
 /// Turns this process, which was made for it, into the holder.
-pub(super) fn hold(line: UnixStream, listener: UnixListener, master: OwnedFd) -> ! {
-    let held = prepare(&line, &listener, &master).map(|()| Holder {
-        line: Some(line),
+pub(super) fn hold(connection: UnixStream, listener: UnixListener, master: OwnedFd) -> ! {
+    let held = prepare(&connection, &listener, &master).map(|()| Holder {
+        connection: Some(connection),
         listener,
         master: master.into(),
         attached: None,
@@ -56,31 +56,31 @@ pub(super) fn hold(line: UnixStream, listener: UnixListener, master: OwnedFd) ->
         is_still: false,
         is_deserted: false,
     });
-    // The other processes see errors here as the end of their line.
+    // The other processes see errors here as the end of their connection.
     let outcome = held.and_then(|mut holder| holder.serve());
     std::process::exit(i32::from(outcome.is_err()))
 }
 
 /// Releases everything that was the supervisor's.
-fn prepare(mut line: &UnixStream, listener: &UnixListener, master: &OwnedFd) -> io::Result<()> {
+fn prepare(mut connection: &UnixStream, listener: &UnixListener, master: &OwnedFd) -> io::Result<()> {
     lead_session()?;
     let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
-    close_all_but(&[0, 1, 2, line.as_raw_fd(), listener.as_raw_fd(), master.as_raw_fd()]);
+    close_all_but(&[0, 1, 2, connection.as_raw_fd(), listener.as_raw_fd(), master.as_raw_fd()]);
     // `nothing` is closed by now, and must not be closed again.
     std::mem::forget(nothing);
     // Leave the directory of the program, which may be about to be removed.
     rustix::process::chdir("/")?;
-    line.write_all(&[READY])?;
-    line.set_nonblocking(true)?;
+    connection.write_all(&[READY])?;
+    connection.set_nonblocking(true)?;
     set_waiting(master.as_fd(), false).map(drop)
 }
 
 struct Holder {
-    /// Line to the supervisor; `None` once the supervisor is gone.
-    line: Option<UnixStream>,
+    /// Connection to the supervisor; `None` once the supervisor is gone.
+    connection: Option<UnixStream>,
     listener: UnixListener,
     master: File,
     attached: Option<Attached>,
@@ -123,7 +123,7 @@ impl Holder {
             self.receive();
             self.type_in();
             self.read_written();
-            if self.is_deserted && self.line.is_none() {
+            if self.is_deserted && self.connection.is_none() {
                 self.take_leave();
                 return Ok(());
             }
@@ -134,7 +134,8 @@ impl Holder {
 
     /// Sleeps until there is something to do.
     fn wait(&self) -> io::Result<()> {
-        let mut fds: Vec<PollFd<'_>> = self.line.iter().map(|line| PollFd::new(line, PollFlags::IN)).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            self.connection.iter().map(|connection| PollFd::new(connection, PollFlags::IN)).collect();
         let mut timeout = None;
         if !self.is_still {
             fds.push(PollFd::new(&self.listener, PollFlags::IN));
@@ -166,18 +167,18 @@ impl Holder {
 
     fn handle_line(&mut self) {
         let mut words = [0; 64];
-        let Some(mut line) = self.line.as_ref() else { return };
-        match line.read(&mut words) {
-            Ok(0) => (self.line, self.is_still) = (None, false),
+        let Some(mut connection) = self.connection.as_ref() else { return };
+        match connection.read(&mut words) {
+            Ok(0) => (self.connection, self.is_still) = (None, false),
             Ok(length) => {
                 for word in words[..length].chunks_exact(2) {
                     self.is_still = word[0] == KEEP_STILL;
                     // The socket's buffer has room for a byte. If the supervisor is gone, the next read shows it.
-                    let _ = if self.is_still { line.write_all(&word[1..]) } else { Ok(()) };
+                    let _ = if self.is_still { connection.write_all(&word[1..]) } else { Ok(()) };
                 }
             }
             Err(error) if is_passing(&error) => {}
-            Err(_) => (self.line, self.is_still) = (None, false),
+            Err(_) => (self.connection, self.is_still) = (None, false),
         }
     }
 

@@ -2,9 +2,9 @@
 //! what the program writes there, and type.
 //!
 //! ```text
-//! program <== slave | master ==> holder <== socket `terminal` ==> attachment (front, or `attach`) <==> user's terminal
+//! program <== slave | master ==> holder <== socket `terminal` ==> attachment (proxy, or `attach`) <==> user's terminal
 //!                        \         ^
-//!                         \        | line: keep still, go on
+//!                         \        | messages: keep still, go on
 //!                          supervisor
 //! ```
 //!

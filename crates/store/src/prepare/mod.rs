@@ -1,8 +1,8 @@
 //! A generation on its way to the disk: it is prepared, finished, sealed and committed, or aborted without a trace.
 
-mod apart;
+mod masked;
+mod page_filter;
 mod pipeline;
-mod sift;
 
 use crate::chain::LINKS_MAX;
 use crate::encode::{Origin, Shrinker};
@@ -156,7 +156,7 @@ impl Prepared {
     fn failure(&self) -> BoxError {
         match self.pipeline.error() {
             Some(error) => Box::new(self.draft.writing(error)),
-            None => Box::new(StoreError::GivenUp),
+            None => Box::new(StoreError::Abandoned),
         }
     }
 }

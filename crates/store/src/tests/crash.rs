@@ -173,7 +173,7 @@ fn a_disk_that_fills_up_while_pages_stream_in_stops_the_reader_with_one_clear_er
     let error = fill(&mut prepared, &many, &state("large")).unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(StoreError::NoSpace(_))), "{error}");
     let again = prepared.lend().map(drop).unwrap_err();
-    assert!(matches!(again.downcast_ref(), Some(StoreError::GivenUp)), "{again}");
+    assert!(matches!(again.downcast_ref(), Some(StoreError::Abandoned)), "{again}");
     prepared.abort();
     assert_recovers(&full.copy_with(Fault::None), false, "full while streaming");
 }

@@ -299,14 +299,14 @@ impl ObjectContents {
     pub(crate) fn read(&self, memories: &[&ProcessMemory], ranges: &[PageRange], into: &mut [u8]) -> io::Result<()> {
         let mut rest = into;
         for range in ranges {
-            let (piece, behind) = rest.split_at_mut(range.bytes() as usize);
+            let (piece, after) = rest.split_at_mut(range.bytes() as usize);
             match &self.access {
                 Access::File(file) => read_file(file, range.start().get(), piece)?,
                 Access::Path(path) => read_file(&open_again(path, self.key)?, range.start().get(), piece)?,
                 Access::Windows(windows) => windows.read(memories, *range, piece)?,
                 Access::Segment(segment) => segment.read(range.start().get(), piece),
             }
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }
@@ -387,9 +387,9 @@ fn data_by(
             if end <= start {
                 break;
             }
-            let (first, behind) = (start - start % page, end.next_multiple_of(page));
-            ranges.push(PageRange::between(Address::new(first), Address::new(behind)));
-            at = behind;
+            let (first, after) = (start - start % page, end.next_multiple_of(page));
+            ranges.push(PageRange::between(Address::new(first), Address::new(after)));
+            at = after;
         }
         found = found.union(&PageSet::of(ranges));
         if found.pages() == length.div_ceil(page) {

@@ -302,7 +302,7 @@ fn started_seconds(pid: Pid) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::left_behind::is_unused;
+    use super::super::leftover::is_unused;
     use super::*;
 
     /// The number of no process.

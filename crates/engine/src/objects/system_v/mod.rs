@@ -2,13 +2,13 @@
 //! message queues with their messages.
 
 mod collect;
-mod left_behind;
+mod leftover;
 mod restore;
 mod undo;
 
 use collect::is_gone;
 pub(crate) use collect::{SystemV, SystemVContents};
-pub(crate) use left_behind::pid_namespace;
-use left_behind::{is_leftover, made_since, was_elsewhere, was_here};
+pub(crate) use leftover::pid_namespace;
+use leftover::{is_leftover, made_since, was_elsewhere, was_here};
 pub(crate) use restore::{MadeSystemV, has_ipc, refuse_shared_ipc, remove_leftovers, remove_made_since};
 pub(crate) use undo::{FoundUndo, Probe, probes};

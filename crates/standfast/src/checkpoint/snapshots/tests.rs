@@ -110,7 +110,7 @@ fn precopy_is_not_chosen_for_pages_that_are_rewritten_at_once() {
     assert!((rewriting(GIB / 10, GIB, 1.0) - 0.105).abs() < 0.001, "a tenth a second, some of it twice");
     let all =
         Situation { rewriting: rewriting(100 * MIB, 100 * MIB, 1.0), ..situation(100 * MIB, 100 * MIB, 0.0, 8 * GIB) };
-    assert_eq!(all.written_in(READ_AHEAD), (100 * MIB) as f64);
+    assert_eq!(all.written_in(PRECOPY_READ), (100 * MIB) as f64);
     let choice = choose(Snapshot::Auto, &Situation { is_tracked: true, ..all });
     assert_eq!(choice.method, Method::Copy);
 }

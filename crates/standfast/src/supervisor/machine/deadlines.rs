@@ -41,7 +41,7 @@ impl Machine {
     pub(super) fn note_size(&mut self, resident_bytes: u64, now: Instant) {
         self.stops.note_size(resident_bytes);
         let is_outgrown = self.settings.deadline.is_some_and(|deadline| self.stops.is_outgrown(deadline, now));
-        if is_outgrown && self.disabled_since.is_none() && self.told.reason(super::Condition::NotTaken).is_none() {
+        if is_outgrown && self.disabled_since.is_none() && self.reported.reason(super::Condition::NotTaken).is_none() {
             self.schedule.shorten(now);
         }
     }

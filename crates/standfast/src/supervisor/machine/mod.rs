@@ -3,7 +3,7 @@
 //! as further events.
 //!
 //! ```text
-//! asked, due ──> BeginCheckpoint ──> CheckpointEnded ──> due again, told, answered
+//! asked, due ──> BeginCheckpoint ──> CheckpointEnded ──> due again, reported, answered
 //!                                        └─ in memory ──> BeginFlush ──> FlushEnded
 //!                                        ├─ a chain   ──> BeginCoalescing ──> CoalescingEnded
 //!                                        └─ as asked  ──> BeginRehearsal ──> RehearsalEnded
@@ -12,13 +12,13 @@
 //! At most one piece of work of each kind is under way. While the program is stopped for a flush no checkpoint begins,
 //! since there is nothing new to save. A checkpoint after which the program stops abandons such a flush.
 
+mod conditions;
 mod deadlines;
 mod outcomes;
 mod rehearsals;
 mod stops;
 #[cfg(test)]
 mod storm;
-mod told;
 
 use crate::GenerationNumber;
 use crate::checkpoint::{Order, Past, Purpose};
@@ -30,13 +30,13 @@ use crate::settings::{
 };
 use crate::supervisor::flushing::FlushSchedule;
 use crate::supervisor::schedule::{AttemptEnd, Schedule};
+use conditions::{Condition, ReportedConditions};
 pub(super) use outcomes::{Failed, FlushOutcome, TakenFacts};
 use rehearsals::Rehearsals;
 use standfast_engine::Tracking;
 use standfast_store::Level;
 use std::time::{Duration, Instant};
 use stops::Stops;
-use told::{Condition, Told};
 
 /// What has happened.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ enum Stop {
     /// The checkpoint of the signal failed.
     Failed,
     /// The program was stopped after this generation, for a signal or a client.
-    Behind(u64),
+    After(u64),
 }
 
 /// A checkpoint under way.
@@ -198,7 +198,7 @@ pub(super) struct Machine {
     has_promises: bool,
     rehearsals: Rehearsals,
     stops: Stops,
-    told: Told,
+    reported: ReportedConditions,
 }
 
 impl Machine {
@@ -223,7 +223,7 @@ impl Machine {
             has_promises: false,
             rehearsals: Rehearsals::default(),
             stops: Stops::default(),
-            told: Told::default(),
+            reported: ReportedConditions::default(),
         };
         machine.hasten_first(now);
         machine
@@ -248,10 +248,10 @@ impl Machine {
                 effects.push(Effect::Answer(client, Reply::Noted));
             }
             Event::CheckpointAsked => self.signal_asked = true,
-            Event::StopAsked if self.stopped_behind().is_none() => self.stop = Stop::Wanted,
+            Event::StopAsked if self.stopped_after().is_none() => self.stop = Stop::Wanted,
             Event::StopAsked => {}
             Event::Unprotectable { reason } => {
-                if let Some(reason) = self.told.note(Condition::NotTaken, Some(reason)) {
+                if let Some(reason) = self.reported.note(Condition::NotTaken, Some(reason)) {
                     effects.push(Effect::Say(JobEvent::Unprotectable { reason }));
                 }
             }
@@ -280,9 +280,9 @@ impl Machine {
     }
 
     /// Returns the generation after which the program was stopped.
-    pub(super) fn stopped_behind(&self) -> Option<u64> {
+    pub(super) fn stopped_after(&self) -> Option<u64> {
         match self.stop {
-            Stop::Behind(generation) => Some(generation),
+            Stop::After(generation) => Some(generation),
             Stop::NotAsked | Stop::Wanted | Stop::Failed => None,
         }
     }
@@ -321,7 +321,7 @@ impl Machine {
             disabled_seconds: self.disabled_since.map(|since| now.saturating_duration_since(since).as_secs_f64()),
             next_due_seconds: self.schedule.due().map(until),
             last_checkpoint: self.last_checkpoint,
-            last_failure: self.told.reason(Condition::NotTaken).cloned(),
+            last_failure: self.reported.reason(Condition::NotTaken).cloned(),
             rehearsal: self.rehearsals.report(),
             stop: self.stops.report(self.settings.deadline, self.checkpoint.is_some(), now),
             restart: None,
@@ -334,7 +334,7 @@ impl Machine {
         let is_put_off = self.disabled_since.is_some() && !is_due;
         let is_asked = self.here_asked || self.signal_asked || !self.asked.is_empty();
         let is_wanted = is_due || is_asked || self.stop == Stop::Wanted;
-        if self.checkpoint.is_some() || self.stopped_behind().is_some() || !is_wanted || is_put_off {
+        if self.checkpoint.is_some() || self.stopped_after().is_some() || !is_wanted || is_put_off {
             return;
         }
         let stops = self.stop == Stop::Wanted || self.asked.iter().any(|(_, stop)| *stop);
@@ -348,8 +348,8 @@ impl Machine {
         effects.push(Effect::BeginCheckpoint(Order {
             purpose,
             past: self.past,
-            behind_success: self.schedule.advised(AttemptEnd::Taken, now),
-            behind_failure: self.schedule.advised(AttemptEnd::Failed, now),
+            after_success: self.schedule.advised(AttemptEnd::Taken, now),
+            after_failure: self.schedule.advised(AttemptEnd::Failed, now),
         }));
     }
 
@@ -389,8 +389,8 @@ impl Machine {
     /// Answers a program that asks for a checkpoint at its present point.
     fn answer_program(&mut self, client: ClientId, again: bool, now: Instant) -> Effect {
         let wait = self.schedule.honoured_in(now);
-        let reply = if again && self.told.reason(Condition::NotTaken).is_some() {
-            // The checkpoint itself could not tell the program.
+        let reply = if again && self.reported.reason(Condition::NotTaken).is_some() {
+            // The checkpoint itself could not report that to the program.
             Reply::Failed { message: "the checkpoint failed".to_owned() }
         } else if again || wait == Some(Duration::ZERO) {
             self.here_asked = true;

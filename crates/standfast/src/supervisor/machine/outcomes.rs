@@ -1,6 +1,6 @@
 //! Consequences of the end of a checkpoint, a flush or a coalescing: answers, reports, and what begins next.
 
-use super::told::Condition;
+use super::conditions::Condition;
 use super::{Effect, Machine, Running, Stop};
 use crate::GenerationNumber;
 use crate::checkpoint::{Failure, Purpose};
@@ -101,19 +101,19 @@ impl Machine {
         self.stops.note(&report, self.settings.is_tracking, now);
         let mut say = |event| effects.push(Effect::Say(event));
         say(JobEvent::Taken(report));
-        if self.told.end(Condition::NotTaken) {
+        if self.reported.end(Condition::NotTaken) {
             say(JobEvent::ProtectedAgain { generation });
         }
         if let Some(error) = taken.not_retained {
             say(JobEvent::Trouble { reason: format!("cannot remove older checkpoints: {error}") });
         }
-        if let Some(reason) = self.told.note(Condition::Untracked, taken.untracked) {
+        if let Some(reason) = self.reported.note(Condition::Untracked, taken.untracked) {
             say(JobEvent::Untracked { reason });
         }
-        if let Some(reason) = self.told.note(Condition::Uncloned, taken.uncloned) {
+        if let Some(reason) = self.reported.note(Condition::Uncloned, taken.uncloned) {
             say(JobEvent::Uncloned { reason });
         }
-        if let Some(reason) = self.told.note(Condition::DirectivesIgnored, taken.ignored_directives) {
+        if let Some(reason) = self.reported.note(Condition::DirectivesIgnored, taken.ignored_directives) {
             let reason = format!("the program's memory directives are ignored, and all memory is saved: {reason}");
             say(JobEvent::Trouble { reason });
         }
@@ -130,7 +130,7 @@ impl Machine {
                 answer(running.served, &Reply::Taken(report), effects);
             }
             Purpose::Stop => {
-                self.stop = Stop::Behind(generation);
+                self.stop = Stop::After(generation);
                 self.stopped_for.extend(running.served);
             }
         }
@@ -151,7 +151,7 @@ impl Machine {
             Level::Directory => self.flushes.durable(number, now),
         }
         let degraded = degraded.map(|reason| without_numbers(&reason));
-        if let Some(reason) = self.told.note(Condition::NotInMemory, degraded) {
+        if let Some(reason) = self.reported.note(Condition::NotInMemory, degraded) {
             let is_selector = !self.settings.memory_is_automatic;
             effects.push(Effect::Say(JobEvent::NotInMemory { reason, is_selector }));
             if self.flush.is_none() {
@@ -178,7 +178,7 @@ impl Machine {
             // The event loop reports the end of the program.
             return;
         }
-        let news = self.told.note(Condition::NotTaken, Some(failed.reason.clone()));
+        let news = self.reported.note(Condition::NotTaken, Some(failed.reason.clone()));
         if stop_failed {
             effects.push(Effect::Say(JobEvent::NotStopped { reason: failed.reason }));
         } else if let Some(reason) = news {
@@ -206,7 +206,7 @@ impl Machine {
         }
         match outcome.end {
             Ok(End::OnDisk(flushed)) => {
-                self.told.end(Condition::NotFlushed);
+                self.reported.end(Condition::NotFlushed);
                 self.flushes.flushed(flush.number, now);
                 if let Some(flushed) = flushed {
                     let (generation, file_bytes) = (flushed.number.get(), flushed.file_bytes);
@@ -214,10 +214,10 @@ impl Machine {
                 }
                 self.coalesce(Level::Directory, effects);
             }
-            Ok(End::GivenUp) => self.flushes.given_up(),
+            Ok(End::Abandoned) => self.flushes.abandoned(),
             Err(reason) => {
                 self.flushes.failed(now);
-                if let Some(reason) = self.told.note(Condition::NotFlushed, Some(without_numbers(&reason))) {
+                if let Some(reason) = self.reported.note(Condition::NotFlushed, Some(without_numbers(&reason))) {
                     let reason = format!("cannot flush checkpoints from memory to disk; they stay in memory: {reason}");
                     effects.push(Effect::Say(JobEvent::Trouble { reason }));
                 }

@@ -1,6 +1,6 @@
 //! Decides which checkpoints are followed by the rehearsal of a restart, and what is said of the outcome.
 
-use super::told::Condition;
+use super::conditions::Condition;
 use super::{Effect, Machine};
 use crate::event::JobEvent;
 use crate::report::{LastRehearsal, RehearsalReport};
@@ -53,7 +53,7 @@ impl Rehearsals {
 }
 
 impl Machine {
-    /// Begins a rehearsal behind a checkpoint, if one is to follow it.
+    /// Begins a rehearsal after a checkpoint, if one is to follow it.
     pub(super) fn rehearse(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         if self.rehearsals.follow(self.settings.rehearse, now) {
             effects.push(Effect::BeginRehearsal);
@@ -68,12 +68,12 @@ impl Machine {
     ) {
         let last = outcome.map(|outcome| match outcome {
             Ok(report) => {
-                let was_told = self.told.end(Condition::NotRestartable);
-                effects.push(Effect::Say(JobEvent::Rehearsed { generation: report.generation, was_told }));
+                let was_reported = self.reported.end(Condition::NotRestartable);
+                effects.push(Effect::Say(JobEvent::Rehearsed { generation: report.generation, was_reported }));
                 LastRehearsal::Passed(report)
             }
             Err(reason) => {
-                if let Some(reason) = self.told.note(Condition::NotRestartable, Some(reason.clone())) {
+                if let Some(reason) = self.reported.note(Condition::NotRestartable, Some(reason.clone())) {
                     effects.push(Effect::Say(JobEvent::NotRestartable { reason }));
                 }
                 LastRehearsal::Failed { reason }

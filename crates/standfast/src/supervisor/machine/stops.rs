@@ -185,7 +185,7 @@ impl Stops {
             && self.worst(last, since) > deadline.as_secs_f64() * BUDGET
     }
 
-    /// Returns whether the user is to be told that a stop takes `needed`: at first, and each time it has doubled.
+    /// Returns whether the user is to get a report that a stop takes `needed`: at first, and each time it has doubled.
     pub(super) fn is_news(&mut self, needed: Duration, deadline: Duration) -> bool {
         let times = needed.as_secs_f64() / deadline.as_secs_f64().max(f64::MIN_POSITIVE);
         let doublings = times.max(1.0).log2() as u32;

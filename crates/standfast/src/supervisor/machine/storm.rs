@@ -82,7 +82,7 @@ impl World {
             Effect::BeginCheckpoint(order) => {
                 assert_eq!(self.checkpoint, None, "two checkpoints at once");
                 assert_ne!(self.flush, Some(FlushMode::Foreground), "the program is stopped for a flush");
-                assert_eq!(self.machine.stopped_behind(), None, "the program is stopped");
+                assert_eq!(self.machine.stopped_after(), None, "the program is stopped");
                 self.is_signal_asked = false;
                 self.checkpoint = Some(order.purpose);
                 if self.random.u8(..20) == 0 {
@@ -95,7 +95,7 @@ impl World {
             }
             Effect::GiveUpFlush => {
                 assert_eq!(self.flush, Some(FlushMode::Foreground), "only such a flush is in the way");
-                self.end_flush(Ok(End::GivenUp));
+                self.end_flush(Ok(End::Abandoned));
             }
             Effect::BeginCoalescing(_) => {
                 assert!(!std::mem::replace(&mut self.is_coalescing, true), "two coalescings at once");
@@ -201,12 +201,12 @@ impl World {
                 self.on(Event::Enabled { client });
             }
             28 => {
-                self.is_stop_asked |= self.machine.stopped_behind().is_none();
+                self.is_stop_asked |= self.machine.stopped_after().is_none();
                 self.on(Event::StopAsked);
             }
             29 if self.random.bool() => {
                 self.on(Event::CheckpointAsked);
-                self.is_signal_asked = self.machine.stopped_behind().is_none();
+                self.is_signal_asked = self.machine.stopped_after().is_none();
             }
             29 => {
                 self.on(Event::Unprotectable { reason: "nothing helps".to_owned() });
@@ -220,7 +220,7 @@ impl World {
                 self.end_checkpoint(is_taken);
             }
             45..55 => {
-                let end = self.random.choice([Ok(End::OnDisk(None)), Ok(End::GivenUp), Err("full".to_owned())]);
+                let end = self.random.choice([Ok(End::OnDisk(None)), Ok(End::Abandoned), Err("full".to_owned())]);
                 self.end_flush(end.expect("three"));
             }
             55..60 => self.end_coalescing(Err("no room".to_owned())),
@@ -239,7 +239,7 @@ impl World {
     }
 
     /// Ends the storm: everything that is begun succeeds.
-    fn calm_down(&mut self) {
+    fn succeed_in_everything(&mut self) {
         for _ in 0..10 {
             self.now += Duration::from_secs(3600);
             while self.on(Event::Tick) {}
@@ -271,8 +271,8 @@ fn after_random_events_all_requests_are_done() {
     for seed in 0..STORMS {
         let mut world = World::new(seed);
         (0..EVENTS).for_each(|_| world.happen());
-        world.calm_down();
-        let is_stopped = world.machine.stopped_behind().is_some();
+        world.succeed_in_everything();
+        let is_stopped = world.machine.stopped_after().is_some();
         assert!(is_stopped || world.is_stop_refused || !world.is_stop_asked, "seed {seed}: not stopped, not refused");
         assert!(is_stopped || !world.is_signal_asked, "seed {seed}: a signal's checkpoint never began");
         assert!(is_stopped || world.waiting.is_empty(), "seed {seed}: {:?} wait still", world.waiting);

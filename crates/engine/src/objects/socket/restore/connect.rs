@@ -101,7 +101,7 @@ impl Opening<'_> {
         } else {
             self.connect_through_listener(&other, record).map(|(end, made)| (made, end))?
         };
-        made.widow_of = Some(Box::new(end));
+        made.peer_to_close = Some(Box::new(end));
         Ok(made)
     }
 
@@ -124,7 +124,7 @@ impl Opening<'_> {
             options::set(made.own(), record)?;
             // Closing a socket with unread data resets the connection.
             socket::send(made.own(), b"!", &[], &[]).map_err(resetting)?;
-            made.widow_of = Some(Box::new(other));
+            made.peer_to_close = Some(Box::new(other));
             return Ok(made);
         }
         let anywhere = Endpoint { address: loopback(record.family), port: 0 }.to_address(record.family);
@@ -151,7 +151,7 @@ impl Opening<'_> {
         let other = self.take_up(number)?;
         self.close(listener.number)?;
         options::reset_when_closed(other.own()).map_err(resetting)?;
-        made.widow_of = Some(Box::new(other));
+        made.peer_to_close = Some(Box::new(other));
         Ok(made)
     }
 

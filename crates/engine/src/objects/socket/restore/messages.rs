@@ -41,7 +41,7 @@ impl Opening<'_> {
             let (sender, to) = match (&record.state, message.sender) {
                 (SocketState::Paired { peer }, _) => (&sockets[*peer as usize], Vec::new()),
                 (SocketState::PeerClosed { .. } | SocketState::Ended, _) => {
-                    (receiver.widow_of.as_deref().expect("it has had another end"), Vec::new())
+                    (receiver.peer_to_close.as_deref().expect("it has had another end"), Vec::new())
                 }
                 (_, Some(sender)) => {
                     let sends_there = self.plan.job.sockets[sender as usize].family;

@@ -31,7 +31,7 @@ pub(in crate::objects) struct Made {
     /// A descriptor of ours.
     own: OwnedFd,
     /// The other end, if it is to be closed again.
-    widow_of: Option<Box<Made>>,
+    peer_to_close: Option<Box<Made>>,
 }
 
 impl Made {
@@ -122,7 +122,7 @@ impl Opening<'_> {
     }
 
     fn take_up(&self, number: u64) -> Result<Made, EngineError> {
-        Ok(Made { number, own: self.own(number)?, widow_of: None })
+        Ok(Made { number, own: self.own(number)?, peer_to_close: None })
     }
 
     /// Sends data in flight, shuts down what was shut down, and sets what has to come last.
@@ -138,7 +138,7 @@ impl Opening<'_> {
             if let Some(how) = record.shut_down.checked_sub(1) {
                 socket::shut_down(made.own(), how as i32).or_else(already_so).map_err(shutting)?;
             }
-            if let Some(other) = &made.widow_of {
+            if let Some(other) = &made.peer_to_close {
                 if record.error.is_some() {
                     // Data that a peer has not read when it is closed resets the connection.
                     let resetting = |source| kernel("resetting a connection", source);
@@ -148,7 +148,7 @@ impl Opening<'_> {
             }
         }
         // Our own copies of those other ends would keep them open.
-        let sockets: Vec<Made> = sockets.into_iter().map(|made| Made { widow_of: None, ..made }).collect();
+        let sockets: Vec<Made> = sockets.into_iter().map(|made| Made { peer_to_close: None, ..made }).collect();
         for (made, record) in sockets.iter().zip(records) {
             if record.state == SocketState::Ended {
                 connect::forget_reset(made)?;

@@ -121,8 +121,9 @@ fn a_program_that_writes_little_is_checkpointed_more_often_and_fits() {
 fn a_stop_is_reported_again_when_it_takes_twice_as_long() {
     let mut stops = Stops::default();
     let deadline = Duration::from_secs(10);
-    let told: Vec<bool> = [12, 15, 19, 21, 30, 41, 12].map(|s| stops.is_news(Duration::from_secs(s), deadline)).into();
-    assert_eq!(told, [true, false, false, true, false, true, false]);
+    let reported: Vec<bool> =
+        [12, 15, 19, 21, 30, 41, 12].map(|s| stops.is_news(Duration::from_secs(s), deadline)).into();
+    assert_eq!(reported, [true, false, false, true, false, true, false]);
     assert!(stops.end_news() && !stops.end_news());
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Pages {
 
 /// Pages separated from a batch. The memory is reused.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Apart {
+pub(super) struct SeparatedPages {
     /// Pages that are partly dead. The dead parts are zero here.
     pub(super) dead: Pages,
     /// Pages that are partly held by the generation on which the image builds.
@@ -28,7 +28,7 @@ pub(super) struct Apart {
     pub(super) zeros: Vec<Run>,
 }
 
-impl Apart {
+impl SeparatedPages {
     /// Returns the bytes of the held pages. Valid until the batch is changed.
     pub(super) fn held_bytes<'a>(&'a self, batch: &'a PageBatch) -> &'a [u8] {
         if self.is_all_held { &batch.bytes } else { &self.held.bytes }
@@ -44,10 +44,10 @@ impl Apart {
 }
 
 /// Takes the pages out of a batch that are not stored as they are.
-pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
-    apart.clear();
+pub(super) fn separate_masked(batch: &mut PageBatch, separated: &mut SeparatedPages) {
+    separated.clear();
     let Some(masked_pages) = batch.masked_pages.take() else { return };
-    apart.is_all_held = batch.ranges.iter().all(|BatchRange { range, .. }| {
+    separated.is_all_held = batch.ranges.iter().all(|BatchRange { range, .. }| {
         let within = masked_pages.within(*range);
         within.len() as u64 == range.pages() && within.iter().all(MaskedPage::is_held)
     });
@@ -55,27 +55,27 @@ pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
     for BatchRange { owner, range, backing_page } in std::mem::take(&mut batch.ranges) {
         let mut rest = range;
         for masked_page in masked_pages.within(range) {
-            let (others, behind) = rest.split_at(PageRange::between(rest.start(), masked_page.page).pages());
+            let (others, after) = rest.split_at(PageRange::between(rest.start(), masked_page.page).pages());
             moved.keep(batch, BatchRange { owner, range: others, backing_page });
-            let (own, behind) = behind.split_at(1);
+            let (own, after) = after.split_at(1);
             let page: &mut Page =
                 batch.bytes[moved.from..].first_chunk_mut().expect("a batch has all pages of its ranges");
-            masked_page.dead.blank(page);
+            masked_page.dead.clear(page);
             let run = Run { owner, range: own, contents: Contents::Stored };
             if masked_page.is_held() {
-                apart.held.push(run, if apart.is_all_held { &[] } else { &page[..] });
-                apart.masks.push(masked_page.out.inverse());
+                separated.held.push(run, if separated.is_all_held { &[] } else { &page[..] });
+                separated.masks.push(masked_page.out.inverse());
             } else if !is_zero(page) {
-                apart.dead.push(run, page);
+                separated.dead.push(run, page);
             } else if backing_page == BackingPage::File {
-                apart.zeros.push(Run { contents: Contents::Zero, ..run });
+                separated.zeros.push(Run { contents: Contents::Zero, ..run });
             }
             moved.from += PAGE_BYTES;
-            rest = behind;
+            rest = after;
         }
         moved.keep(batch, BatchRange { owner, range: rest, backing_page });
     }
-    if !apart.is_all_held {
+    if !separated.is_all_held {
         batch.bytes.truncate(moved.to);
     }
 }
@@ -156,11 +156,11 @@ mod tests {
         let of = |range, backing_page| BatchRange { owner: 3, range, backing_page };
         let ranges = vec![of(pages(1, 5), BackingPage::Zeros), of(pages(6, 1), BackingPage::File)];
         let mut batch = PageBatch { ranges, bytes, masked_pages };
-        let mut apart = Apart::default();
+        let mut separated = SeparatedPages::default();
         // The earlier content must not matter.
-        apart.zeros.push(stored(9, 9));
-        set_apart(&mut batch, &mut apart);
-        let Apart { dead, held, masks, zeros, .. } = apart;
+        separated.zeros.push(stored(9, 9));
+        separate_masked(&mut batch, &mut separated);
+        let SeparatedPages { dead, held, masks, zeros, .. } = separated;
         assert_eq!(batch.ranges, [pages(1, 1), pages(4, 2)].map(|range| of(range, BackingPage::Zeros)));
         assert_eq!(batch.bytes.chunks(PAGE_BYTES).map(|page| page[0]).collect::<Vec<_>>(), [1, 4, 5]);
         assert_eq!((dead.runs, held.runs), (vec![stored(2, 1)], vec![stored(3, 1)]));
@@ -177,12 +177,12 @@ mod tests {
         let ranges = vec![BatchRange { owner: 3, range: pages(3, 2), backing_page: BackingPage::Zeros }];
         let masked_pages = Some(Arc::new(regions.masked_pages(Some(0))));
         let mut batch = PageBatch { ranges, bytes, masked_pages };
-        let mut apart = Apart::default();
-        set_apart(&mut batch, &mut apart);
+        let mut separated = SeparatedPages::default();
+        separate_masked(&mut batch, &mut separated);
         let wanted = [[5; PAGE_BYTES + 8].as_slice(), &[0; 8], &[5; PAGE_BYTES - 16]].concat();
-        assert_eq!((apart.held_bytes(&batch), apart.held.bytes.len()), (&wanted[..], 0));
-        assert_eq!((&apart.held.runs, &batch.ranges), (&vec![stored(3, 2)], &vec![]));
-        let counting: Vec<_> = apart.masks.iter().map(|mask| mask.words()).collect();
+        assert_eq!((separated.held_bytes(&batch), separated.held.bytes.len()), (&wanted[..], 0));
+        assert_eq!((&separated.held.runs, &batch.ranges), (&vec![stored(3, 2)], &vec![]));
+        let counting: Vec<_> = separated.masks.iter().map(|mask| mask.words()).collect();
         assert_eq!(counting, [PAGE_BYTES / 4 - 2, PAGE_BYTES / 4 - 4]);
     }
 }

@@ -23,9 +23,9 @@ pub(super) enum Condition {
 
 /// Present conditions, with their reasons.
 #[derive(Debug, Default)]
-pub(super) struct Told(BTreeMap<Condition, String>);
+pub(super) struct ReportedConditions(BTreeMap<Condition, String>);
 
-impl Told {
+impl ReportedConditions {
     /// Records a condition: its reason if it is present, else `None`. Returns the reason if it is to be reported.
     pub(super) fn note(&mut self, condition: Condition, reason: Option<String>) -> Option<String> {
         let Some(reason) = reason else {
@@ -53,14 +53,14 @@ mod tests {
 
     #[test]
     fn a_condition_is_reported_again_when_its_reason_changes() {
-        let mut told = Told::default();
-        let mut note = |reason: Option<&str>| told.note(Condition::Uncloned, reason.map(str::to_owned));
+        let mut reported = ReportedConditions::default();
+        let mut note = |reason: Option<&str>| reported.note(Condition::Uncloned, reason.map(str::to_owned));
         assert_eq!(note(Some("a")).as_deref(), Some("a"));
         assert_eq!(note(Some("a")), None);
         assert_eq!(note(Some("b")).as_deref(), Some("b"));
         assert_eq!(note(None), None);
         assert_eq!(note(Some("b")).as_deref(), Some("b"));
-        assert!(told.end(Condition::Uncloned) && !told.end(Condition::Uncloned));
-        assert_eq!(told.reason(Condition::Uncloned), None);
+        assert!(reported.end(Condition::Uncloned) && !reported.end(Condition::Uncloned));
+        assert_eq!(reported.reason(Condition::Uncloned), None);
     }
 }

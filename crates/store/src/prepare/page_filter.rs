@@ -7,7 +7,7 @@ use standfast_format::{BackingPage, BatchRange, Contents, PageBatch, Run};
 
 /// The runs of a batch whose bytes have been reduced to the stored pages.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Sifted {
+pub(super) struct FilteredPages {
     /// Places of the stored pages, in the order of the bytes.
     pub(super) stored: Vec<Run>,
     /// Pages of zeros that must be recorded.
@@ -15,30 +15,30 @@ pub(super) struct Sifted {
 }
 
 /// Removes all pages from the batch that need not be stored.
-pub(super) fn sift(batch: &mut PageBatch) -> Sifted {
-    let mut sifted = Sifted::default();
+pub(super) fn filter_pages(batch: &mut PageBatch) -> FilteredPages {
+    let mut filtered = FilteredPages::default();
     let (mut from, mut to) = (0, 0);
     for &BatchRange { owner, range, backing_page } in &batch.ranges {
         let mut rest = range;
         while rest.pages() > 0 {
             let (zero, pages) = stretch(&batch.bytes[from..], rest.pages());
-            let (piece, behind) = rest.split_at(pages);
+            let (piece, after) = rest.split_at(pages);
             let bytes = pages as usize * PAGE_BYTES;
             if !zero {
                 if from != to {
                     batch.bytes.copy_within(from..from + bytes, to);
                 }
                 to += bytes;
-                push(&mut sifted.stored, owner, piece, Contents::Stored);
+                push(&mut filtered.stored, owner, piece, Contents::Stored);
             } else if backing_page == BackingPage::File {
-                push(&mut sifted.zeros, owner, piece, Contents::Zero);
+                push(&mut filtered.zeros, owner, piece, Contents::Zero);
             }
             from += bytes;
-            rest = behind;
+            rest = after;
         }
     }
     batch.bytes.truncate(to);
-    sifted
+    filtered
 }
 
 /// Returns whether the first page is zero, and how many pages from there on are alike in that, at most `limit`.
@@ -65,10 +65,10 @@ pub(super) fn cut(runs: &[Run]) -> Vec<Vec<Run>> {
     for run in runs {
         let mut rest = run.range;
         while rest.pages() > 0 {
-            let (piece, behind) = rest.split_at(room);
+            let (piece, after) = rest.split_at(room);
             block.push(Run { range: piece, ..*run });
             room -= piece.pages();
-            rest = behind;
+            rest = after;
             if room == 0 {
                 blocks.push(std::mem::take(&mut block));
                 room = u64::from(BLOCK_PAGES_MAX);
@@ -91,7 +91,7 @@ mod tests {
     type PageAt = (u32, u64);
 
     /// Reference implementation: one page at a time.
-    fn sift_naive(batch: &PageBatch) -> (Vec<PageAt>, Vec<Vec<u8>>, Vec<PageAt>) {
+    fn filter_naively(batch: &PageBatch) -> (Vec<PageAt>, Vec<Vec<u8>>, Vec<PageAt>) {
         let (mut stored, mut contents, mut zeros) = (Vec::new(), Vec::new(), Vec::new());
         let mut pages = batch.bytes.chunks(PAGE_BYTES);
         for &BatchRange { owner, range, backing_page } in &batch.ranges {
@@ -141,17 +141,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sifting_keeps_all_nonzero_pages_in_order(mut batch in any_batch()) {
-            let (stored, contents, zeros) = sift_naive(&batch);
-            let sifted = sift(&mut batch);
-            prop_assert_eq!(keys(&sifted.stored), stored);
-            prop_assert_eq!(keys(&sifted.zeros), zeros);
+        fn filtering_keeps_all_nonzero_pages_in_order(mut batch in any_batch()) {
+            let (stored, contents, zeros) = filter_naively(&batch);
+            let filtered = filter_pages(&mut batch);
+            prop_assert_eq!(keys(&filtered.stored), stored);
+            prop_assert_eq!(keys(&filtered.zeros), zeros);
             prop_assert_eq!(batch.bytes, contents.concat());
         }
 
         #[test]
         fn cutting_keeps_the_order_and_fills_all_blocks_but_the_last(mut batch in any_batch()) {
-            let runs = sift(&mut batch).stored;
+            let runs = filter_pages(&mut batch).stored;
             let blocks = cut(&runs);
             prop_assert_eq!(keys(&blocks.concat()), keys(&runs));
             let pages = |block: &Vec<Run>| keys(block).len();

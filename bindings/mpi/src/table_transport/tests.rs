@@ -1,4 +1,4 @@
-//! A line over a connection under the control of these tests: they decide what arrives, and when.
+//! A transport over a connection under the control of these tests: they decide what arrives, and when.
 
 use super::*;
 use std::ffi::{c_char, c_int, c_void};
@@ -134,12 +134,12 @@ fn table(context: *mut c_void) -> CallTable {
     }
 }
 
-/// Returns the line and the connection below it, which a test uses between calls of the line.
-fn line() -> (Line, impl Fn() -> &'static mut Connection) {
+/// Returns the transport and the connection below it, which a test uses between calls of the transport.
+fn transport() -> (TableTransport, impl Fn() -> &'static mut Connection) {
     let context = Box::into_raw(Box::<Connection>::default());
-    let line = Line::new(&table(context.cast()), Pulse::new()).unwrap();
+    let transport = TableTransport::new(&table(context.cast()), Pulse::new()).unwrap();
     // SAFETY: no other reference exists; a test's few bytes stay until it ends.
-    (line, move || unsafe { Connection::of(context.cast()) })
+    (transport, move || unsafe { Connection::of(context.cast()) })
 }
 
 fn message(words: &str) -> Vec<u8> {
@@ -148,8 +148,8 @@ fn message(words: &str) -> Vec<u8> {
     bytes
 }
 
-fn words(line: &mut Line) -> Option<(u32, String)> {
-    line.receive().unwrap().map(|(from, bytes)| (from, String::from_utf8(bytes).unwrap()))
+fn words(transport: &mut TableTransport) -> Option<(u32, String)> {
+    transport.receive().unwrap().map(|(from, bytes)| (from, String::from_utf8(bytes).unwrap()))
 }
 
 fn some(from: u32, words: &str) -> Option<(u32, String)> {
@@ -158,94 +158,97 @@ fn some(from: u32, words: &str) -> Option<(u32, String)> {
 
 #[test]
 fn messages_of_a_sender_arrive_in_order() {
-    let (mut line, connection) = line();
-    assert_eq!(words(&mut line), None);
+    let (mut transport, connection) = transport();
+    assert_eq!(words(&mut transport), None);
     connection().come(2, Channel::Messages, &message("one"), true);
-    assert_eq!(words(&mut line), some(2, "one"));
-    assert_eq!(words(&mut line), None);
+    assert_eq!(words(&mut transport), some(2, "one"));
+    assert_eq!(words(&mut transport), None);
     // The more messages arrive, the more receives are posted. The sender of the first is not known yet.
     let first = connection().come(3, Channel::Messages, &message("two"), false);
     connection().come(3, Channel::Messages, &message("three"), true);
-    assert_eq!(words(&mut line), None);
+    assert_eq!(words(&mut transport), None);
     connection().end(first);
-    assert_eq!([words(&mut line), words(&mut line), words(&mut line)], [some(3, "two"), some(3, "three"), None]);
+    assert_eq!(
+        [words(&mut transport), words(&mut transport), words(&mut transport)],
+        [some(3, "two"), some(3, "three"), None]
+    );
 }
 
 #[test]
 fn a_long_message_is_announced_and_does_not_delay_other_senders() {
-    let (mut line, connection) = line();
+    let (mut transport, connection) = transport();
     let long: Vec<u8> = (0..200_000_u32).map(|at| at as u8).collect();
-    line.send(2, long.clone()).unwrap();
-    line.send(2, b"short".to_vec()).unwrap();
+    transport.send(2, long.clone()).unwrap();
+    transport.send(2, b"short".to_vec()).unwrap();
     let sent = std::mem::take(&mut connection().sent);
     let channels: Vec<u32> = sent.iter().map(|(_, channel, _)| *channel).collect();
     assert_eq!(channels, [Channel::Messages, Channel::Bodies, Channel::Messages].map(|it| it as u32));
     assert_eq!(sent[1].2, long);
     // The same messages come back.
-    assert_eq!(words(&mut line), None);
+    assert_eq!(words(&mut transport), None);
     connection().come(2, Channel::Messages, &sent[0].2, true);
-    assert_eq!([words(&mut line), words(&mut line)], [None, None]);
+    assert_eq!([words(&mut transport), words(&mut transport)], [None, None]);
     connection().come(2, Channel::Messages, &sent[2].2, true);
-    assert_eq!([words(&mut line), words(&mut line)], [None, None]);
+    assert_eq!([words(&mut transport), words(&mut transport)], [None, None]);
     connection().come(3, Channel::Messages, &message("mine"), true);
-    assert_eq!(words(&mut line), some(3, "mine"));
+    assert_eq!(words(&mut transport), some(3, "mine"));
     let body = connection().come(2, Channel::Bodies, &sent[1].2, false);
-    assert_eq!(words(&mut line), None);
+    assert_eq!(words(&mut transport), None);
     connection().end(body);
-    assert_eq!(line.receive().unwrap(), Some((2, long)));
-    assert_eq!(words(&mut line), some(2, "short"));
+    assert_eq!(transport.receive().unwrap(), Some((2, long)));
+    assert_eq!(words(&mut transport), some(2, "short"));
 }
 
 #[test]
 fn a_pause_cancels_all_receives_and_loses_no_message() {
-    let (mut line, connection) = line();
-    assert_eq!(words(&mut line), None);
+    let (mut transport, connection) = transport();
+    assert_eq!(words(&mut transport), None);
     assert!(connection().is_asked());
-    line.pause().unwrap();
+    transport.pause().unwrap();
     assert!(!connection().is_asked());
-    assert_eq!(words(&mut line), None);
+    assert_eq!(words(&mut transport), None);
     // One message arrives just then, and one is on its way.
     connection().come(2, Channel::Messages, &message("early"), true);
-    line.pause().unwrap();
-    assert_eq!(words(&mut line), some(2, "early"));
-    assert_eq!(words(&mut line), None);
+    transport.pause().unwrap();
+    assert_eq!(words(&mut transport), some(2, "early"));
+    assert_eq!(words(&mut transport), None);
     let late = connection().come(3, Channel::Messages, &message("late"), false);
-    line.pause().unwrap();
+    transport.pause().unwrap();
     connection().end(late);
-    assert_eq!(words(&mut line), some(3, "late"));
-    drop(line);
+    assert_eq!(words(&mut transport), some(3, "late"));
+    drop(transport);
     assert!(!connection().is_asked());
 }
 
 #[test]
 fn one_poll_collects_all_messages_that_have_arrived() {
-    let (mut line, connection) = line();
-    (0..2).for_each(|_| assert_eq!(words(&mut line), None));
+    let (mut transport, connection) = transport();
+    (0..2).for_each(|_| assert_eq!(words(&mut transport), None));
     connection().come(2, Channel::Messages, &message("one"), true);
-    assert_eq!(words(&mut line), some(2, "one"));
-    assert_eq!(words(&mut line), None);
+    assert_eq!(words(&mut transport), some(2, "one"));
+    assert_eq!(words(&mut transport), None);
     for words in ["two", "three"] {
         connection().come(2, Channel::Messages, &message(words), true);
     }
     let looks = connection().looks;
-    assert_eq!([words(&mut line), words(&mut line)], [some(2, "two"), some(2, "three")]);
+    assert_eq!([words(&mut transport), words(&mut transport)], [some(2, "two"), some(2, "three")]);
     assert_eq!(connection().looks, looks + 1);
 }
 
 #[test]
 fn a_message_of_unknown_kind_is_refused_with_its_sender() {
     for bytes in [&[][..], &[0], &[1, 1], &[7, 3], &[1; 9]] {
-        let (mut line, connection) = line();
-        assert_eq!(words(&mut line), None);
+        let (mut transport, connection) = transport();
+        assert_eq!(words(&mut transport), None);
         connection().come(2, Channel::Messages, bytes, true);
-        let refused = line.receive().err().map(|error| error.0).unwrap_or_default();
+        let refused = transport.receive().err().map(|error| error.0).unwrap_or_default();
         assert!(refused.contains("process 2 sent a message of no known kind"), "{bytes:?}: {refused}");
     }
 }
 
 #[test]
 fn a_program_built_with_another_header_is_refused() {
-    let refused = |table: CallTable| Line::new(&table, Pulse::new()).err().unwrap_or_default();
+    let refused = |table: CallTable| TableTransport::new(&table, Pulse::new()).err().unwrap_or_default();
     let table = table(null_mut());
     assert_eq!(refused(table), "");
     assert!(refused(CallTable { version: 2, ..table }).contains("compile it again"));

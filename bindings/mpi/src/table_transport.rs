@@ -38,7 +38,7 @@ struct Sending {
 
 /// One process's end of the program's message passing.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct TableTransport {
     rank: u32,
     ranks: u32,
     calls: Calls,
@@ -53,8 +53,8 @@ pub(crate) struct Line {
     pulse: Pulse,
 }
 
-impl Line {
-    /// Checks the table and creates the line.
+impl TableTransport {
+    /// Checks the table and creates the transport.
     pub(crate) fn new(table: &CallTable, pulse: Pulse) -> Result<Self, String> {
         let (calls, buffers) = (table.calls()?, Buffers::default());
         let (sending, arriving) = (VecDeque::new(), Arriving::new(buffers.clone()));
@@ -91,7 +91,7 @@ impl Line {
     }
 }
 
-impl Transport for Line {
+impl Transport for TableTransport {
     fn rank(&self) -> u32 {
         self.rank
     }
@@ -145,11 +145,12 @@ impl Transport for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for TableTransport {
     /// Waits for the requests in flight. If that is impossible, their bytes are never freed.
     fn drop(&mut self) {
-        let is_under_way =
-            |line: &Self| line.arriving.under_way().next().is_some() || line.sending.iter().any(|it| !it.is_done);
+        let is_under_way = |transport: &Self| {
+            transport.arriving.under_way().next().is_some() || transport.sending.iter().any(|it| !it.is_done)
+        };
         let given_up = self.arriving.give_up(&self.calls).is_ok();
         while given_up && self.look().is_ok() && is_under_way(self) && !std::thread::panicking() {
             std::thread::yield_now();
