@@ -1,6 +1,6 @@
-//! Simulated nodes on one machine (`scripts/simulated-nodes`). Each has its own network, processes, memory and folder
-//! for temporary files. A launcher runs next to them and reaches them through an agent, as through `ssh`. A node dies
-//! with all its processes, with or without its memory, and can return.
+//! Simulated nodes on one machine (`scripts/simulated-nodes`). Each has its own network, processes, memory and directories,
+//! except for one that all share; what runs there has no capabilities. A launcher runs next to them and reaches them through
+//! an agent, as through `ssh`. A node dies with all its processes, with or without its memory, and can return.
 
 use crate::arena::Arena;
 use crate::mpi::MPIS;
@@ -36,7 +36,7 @@ impl Nodes {
         // The folder contains sockets, whose paths must be short.
         let folder = tempfile::Builder::new().prefix("nodes-").tempdir_in("/tmp").context("a folder for nodes")?;
         let mut command = Command::new(script());
-        command.arg("hold").arg(folder.path()).arg(count.to_string());
+        command.arg("hold").arg(folder.path()).arg(count.to_string()).arg(shared());
         let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("holding nodes")?;
         let mut told = [0; 6];
         let ready = holder.stdout.take().context("it is piped")?.read_exact(&mut told);
@@ -143,6 +143,12 @@ impl Drop for Nodes {
             let _ = self.holder.wait();
         }
     }
+}
+
+/// Returns the directory that all nodes share: that of the command under test and of the arenas. Without `scripts/test` it is
+/// the one for temporary files.
+fn shared() -> OsString {
+    std::env::var_os("STANDFAST_STAGE").unwrap_or_else(|| std::env::temp_dir().into())
 }
 
 fn script() -> OsString {

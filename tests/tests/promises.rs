@@ -31,6 +31,7 @@ mod lives;
 mod lower_limits;
 mod mapped_writes;
 mod mpi;
+mod nodes;
 mod notices;
 mod other_users;
 mod outside;
