@@ -137,15 +137,20 @@ static long do_exit(const long *argument)
     _exit((int)argument[0]);
 }
 
+static bool has_threads(void)
+{
+    bool has = false;
+    for (int number = 0; number < ACTORS; number++)
+        has |= state->actors[number].process == state->actors[me].process && number != state->actors[me].process
+               && state->actors[number].pid != 0;
+    return has;
+}
+
 /* Waits for any child. The kernel asks one thread's children after the other's, and a restart makes all of them the
  * main thread's (docs/restart.md). So a process with threads asks for one child after the other. */
 static int wait_for_any(siginfo_t *info, int options)
 {
-    bool has_threads = false;
-    for (int number = 0; number < ACTORS; number++)
-        has_threads |= state->actors[number].process == state->actors[me].process && number != state->actors[me].process
-                       && state->actors[number].pid != 0;
-    if (!has_threads)
+    if (!has_threads())
         return waitid(P_ALL, 0, info, options);
     int result = -1;
     for (int number = 0; number < ACTORS && info->si_pid == 0; number++)
@@ -233,6 +238,11 @@ static long do_hang(const long *argument)
         got = msgrcv(state->queues[argument[1] % OBJECTS], &message, sizeof message.bytes, 0, MSG_NOERROR);
         return got;
     case 8:
+        /* See wait_for_any. */
+        if (has_threads()) {
+            errno = EINVAL;
+            return -1;
+        }
         got = waitid(P_ALL, 0, &info, WEXITED);
         say(" %s %d", who(info.si_pid), info.si_status);
         return got;
