@@ -1,8 +1,8 @@
 //! The system-call boundary: every Linux system call that Standfast makes on behalf of a job, and nothing else.
 //!
-//! The crate has three rings. [`sys`] holds one function per system call, with owned descriptors and
+//! The crate has two rings. [`sys`] holds one function per system call, with owned descriptors and
 //! [`std::io::Error`]. The types around it ([`Task`], [`Injector`], [`ProcessMemory`], [`NamespaceInit`]) each hold one
-//! invariant and undo themselves when dropped. Code outside this crate contains no `unsafe`.
+//! invariant and undo themselves when dropped. ARCHITECTURE.md says where else `unsafe` is allowed.
 //!
 //! Calls go through rustix where it has them as safe functions. The others go through libc. So do calls that a type of
 //! rustix would narrow: a signal, a resource or a socket address may be one that it does not know, and a process group
