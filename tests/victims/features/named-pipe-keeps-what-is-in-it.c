@@ -35,6 +35,11 @@ int main(void)
         CHECK(read(ends[i][0], room, sizeof room) == 4 && read(ends[i][0], room, sizeof room) == 0);
     int again = open("fifo", O_WRONLY | O_NONBLOCK);
     CHECK(again >= 0 && write(again, "!", 1) == 1 && read(ends[0][0], room, sizeof room) == 1);
+    CHECK(write(again, "left", 4) == 4 && close(ends[0][0]) == 0);
+    moment("readerless");
+    /* The next reader finds what its predecessors have left. */
+    ends[0][0] = open("fifo", O_RDONLY | O_NONBLOCK);
+    CHECK(ends[0][0] >= 0 && read(ends[0][0], room, sizeof room) == 4 && memcmp(room, "left", 4) == 0);
     CHECK(unlink("fifo") == 0);
     puts("every byte");
     return 0;

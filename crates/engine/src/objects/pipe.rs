@@ -1,7 +1,7 @@
 //! Pipes, named or not, whose two ends are the job's, or whose other end is closed everywhere. A restart makes them
 //! before the open files that are their ends, and fills them with their former contents.
 
-use super::pipe_contents::{pieces_in, pieces_of, recorded};
+use super::pipe_contents::{Piece, pieces_in, pieces_of, recorded};
 use super::shown::Shown;
 use super::walk::Motion;
 use super::{
@@ -18,9 +18,10 @@ use standfast_linux::Pid;
 use standfast_linux::abi;
 use standfast_linux::sys::{descriptors, process};
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
+use std::fs::OpenOptions;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 
 const PERMISSIONS: u32 = 0o7777;
 /// The mode of a pipe made by pipe(2).
@@ -109,7 +110,7 @@ impl Walk<'_> {
                 let awaits_writer = awaits_writer.then_some(true);
                 PipeContents { awaits_writer, ..recorded(&pieces_in(own.as_fd(), in_packets)?) }
             }
-            None => PipeContents::default(),
+            None => recorded(&left_to_read(own.as_fd(), in_packets)?),
         };
         let capacity = process::pipe_capacity(own.as_fd())?;
         let mode = Some(self.shown[place].file.mode() & PERMISSIONS).filter(|mode| !is_named && *mode != USUAL_MODE);
@@ -174,6 +175,21 @@ impl Walk<'_> {
             "keep named pipes in place while in use",
         ))
     }
+}
+
+/// Returns what waits in a pipe whose readers have all gone: whoever opens it next reads that. It takes a reader, and is
+/// opened as one for that time.
+fn left_to_read(writer: BorrowedFd<'_>, in_packets: bool) -> Result<Vec<Piece<'static>>, Unsupported> {
+    if descriptors::unread_bytes(writer)? == 0 {
+        return Ok(Vec::new());
+    }
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let opened = OpenOptions::new().read(true).custom_flags(O_NONBLOCK as i32).open(path);
+    let reader = opened.map_err(|error| {
+        let why = format!("nobody has it open for reading, and what waits in it could not be read ({error})");
+        Unsupported::with_hint(RefusalCode::Permission, why, "let the owner read it: chmod u+r")
+    })?;
+    Ok(pieces_in(reader.as_fd(), in_packets)?)
 }
 
 /// The two ends of a pipe, parked.
