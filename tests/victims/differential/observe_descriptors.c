@@ -138,6 +138,9 @@ static void say_locks_of_others(int fd, int command, const char *name)
         struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = byte < BYTES};
         if (fcntl(fd, command, &lock) != 0)
             return;
+        /* Known: which one of several is named may be another one after a restart. A byte has several only for reading. */
+        if (byte == BYTES && lock.l_type != F_UNLCK)
+            lock.l_type = F_RDLCK;
         if (lock.l_type != before)
             say(" %s %d from %d", name, lock.l_type, byte);
         before = lock.l_type;
@@ -185,10 +188,7 @@ static void say_kind(int fd, const struct stat *found)
     }
     if (S_ISDIR(found->st_mode))
         return;
-    // Known: what waits in a pipe that nobody reads any more is forgotten.
-    struct pollfd polled = {.fd = fd, .events = POLLOUT};
-    bool is_unread = S_ISFIFO(found->st_mode) && poll(&polled, 1, 0) > 0 && polled.revents & POLLERR;
-    if (!is_unread && strcmp(kind_of(fd), "a queue") != 0 && ioctl(fd, FIONREAD, &value) == 0)
+    if (strcmp(kind_of(fd), "a queue") != 0 && ioctl(fd, FIONREAD, &value) == 0)
         say(" waiting %d", is_tcp(fd) ? value > 0 : value);
     value = fcntl(fd, F_GETPIPE_SZ);
     if (value > 0)
@@ -209,10 +209,11 @@ static int flags_of(int fd, mode_t mode)
     return S_ISREG(mode) && !is_queue ? flags & ~O_TMPFILE : flags & ~0100000;
 }
 
-/* Known: a pipe that nobody reads any more is empty after a restart. */
-static int events_of_pipe(int events)
+/* Known: how much more fits a pipe depends on the pages in which its bytes lie, fewer of them after a restart. */
+static int events_of_pipe(int fd, int events)
 {
-    return events & POLLERR ? events & ~POLLOUT : events;
+    int unread = 0;
+    return ioctl(fd, FIONREAD, &unread) == 0 && unread > 0 ? events & ~POLLOUT : events;
 }
 
 static void say_descriptor(int slot)
@@ -236,7 +237,7 @@ static void say_descriptor(int slot)
         polled.events &= ~POLLOUT;
     // Whether an edge-triggered entry of an epoll instance reports an event twice is open (docs/files.md).
     if (strcmp(kind_of(fd), "anon_inode:[eventpoll]") != 0 && poll(&polled, 1, 0) >= 0)
-        say(" events %x", S_ISFIFO(found.st_mode) ? events_of_pipe(polled.revents) : polled.revents);
+        say(" events %x", S_ISFIFO(found.st_mode) ? events_of_pipe(fd, polled.revents) : polled.revents);
     say_owner(fd);
     say_kind(fd, &found);
     say_first(fd);
