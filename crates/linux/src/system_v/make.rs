@@ -35,7 +35,7 @@ pub struct Made {
 }
 
 impl NewObject {
-    /// Makes the object, empty, in the caller's IPC namespace. Where the id may not be chosen (before Linux 5.17, only root
+    /// Makes the object, empty, in the caller's IPC namespace. Where the id may not be chosen (before Linux 5.16, only root
     /// may), this needs the objects of each kind to be made in the order of their ids.
     ///
     /// # Errors
