@@ -2,22 +2,35 @@
 //! that of another. Pure.
 //!
 //! A program keeps addresses of these functions, so they must stay valid when it continues under another kernel. The
-//! old code becomes ordinary memory in which each function jumps to the function of the same name in the new code, or
-//! makes the system call. The rest of the old code is never executed.
+//! old code becomes ordinary memory in which each function jumps to the function of the same name in the new code. Where
+//! the new code has none, it makes the system call or returns an error. The rest of the old code is never executed.
 
 use std::collections::BTreeMap;
 
 /// Names of functions and their offsets.
 type Functions = BTreeMap<Vec<u8>, usize>;
 
-/// System calls that can replace a function that the new kernel lacks.
-const CALLS: [(&[u8], i64); 6] = [
-    (b"__vdso_clock_gettime", libc::SYS_clock_gettime),
-    (b"__vdso_clock_getres", libc::SYS_clock_getres),
-    (b"__vdso_gettimeofday", libc::SYS_gettimeofday),
-    (b"__vdso_time", libc::SYS_time),
-    (b"__vdso_getcpu", libc::SYS_getcpu),
-    (b"__vdso_getrandom", libc::SYS_getrandom),
+/// What can replace a function that the new kernel lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Substitute {
+    /// The system call of this number.
+    Call(i64),
+    /// `getrandom`. A program also asks it for the form of the state that it must provide (its fifth argument is then
+    /// -1). That is answered with an error: without a form, programs make the system call themselves.
+    GetRandom,
+    /// An error. No restored program has anything that the function could work on.
+    Error,
+}
+
+/// An enclave (SGX) needs memory of its device, which no checkpoint accepts.
+const SUBSTITUTES: [(&[u8], Substitute); 7] = [
+    (b"__vdso_clock_gettime", Substitute::Call(libc::SYS_clock_gettime)),
+    (b"__vdso_clock_getres", Substitute::Call(libc::SYS_clock_getres)),
+    (b"__vdso_gettimeofday", Substitute::Call(libc::SYS_gettimeofday)),
+    (b"__vdso_time", Substitute::Call(libc::SYS_time)),
+    (b"__vdso_getcpu", Substitute::Call(libc::SYS_getcpu)),
+    (b"__vdso_getrandom", Substitute::GetRandom),
+    (b"__vdso_sgx_enter_enclave", Substitute::Error),
 ];
 /// `jmp *0(%rip)` and the address.
 const JUMP_BYTES: usize = 14;
@@ -40,9 +53,9 @@ pub fn redirect(old: &[u8], new: &[u8], base: u64) -> Result<Vec<u8>, String> {
     let mut redirected = old.to_vec();
     for (name, offset) in &were {
         let room = starts.iter().find(|start| *start > offset).unwrap_or(&old.len()) - offset;
-        let code = match (are.get(name), call_of(name)) {
+        let code = match (are.get(name), Substitute::of(name)) {
             (Some(target), _) => jump(base + *target as u64),
-            (None, Some(number)) => call(number),
+            (None, Some(substitute)) => substitute.code(),
             (None, None) => {
                 return Err(format!("this kernel has no {} for programs", String::from_utf8_lossy(name)));
             }
@@ -55,13 +68,27 @@ pub fn redirect(old: &[u8], new: &[u8], base: u64) -> Result<Vec<u8>, String> {
     Ok(redirected)
 }
 
-/// Returns the call that does the same as a function, which also has a name without the prefix.
-fn call_of(name: &[u8]) -> Option<i64> {
-    let of = |(known, number): &(&[u8], i64)| {
-        let short = known.strip_prefix(b"__vdso_").expect("they all have it");
-        (*known == name || short == name).then_some(*number)
-    };
-    CALLS.iter().find_map(of)
+impl Substitute {
+    /// Returns the substitute for a function, which also has a name without the prefix.
+    fn of(name: &[u8]) -> Option<Self> {
+        let of = |(known, substitute): &(&[u8], Self)| {
+            let short = known.strip_prefix(b"__vdso_").expect("they all have it");
+            (*known == name || short == name).then_some(*substitute)
+        };
+        SUBSTITUTES.iter().find_map(of)
+    }
+
+    fn code(self) -> Vec<u8> {
+        match self {
+            Self::Call(number) => call(number),
+            // `cmp $-1, %r8; jne +8`, over the error.
+            Self::GetRandom => {
+                let question = [0x49, 0x83, 0xf8, 0xff, 0x75, 0x08];
+                [&question[..], &error(), &call(libc::SYS_getrandom)].concat()
+            }
+            Self::Error => error(),
+        }
+    }
 }
 
 fn jump(target: u64) -> Vec<u8> {
@@ -76,6 +103,14 @@ fn call(number: i64) -> Vec<u8> {
     let mut code = vec![0xb8];
     code.extend((number as u32).to_le_bytes());
     code.extend([0x49, 0x89, 0xca, 0x0f, 0x05, 0xc3]);
+    code
+}
+
+/// `mov $-ENOSYS, %rax; ret`: a C function that always fails.
+fn error() -> Vec<u8> {
+    let mut code = vec![0x48, 0xc7, 0xc0];
+    code.extend((-libc::ENOSYS).to_le_bytes());
+    code.push(0xc3);
     code
 }
 
@@ -153,6 +188,40 @@ mod tests {
         assert_eq!(redirected[time..time + 11], call(libc::SYS_time));
         let strange = redirect(&name(b"__vdso_getcpu\0", b"__vdso_gotcpu\0"), &code, 0x1000);
         assert!(strange.unwrap_err().contains("__vdso_gotcpu"));
+    }
+
+    /// Calls code as a function of five arguments.
+    fn execute(code: &[u8], arguments: [u64; 5]) -> i64 {
+        let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        assert!(code.len() <= 4096);
+        // SAFETY: a new page of its own, which holds the code and ends with this function.
+        unsafe {
+            let page = libc::mmap(std::ptr::null_mut(), 4096, rights, flags, -1, 0);
+            assert_ne!(page, libc::MAP_FAILED);
+            page.cast::<u8>().copy_from_nonoverlapping(code.as_ptr(), code.len());
+            let function: extern "C" fn(u64, u64, u64, u64, u64) -> i64 = std::mem::transmute(page);
+            let [first, second, third, fourth, fifth] = arguments;
+            let result = function(first, second, third, fourth, fifth);
+            libc::munmap(page, 4096);
+            result
+        }
+    }
+
+    #[test]
+    fn substitutes_make_the_call_or_fail() {
+        let code = |name: &str| Substitute::of(name.as_bytes()).unwrap().code();
+        let mut time = [0_i64; 2];
+        let clock = [libc::CLOCK_MONOTONIC as u64, time.as_mut_ptr() as u64, 0, 0, 0];
+        assert_eq!(execute(&code("__vdso_clock_gettime"), clock), 0);
+        assert!(time[0] > 0);
+        let mut bytes = [0_u8; 32];
+        let buffer = bytes.as_mut_ptr() as u64;
+        assert_eq!(execute(&code("__vdso_getrandom"), [buffer, 32, 0, 0, 144]), 32);
+        assert_ne!(bytes, [0; 32]);
+        let form = [0, 0, 0, buffer, u64::MAX];
+        assert_eq!(execute(&code("getrandom"), form), -i64::from(libc::ENOSYS));
+        assert_eq!(execute(&code("__vdso_sgx_enter_enclave"), [0; 5]), -i64::from(libc::ENOSYS));
     }
 
     #[test]
