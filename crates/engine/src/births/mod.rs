@@ -6,12 +6,13 @@
 //! as parent. So processes are made in this order: first the children that a later session leader had before it became
 //! one, then the leader becomes it, then its other children. For a stray whose session is not that of the main process,
 //! a *stand-in* is made, which makes the stray and ends. Another one stands in for the leader of a session or group that
-//! has ended, or makes a process that its parent has adopted from another session.
+//! has ended, or makes a process that its parent has adopted from another session. Such a process can be made only when
+//! the leader of its session exists; its younger siblings are made after it, since wait(2) finds the oldest child first.
 
 mod rehearsed;
 
 use crate::{Blocker, EngineError, RefusalCode};
-pub(crate) use rehearsed::rehearse_births;
+pub(crate) use rehearsed::{rehearse_births, settle_births};
 use standfast_format::records::{JobState, ProcessState, ProcessTree};
 use standfast_linux::abi;
 use std::collections::BTreeMap;
@@ -81,8 +82,18 @@ impl<'a, R: Relative> Birth<'a, R> {
     pub(crate) fn make_all(&mut self) -> Result<(), EngineError> {
         self.make_strays(|session| session == 0)?;
         self.make_children(0)?;
-        self.make_strays(|_| true)?;
-        self.make_adopted()?;
+        loop {
+            let before = self.born.len();
+            self.make_strays(|_| true)?;
+            if let Some(place) = self.next_adopted() {
+                self.make_adopted(place)?;
+            } else if let Some(place) = self.next_out_of_order() {
+                self.make_child(place)?;
+            }
+            if self.born.len() == before {
+                break;
+            }
+        }
         self.set_groups()
     }
 
@@ -90,12 +101,14 @@ impl<'a, R: Relative> Birth<'a, R> {
         &self.job.processes[place]
     }
 
-    /// Makes the missing strays whose session satisfies `which`, with all their descendants.
+    /// Makes the missing strays whose session satisfies `which`, with all their descendants. Those whose leader is still to be
+    /// made have to wait.
     fn make_strays(&mut self, which: impl Fn(i32) -> bool) -> Result<(), EngineError> {
         for place in 1..self.job.processes.len() {
             let ProcessTree { parent, session, .. } = self.state(place).process_tree;
             let leads = session == self.state(place).pid;
-            if parent.is_some() || self.born.contains_key(&place) || !(which(session) || leads) {
+            let may_be_made = leads || which(session) && !self.awaits_leader(place);
+            if parent.is_some() || self.born.contains_key(&place) || !may_be_made {
                 continue;
             }
             let pid = self.state(place).pid;
@@ -136,6 +149,13 @@ impl<'a, R: Relative> Birth<'a, R> {
         place.copied().filter(|place| self.sessions.get(place) == Some(&session))
     }
 
+    /// Reports whether the leader of a process's session, another process of the job, is still to be made.
+    fn awaits_leader(&self, place: usize) -> bool {
+        let session = self.state(place).process_tree.session;
+        let leader = self.places.get(&session).filter(|leader| self.state(**leader).process_tree.session == session);
+        leader.is_some_and(|leader| *leader != place && !self.born.contains_key(leader))
+    }
+
     /// Makes a grandchild that loses its parent at once; returns it with its id.
     fn make_grandchild(&mut self, place: usize) -> Result<(i32, R), EngineError> {
         let (between, id) = (self.next_free_id, self.next_free_id + 1);
@@ -147,41 +167,57 @@ impl<'a, R: Relative> Birth<'a, R> {
         Ok((id, made?))
     }
 
-    /// Makes the children of a process and their descendants, and makes it a session leader in between if it is one.
+    /// Makes the children of a process and their descendants, and makes it a session leader in between if it is one. Stops
+    /// at a child that it has adopted from another session.
     fn make_children(&mut self, place: usize) -> Result<(), EngineError> {
         let process_tree = self.state(place).process_tree;
         let leads = process_tree.session == self.state(place).pid && self.sessions[&place] != process_tree.session;
-        let children = self.children.get(&(place as u32)).cloned().unwrap_or_default();
         if leads {
             let before = self.sessions[&place];
-            for child in &children {
-                if self.state(*child).process_tree.session == before {
-                    self.make_child(place, *child)?;
+            for child in self.missing_children(place) {
+                if self.state(child).process_tree.session == before {
+                    self.make_child(child)?;
                 }
             }
             self.born[&place].begin_session()?;
             self.born[&place].take_terminal(process_tree.session)?;
             self.sessions.insert(place, process_tree.session);
         }
-        for child in children {
-            if !self.born.contains_key(&child) {
-                self.make_child(place, child)?;
+        for child in self.missing_children(place) {
+            if self.is_adopted(child) {
+                break;
             }
+            self.make_child(child)?;
         }
         Ok(())
     }
 
-    /// Makes a child, unless its parent has adopted it from another session.
-    fn make_child(&mut self, parent: usize, place: usize) -> Result<(), EngineError> {
-        let state = self.state(place);
-        let (pid, process_tree) = (state.pid, state.process_tree);
-        let session = self.sessions[&parent];
-        if process_tree.session != session && process_tree.session != pid {
+    /// Returns the children of a process that are still to be made, oldest first.
+    fn missing_children(&self, place: usize) -> Vec<usize> {
+        let children = self.children.get(&(place as u32)).into_iter().flatten().copied();
+        children.filter(|child| !self.born.contains_key(child)).collect()
+    }
+
+    /// Returns the place of a process's parent, if the parent belongs to the job.
+    fn parent_of(&self, place: usize) -> Option<usize> {
+        self.state(place).process_tree.parent.map(|parent| parent as usize)
+    }
+
+    /// Reports whether a process, whose parent exists, can only be an adopted child of it: it belongs to another session, and
+    /// does not lead that.
+    fn is_adopted(&self, place: usize) -> bool {
+        let session = self.state(place).process_tree.session;
+        session != self.state(place).pid && self.parent_of(place).is_some_and(|it| self.sessions[&it] != session)
+    }
+
+    /// Makes a process as a child of its parent, into whose session it is born.
+    fn make_child(&mut self, place: usize) -> Result<(), EngineError> {
+        let (Some(parent), process_tree) = (self.parent_of(place), self.state(place).process_tree) else {
             return Ok(());
-        }
+        };
         let flags = if process_tree.shares_descriptors { CLONE_FILES } else { 0 };
-        let child = self.born[&parent].fork(flags | i32::from(process_tree.exit_signal), pid)?;
-        self.take_up(place, child, session)
+        let child = self.born[&parent].fork(flags | i32::from(process_tree.exit_signal), self.state(place).pid)?;
+        self.take_up(place, child, self.sessions[&parent])
     }
 
     fn take_up(&mut self, place: usize, process: R, session: i32) -> Result<(), EngineError> {
@@ -190,20 +226,27 @@ impl<'a, R: Relative> Birth<'a, R> {
         self.make_children(place)
     }
 
-    /// Makes processes that were adopted from another session, once all others exist.
-    fn make_adopted(&mut self) -> Result<(), EngineError> {
-        let of_born = |this: &Self, place: usize| {
-            let parent = this.state(place).process_tree.parent.map(|parent| parent as usize);
-            parent.filter(|parent| !this.born.contains_key(&place) && this.born.contains_key(parent))
-        };
-        let next = |this: &Self| (1..this.job.processes.len()).find_map(|place| Some((place, of_born(this, place)?)));
-        while let Some((place, parent)) = next(self) {
-            let (pid, session) = (self.state(place).pid, self.state(place).process_tree.session);
-            let sibling = self.sibling_in_session(parent, session, pid)?;
-            let child = self.stand_ins[&sibling].process.fork(CLONE_PARENT | SIGCHLD, pid)?;
-            self.take_up(place, child, session)?;
-        }
-        Ok(())
+    /// Returns the next process that its parent has adopted and that can be made now: the oldest missing child.
+    fn next_adopted(&self) -> Option<usize> {
+        let oldest = self.born.keys().filter_map(|parent| self.missing_children(*parent).first().copied());
+        oldest.filter(|place| self.is_adopted(*place) && !self.awaits_leader(*place)).min()
+    }
+
+    /// Returns a process that must be made before an older sibling, since that one awaits a leader that does not come
+    /// otherwise.
+    fn next_out_of_order(&self) -> Option<usize> {
+        let mut missing = self.born.keys().flat_map(|parent| self.missing_children(*parent));
+        missing.find(|place| !self.is_adopted(*place))
+    }
+
+    /// Makes a process that its parent has adopted from another session, and then its younger siblings.
+    fn make_adopted(&mut self, place: usize) -> Result<(), EngineError> {
+        let Some(parent) = self.parent_of(place) else { return Ok(()) };
+        let (pid, session) = (self.state(place).pid, self.state(place).process_tree.session);
+        let sibling = self.sibling_in_session(parent, session, pid)?;
+        let child = self.stand_ins[&sibling].process.fork(CLONE_PARENT | SIGCHLD, pid)?;
+        self.take_up(place, child, session)?;
+        self.make_children(parent)
     }
 
     /// Returns the id of a stand-in that is a child of the process at `parent`, and in `session`; `pid` is the process

@@ -4,7 +4,7 @@
 use super::{Birth, Relative};
 use crate::error::kernel;
 use crate::{Blocker, EngineError, RefusalCode};
-use standfast_format::records::JobState;
+use standfast_format::records::{JobState, ProcessTree};
 use standfast_linux::abi;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,19 +16,39 @@ const OUTSIDE: i32 = 0;
 
 /// Returns what would prevent a restart from making all processes of a job in their places.
 pub(crate) fn rehearse_births(job: &JobState) -> Vec<Blocker> {
-    let Some(main) = job.processes.first() else { return Vec::new() };
+    born(job).err().unwrap_or_default()
+}
+
+/// Records the children of each process in the order in which a restart makes them. They keep their order, except where a
+/// session allows none of them to be made in turn.
+pub(crate) fn settle_births(job: &mut JobState) {
+    let Ok(world) = born(job) else { return };
+    let mut in_order: Vec<usize> = (0..job.processes.len()).collect();
+    in_order.sort_by_key(|place| world.living.get(&job.processes[*place].pid).map(|process| process.arrival));
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    for place in in_order {
+        let ProcessTree { parent: Some(parent), birth, .. } = &mut job.processes[place].process_tree else { continue };
+        let count = counts.entry(*parent).or_default();
+        *birth = *count;
+        *count += 1;
+    }
+}
+
+/// Makes all processes of a job in a world of its own, and returns it.
+fn born(job: &JobState) -> Result<World, Vec<Blocker>> {
     let world = Rc::new(RefCell::new(World::default()));
-    let first = Actor { parent: OUTSIDE, session: OUTSIDE, group: OUTSIDE, takes_orphans: false };
+    let Some(main) = job.processes.first() else { return Ok(world.take()) };
+    let first = Actor { parent: OUTSIDE, session: OUTSIDE, group: OUTSIDE, takes_orphans: false, arrival: 0 };
     world.borrow_mut().living.insert(main.pid, first);
     world.borrow_mut().numbers.insert(main.pid);
-    let mut birth = Birth::new(job, Player { id: main.pid, world });
+    let mut birth = Birth::new(job, Player { id: main.pid, world: Rc::clone(&world) });
     match birth.make_all() {
-        Err(EngineError::Refused(blockers)) => blockers,
-        Err(error) => vec![in_the_way(error.to_string())],
+        Err(EngineError::Refused(blockers)) => Err(blockers),
+        Err(error) => Err(vec![in_the_way(error.to_string())]),
         Ok(()) if birth.born.len() < job.processes.len() => {
-            vec![in_the_way("for some process no parent in the right session is left".to_owned())]
+            Err(vec![in_the_way("for some process no parent in the right session is left".to_owned())])
         }
-        Ok(()) => Vec::new(),
+        Ok(()) => Ok(world.take()),
     }
 }
 
@@ -44,6 +64,16 @@ struct World {
     numbers: BTreeSet<i32>,
     /// The existing groups, with their sessions.
     groups: BTreeSet<(i32, i32)>,
+    /// How many processes have come to a parent.
+    arrivals: u32,
+}
+
+impl World {
+    /// Returns the next position in which a process comes to its parent.
+    fn arrive(&mut self) -> u32 {
+        self.arrivals += 1;
+        self.arrivals
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -52,6 +82,8 @@ struct Actor {
     session: i32,
     group: i32,
     takes_orphans: bool,
+    /// Orders the children of a parent, by birth or adoption.
+    arrival: u32,
 }
 
 /// One process of the rehearsal.
@@ -80,7 +112,8 @@ impl Relative for Player {
                 return Err(abi::EEXIST);
             }
             let parent = if flags & abi::CLONE_PARENT == 0 { self.id } else { own.parent };
-            world.living.insert(id, Actor { parent, takes_orphans: false, ..own });
+            let arrival = world.arrive();
+            world.living.insert(id, Actor { parent, takes_orphans: false, arrival, ..own });
             Ok(())
         })?;
         Ok(Self { id, world: Rc::clone(&self.world) })
@@ -132,7 +165,14 @@ impl Relative for Player {
         while let Some(actor) = world.living.get(&adopter).filter(|actor| !actor.takes_orphans) {
             adopter = actor.parent;
         }
-        world.living.values_mut().filter(|it| it.parent == self.id).for_each(|orphan| orphan.parent = adopter);
+        let mut orphans: Vec<(u32, i32)> = Vec::new();
+        orphans.extend(world.living.iter().filter(|(_, it)| it.parent == self.id).map(|(id, it)| (it.arrival, *id)));
+        orphans.sort_unstable();
+        for (_, id) in orphans {
+            let arrival = world.arrive();
+            let orphan = world.living.get_mut(&id).expect("it has just been found");
+            (orphan.parent, orphan.arrival) = (adopter, arrival);
+        }
     }
 
     fn is_child_of(&self, parent: &Self) -> bool {
@@ -145,18 +185,32 @@ mod tests {
     use super::*;
     use standfast_format::records::{ProcessState, ProcessSwitches, ProcessTree};
 
-    /// Returns the refusals for processes given by pid, place of the parent, group, session, and whether they adopt
-    /// orphans.
-    fn refused(processes: &[(i32, Option<u32>, i32, i32, bool)]) -> Vec<String> {
+    /// Returns a job of processes given by pid, place of the parent, group, session, and whether they adopt orphans. Siblings
+    /// are given in their order.
+    fn job(processes: &[(i32, Option<u32>, i32, i32, bool)]) -> JobState {
         let process =
-            |&(pid, parent, process_group, session, subreaper): &(i32, Option<u32>, i32, i32, bool)| ProcessState {
-                pid,
-                process_tree: ProcessTree { parent, process_group, session, ..ProcessTree::default() },
-                switches: ProcessSwitches { subreaper, ..ProcessSwitches::default() },
-                ..ProcessState::default()
+            |(birth, &(pid, parent, process_group, session, subreaper)): (u32, &(i32, Option<u32>, i32, i32, bool))| {
+                ProcessState {
+                    pid,
+                    process_tree: ProcessTree { parent, process_group, session, birth, ..ProcessTree::default() },
+                    switches: ProcessSwitches { subreaper, ..ProcessSwitches::default() },
+                    ..ProcessState::default()
+                }
             };
-        let job = JobState { processes: processes.iter().map(process).collect(), ..JobState::default() };
-        rehearse_births(&job).into_iter().map(|it| it.to_string()).collect()
+        JobState { processes: (0..).zip(processes).map(process).collect(), ..JobState::default() }
+    }
+
+    fn refused(processes: &[(i32, Option<u32>, i32, i32, bool)]) -> Vec<String> {
+        rehearse_births(&job(processes)).into_iter().map(|it| it.to_string()).collect()
+    }
+
+    /// Returns the pids of the children of the main process, in the order in which a restart makes them.
+    fn children_of_main(processes: &[(i32, Option<u32>, i32, i32, bool)]) -> Vec<i32> {
+        let mut job = job(processes);
+        settle_births(&mut job);
+        let mut children: Vec<_> = job.processes.iter().filter(|it| it.process_tree.parent == Some(0)).collect();
+        children.sort_by_key(|child| child.process_tree.birth);
+        children.iter().map(|child| child.pid).collect()
     }
 
     #[test]
@@ -168,6 +222,19 @@ mod tests {
         assert_eq!(refused(&daemon_of_a_dead_leader), [""; 0]);
         let adopted = [(10, None, 10, 0, true), (11, Some(0), 11, 11, false), (13, Some(0), 11, 11, false)];
         assert_eq!(refused(&adopted), [""; 0]);
+    }
+
+    #[test]
+    fn an_adopted_process_stays_before_its_younger_siblings() {
+        // 11 led the session of 13, which was adopted before 14 was born.
+        let led = [(10, None, 10, 0, true), (11, Some(0), 11, 11, false), (13, Some(0), 11, 11, false)];
+        let in_order = [&led[..], &[(14, Some(0), 14, 0, false)]].concat();
+        assert_eq!(refused(&in_order), [""; 0]);
+        assert_eq!(children_of_main(&in_order), [11, 13, 14]);
+        // The leader of the session was adopted after it.
+        let leader_last = [led[0], (13, Some(0), 11, 11, false), (14, Some(0), 14, 0, false), led[1]];
+        assert_eq!(refused(&leader_last), [""; 0]);
+        assert_eq!(children_of_main(&leader_last), [14, 11, 13]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::{
     Stop, Subject, files, isolation_mismatch, memory, named, process_tree, refuse, restrictions, surroundings,
     switches, threads,
 };
+use crate::births::settle_births;
 use crate::capture_options::CaptureOptions;
 use crate::error::kernel;
 use crate::files::{FileId, References};
@@ -159,7 +160,7 @@ impl Findings {
             }
         }
         processes.append(&mut relations.zombies);
-        Ok(JobState {
+        let mut state = JobState {
             machine,
             clocks,
             processes,
@@ -172,7 +173,9 @@ impl Findings {
             semaphores: system_v.semaphores,
             message_queues: system_v.queues,
             ..JobState::default()
-        })
+        };
+        settle_births(&mut state);
+        Ok(state)
     }
 }
 

@@ -56,22 +56,15 @@ impl Relations {
     }
 
     /// Notes the order in which each parent has its children, living and dead, since wait(2) finds them in that order:
-    /// first those of the main thread. A restart makes all of them in that thread, and those first that the parent had
-    /// before it began its session.
+    /// first those of the main thread. A restart makes all of them in that thread.
     fn note_births(&mut self, pids: &[Pid]) -> io::Result<()> {
         let zombies = self.zombies.iter_mut().map(|zombie| &mut zombie.process_tree);
         let mut process_trees: Vec<&mut ProcessTree> = self.living.iter_mut().chain(zombies).collect();
         let parents: BTreeSet<u32> = process_trees.iter().filter_map(|process_tree| process_tree.parent).collect();
         for parent in parents {
-            let ProcessTree { parent: its_parent, session, .. } = *process_trees[parent as usize];
-            let before = its_parent.map_or(0, |place| process_trees[place as usize].session);
             let children = proc::children(pids[parent as usize])?;
             let places = children.iter().filter_map(|child| pids.iter().position(|pid| pid == child));
-            let mut places: Vec<usize> = places.collect();
-            if session != before {
-                places.sort_by_key(|place| process_trees[*place].session != before);
-            }
-            for (birth, place) in (0..).zip(places) {
+            for (birth, place) in (0..).zip(places.collect::<Vec<_>>()) {
                 process_trees[place].birth = birth;
             }
         }
