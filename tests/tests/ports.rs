@@ -71,6 +71,15 @@ fn a_lingering_local_connection_without_reuseaddr_is_ended() -> Result<()> {
     ends_without_a_wait(&arena, restarted)
 }
 
+/// A socket that was only bound at the checkpoint listens after the restart. The kernel lets it do so only if nothing lingers
+/// at its port.
+#[test]
+fn a_bound_socket_can_listen_beside_what_lingered_at_its_port() -> Result<()> {
+    let arena = Arena::new()?;
+    let restarted = restarted_beside_what_lingers(&arena, "bound")?;
+    ends_without_a_wait(&arena, restarted)
+}
+
 /// Listens at another address of the same port until it is killed.
 const LISTENS: &str = r"
 import socket, sys, time

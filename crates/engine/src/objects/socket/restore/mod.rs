@@ -18,6 +18,7 @@ use connect::Naming;
 pub(in crate::objects) use names::Names;
 use standfast_format::records::{Bytes, OpenFileKind, Socket, SocketState};
 use standfast_linux::abi;
+use standfast_linux::proc::Endpoint;
 use standfast_linux::sys::socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -107,11 +108,19 @@ impl Opening<'_> {
         let made = self.create(record)?;
         options::set(made.own(), record)?;
         // Connections of the previous life may linger under its address.
-        if is_tcp(record) {
+        if is_tcp(record) && !self.is_only_bound(record) {
             options::share_address(made.own())?;
         }
         let reached = if is_named_at_once(record) { self.bind(&made, record)? } else { None };
         Ok((made, reached))
+    }
+
+    /// Reports whether a socket is bound to a port where nothing else of the job is. It must get the port without sharing it:
+    /// the kernel would not let it listen beside a lingering connection later.
+    fn is_only_bound(&self, record: &Socket) -> bool {
+        let port = |socket: &Socket| Endpoint::of(&socket.name.0).map(|endpoint| endpoint.port);
+        let mut others = self.plan.job.sockets.iter().filter(|other| !std::ptr::eq(*other, record) && is_tcp(other));
+        record.state == SocketState::Unconnected && !others.any(|other| port(other) == port(record))
     }
 
     fn create(&self, record: &Socket) -> Result<Made, EngineError> {
@@ -217,7 +226,7 @@ fn has_name(record: &Socket) -> bool {
 
 /// Returns the address at which a socket with this name is reached from here, in the form of `family`.
 fn reachable(name: &[u8], family: i32) -> Vec<u8> {
-    let Some(mut endpoint) = standfast_linux::proc::Endpoint::of(name) else { return name.to_vec() };
+    let Some(mut endpoint) = Endpoint::of(name) else { return name.to_vec() };
     let named = i32::from(u16::from_le_bytes([name[0], name[1]]));
     if endpoint.address.is_unspecified() {
         endpoint.address = match (named, family) {
@@ -233,7 +242,7 @@ fn reachable(name: &[u8], family: i32) -> Vec<u8> {
 
 /// Describes an address for people.
 pub(super) fn describe(address: &Bytes) -> String {
-    match standfast_linux::proc::Endpoint::of(&address.0) {
+    match Endpoint::of(&address.0) {
         Some(endpoint) => endpoint.to_string(),
         None => {
             let path = address.0.get(size_of::<abi::sa_family_t>()..).unwrap_or_default();
