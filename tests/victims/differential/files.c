@@ -16,12 +16,17 @@ static size_t amount_of(long length)
     return length < 0 ? 0 : length > BYTES_MAX ? BYTES_MAX : (size_t)length;
 }
 
+/* Marks a file made with O_TMPFILE until it has a name. */
+enum { NEVER_NAMED = S_ISVTX };
+
 /* open SLOT PATH FLAGS MODE. A named pipe is never waited for. */
 static long do_open(const long *a)
 {
     int fd = open(path_of(a[1]), (int)a[2] | O_NONBLOCK | O_NOCTTY, (mode_t)a[3]);
     if (fd >= 0 && !(a[2] & O_NONBLOCK))
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    if (fd >= 0 && (a[2] & O_TMPFILE) == O_TMPFILE)
+        fchmod(fd, (mode_t)a[3] | NEVER_NAMED);
     return place(fd, a[0]);
 }
 
@@ -215,12 +220,21 @@ static long do_symbolic_link(const long *a)
     return with_two_names(symlink, a);
 }
 
-/* name-file SLOT PATH: gives a name to a file without one. */
+/* name-file SLOT PATH: gives a name to a file that never had one. To one that had, the kernel gives none, but does so after a
+ * restart (docs/states.md). */
 static long do_name_file(const long *a)
 {
     char own[64];
+    struct stat file;
+    if (fstat(fd_of(a[0]), &file) == 0 && file.st_nlink == 0 && !(file.st_mode & NEVER_NAMED)) {
+        errno = ENOENT;
+        return -1;
+    }
     snprintf(own, sizeof own, "/proc/self/fd/%d", fd_of(a[0]));
-    return linkat(AT_FDCWD, own, AT_FDCWD, path_of(a[1]), AT_SYMLINK_FOLLOW);
+    long named = linkat(AT_FDCWD, own, AT_FDCWD, path_of(a[1]), AT_SYMLINK_FOLLOW);
+    if (named == 0)
+        fchmod(fd_of(a[0]), file.st_mode & 07777 & ~NEVER_NAMED);
+    return named;
 }
 
 /* look PATH: what the file is, and what is in it. */
