@@ -122,7 +122,7 @@ impl SystemV {
         let CarriedObject { object, of_job } = carried;
         match within(self.place.as_ref(), || scan(object)) {
             Ok(held) => Ok(Some(held)),
-            Err(error) if !of_job && is_gone(&error) => Ok(None),
+            Err(error) if !of_job && (is_gone(&error) || has_grown(&error)) => Ok(None),
             Err(error) => Err(cannot_be_read(object, &error)),
         }
     }
@@ -163,6 +163,12 @@ impl SystemV {
 /// Reports whether an error means that an object has been removed.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(abi::EINVAL | abi::EIDRM))
+}
+
+/// Reports whether an error means that a queue has got more messages since it was looked at. The job is stopped: if it is a
+/// leftover by all other signs, another program uses it.
+fn has_grown(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(abi::E2BIG)
 }
 
 fn within<T>(place: Option<&IpcNamespace>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
@@ -350,6 +356,16 @@ mod tests {
         };
         assert_eq!(contents(false).ok(), Some(0));
         assert!(contents(true).is_err());
+    }
+
+    #[test]
+    fn a_queue_that_grows_meanwhile_is_an_error_only_if_it_belongs_to_the_job() {
+        let list = |of_job| {
+            let queue = CarriedObject { object: object(SystemVKind::Messages, &[]), of_job };
+            SystemV::default().list(&queue, |_| Err::<(), _>(io::Error::from_raw_os_error(abi::E2BIG)))
+        };
+        assert!(list(false).is_ok_and(|held| held.is_none()));
+        assert!(list(true).is_err());
     }
 
     #[test]
