@@ -2,7 +2,9 @@
 //! again.
 
 use crate::arena::Arena;
+use crate::programs::in_path;
 use crate::running::{Ended, Output, PATIENCE, Running, until};
+use crate::victims::Program;
 use crate::workshop;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
@@ -15,6 +17,7 @@ use std::{env, fs};
 
 const SOURCE: &str = include_str!("../victims/mpi/field.c");
 const SOURCE_CPP: &str = include_str!("../victims/mpi/spread.cpp");
+const SOURCE_UNMODIFIED: &str = include_str!("../victims/mpi/steps.c");
 pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("standfast_group.h", include_str!("../../bindings/mpi/include/standfast_group.h")),
     ("standfast_mpi.h", include_str!("../../bindings/mpi/include/standfast_mpi.h")),
@@ -135,6 +138,30 @@ impl Mpi {
     /// When the program does not compile.
     pub fn compiled(&self, name: &str, text: &str) -> Result<Option<PathBuf>> {
         self.compiled_by(self.compiler, name, "c", text)
+    }
+
+    /// Returns a program that knows nothing of Standfast, on three ranks with this many steps, or `None` if this MPI is not
+    /// installed. Its arguments end with those of the program.
+    ///
+    /// # Errors
+    /// When the program does not compile.
+    pub fn unmodified(&self, steps: u32) -> Result<Option<Program>> {
+        let Some(launcher) = in_path(self.launcher[0]) else { return Ok(None) };
+        let folder = workshop::folder("steps", (self.name, SOURCE_UNMODIFIED))?;
+        let path = workshop::built(&folder, "steps", |path| {
+            let source = path.with_extension("c");
+            fs::write(&source, SOURCE_UNMODIFIED)?;
+            let mut command = Command::new(self.compiler);
+            command.args(["-O2", "-Wall", "-Wextra", "-Werror"]).arg(source).arg("-o").arg(path);
+            workshop::compile(&mut command)
+        })?;
+        // Open MPI takes the lowest free ports. Those of a killed job would be taken by another test before its restart.
+        let port = fastrand::u16(10_000..30_000).to_string();
+        let own_ports = ["--mca", "btl_tcp_port_min_v4", &port, "--mca", "btl_tcp_port_min_v6", &port];
+        let own_ports: &[&str] = if self.name.starts_with("Open MPI") { &own_ports } else { &[] };
+        let words = [&self.launcher[1..], own_ports, &["-n", "3"]].concat().into_iter().map(OsString::from);
+        let arguments = words.chain([path.into(), steps.to_string().into()]).collect();
+        Ok(Some(Program { path: launcher, arguments }))
     }
 
     /// Returns a C++ program with the same arguments and output.

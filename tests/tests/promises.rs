@@ -51,6 +51,7 @@ mod standstill;
 mod states;
 mod stuck;
 mod terminals;
+mod unmodified;
 
 #[test]
 fn every_test_file_is_a_module() {
