@@ -216,6 +216,18 @@ static int events_of_pipe(int fd, int events)
     return ioctl(fd, FIONREAD, &unread) == 0 && unread > 0 ? events & ~POLLOUT : events;
 }
 
+/* The kernel takes what is written to a terminal to its other side on a thread of its own. */
+static void await_arrivals(int terminal)
+{
+    int before = 0, now = 0;
+    for (int same = 0; same < 5; same = now == before ? same + 1 : 0) {
+        before = now;
+        usleep(1000);
+        if (ioctl(terminal, FIONREAD, &now) != 0)
+            return;
+    }
+}
+
 static void say_descriptor(int slot)
 {
     int fd = fd_of(slot);
@@ -223,6 +235,8 @@ static void say_descriptor(int slot)
     int flags = fcntl(fd, F_GETFD);
     if (flags < 0)
         return;
+    if (isatty(fd))
+        await_arrivals(fd);
     CHECK(fstat(fd, &found) == 0);
     struct pollfd polled = {.fd = fd, .events = POLLIN | POLLOUT | POLLPRI | POLLRDHUP};
     // A restart forgets what fchmod(2) has done to a socket.
