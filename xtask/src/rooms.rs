@@ -66,6 +66,7 @@ const ROOMS: &[Room] = &[
         outside: Outside::Only(&["minicbor", "serde", "thiserror"]),
     },
     Room { package: "standfast-linux", rooms: &["standfast-core"], outside: Outside::Any },
+    Room { package: "standfast-remote", rooms: &[], outside: Outside::Any },
     Room {
         package: "standfast-engine",
         rooms: &["standfast-core", "standfast-format", "standfast-linux"],
