@@ -16,9 +16,9 @@ mod process_tree;
 mod registered_sequences;
 mod restrictions;
 mod running;
-mod scheduling;
 mod surroundings;
 mod switches;
+mod thread_switches;
 mod threads;
 
 use crate::attributes::Attributes;
@@ -38,7 +38,6 @@ pub(crate) use files::{code_files, list_ahead, prefetch};
 use process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 pub use running::examine;
 pub(crate) use running::{examine_folders, examine_with};
-pub(crate) use scheduling::own_scheduling;
 use standfast_format::records::{JobState, SemaphoreSet};
 use standfast_linux::proc::{self, Map};
 use std::borrow::Cow;

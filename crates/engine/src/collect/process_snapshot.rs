@@ -2,12 +2,12 @@
 //! whom the job has what it was started with.
 
 use crate::error::kernel;
+use crate::objects::SchedulingBaseline;
 use crate::{EngineError, ProcessIdentity};
 use standfast_format::records::{Bytes, CapabilitySets, Limit, MemoryLayout};
 use standfast_linux::Pid;
 use standfast_linux::proc::{self, Capabilities, Stat, Status};
 use standfast_linux::sys::process;
-use standfast_linux::sys::schedule::{self, SchedulingAttributes};
 use std::io;
 
 /// The names of the namespaces of a process in `/proc/PID/ns`.
@@ -123,9 +123,7 @@ impl ProcessAttributes {
 pub(super) struct SupervisorBaseline {
     pub(super) status: Status,
     pub(super) user_namespace: Option<Vec<u8>>,
-    pub(super) scheduling: SchedulingAttributes,
-    /// The affinity of our main thread, since other threads move to where they have work.
-    pub(super) affinity: Vec<u8>,
+    pub(super) scheduling: SchedulingBaseline,
     pub(super) secure_bits: i64,
     oom_score_adjustment: Vec<u8>,
     core_dump_filter: Vec<u8>,
@@ -140,8 +138,7 @@ impl SupervisorBaseline {
         Ok(Self {
             status: Status::of(own)?,
             user_namespace: proc::link(own, "ns/user").ok(),
-            scheduling: schedule::attributes(own.main_thread())?,
-            affinity: schedule::affinity(own.main_thread())?,
+            scheduling: SchedulingBaseline::of(own)?,
             secure_bits: process::secure_bits()?,
             oom_score_adjustment: proc::read(own, "oom_score_adj").unwrap_or_default(),
             core_dump_filter: proc::read(own, "coredump_filter").unwrap_or_default(),

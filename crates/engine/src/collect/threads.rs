@@ -3,17 +3,17 @@
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::restrictions::Landlock;
-use super::{isolation_mismatch, process_tree, registered_sequences, restrictions, scheduling, switches};
+use super::{isolation_mismatch, process_tree, registered_sequences, restrictions, switches, thread_switches};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
-use crate::objects::{Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter};
+use crate::objects::{Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter, collect_scheduling};
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::MainProcess;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
-    AlternateStack, Bytes, Disposition, ProcessSwitches, RobustList, ThreadState, Unreported,
+    AlternateStack, Bytes, Disposition, ProcessSwitches, RobustList, Scheduling, ThreadState, Unreported,
 };
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
@@ -393,7 +393,7 @@ fn ask_dispositions(batch: &mut RemoteCallBatch, signals: &[u8]) -> Vec<AskedDis
 struct OfThread {
     clear_child_tid: Words<1>,
     alternate_stack: Words<3>,
-    scheduling: scheduling::Asked,
+    switches: thread_switches::Asked,
     /// Not of the main thread, which is asked for its process.
     parent_death_signal: Option<Words<1>>,
 }
@@ -404,7 +404,7 @@ impl OfThread {
             parent_death_signal: (place > 0).then(|| switches::ask_parent_death_signal(batch)),
             clear_child_tid: batch.ask(abi::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]),
             alternate_stack: batch.ask(abi::SYS_sigaltstack, |output| [0, output, 0, 0]),
-            scheduling: scheduling::Asked::of(batch),
+            switches: thread_switches::Asked::of(batch),
         }
     }
 
@@ -424,7 +424,7 @@ impl OfThread {
         let [start, flags, length] = answers.words(self.alternate_stack)?;
         let (head, head_length) = process::robust_list(tid).map_err(gone)?;
         let name = proc::read(task.task.process(), &format!("task/{tid}/comm")).map_err(gone)?;
-        Ok(ThreadState {
+        let mut thread = ThreadState {
             tid: status.ids.last().copied().unwrap_or(tid).get(),
             registers: registers(task)?.0.to_vec(),
             extended_registers: Bytes::from(remote_caller.extended()),
@@ -435,15 +435,17 @@ impl OfThread {
             robust_list: RobustList { head, length: head_length },
             restartable_sequence: None,
             name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
-            scheduling: scheduling::scheduling(tid, &supervisor_baseline.scheduling).map_err(gone)?,
-            affinity: scheduling::affinity(tid, &supervisor_baseline.affinity).map_err(gone)?,
-            io_priority: scheduling::io_priority(tid),
-            timer_slack_nanoseconds: self.scheduling.timer_slack(answers),
-            restrictions: self.scheduling.restrictions(answers, status)?,
+            scheduling: Scheduling::default(),
+            affinity: None,
+            io_priority: 0,
+            timer_slack_nanoseconds: self.switches.timer_slack(answers),
+            restrictions: self.switches.restrictions(answers, status)?,
             wait: task.interrupted.wait(),
-            numa: self.scheduling.numa_policy(answers),
-            personality: self.scheduling.personality(answers),
-        })
+            numa: self.switches.numa_policy(answers),
+            personality: self.switches.personality(answers),
+        };
+        collect_scheduling(tid, &supervisor_baseline.scheduling, &mut thread).map_err(gone)?;
+        Ok(thread)
     }
 }
 

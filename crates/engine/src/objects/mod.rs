@@ -14,6 +14,12 @@
 //! descriptors. Both hold the tables of what several open files lead to (pipes, sockets, terminals, queues); these
 //! kinds fill them. Memory is in `memory/`, what belongs to an IPC namespace in `system_v/`, and timers of processes in
 //! `posix_timers/`.
+//!
+//! Other state of processes and threads has one module for each kind as well, with what collects and what restores it:
+//!
+//! ```text
+//! scheduling    policy, priorities and processors of threads
+//! ```
 
 mod check;
 mod device;
@@ -37,6 +43,7 @@ mod posix_timers;
 mod process_handle;
 mod refused;
 mod regular;
+mod scheduling;
 mod shown;
 mod signal_owner;
 mod signals;
@@ -63,6 +70,7 @@ pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};
 use opening::{Opening, Recorded};
 pub(crate) use posix_timers::FoundTimers;
 pub(crate) use regular::RegularPlan;
+pub(crate) use scheduling::{SchedulingBaseline, collect_scheduling, own_scheduling};
 pub(crate) use socket::SocketName;
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
 use standfast_linux::abi;

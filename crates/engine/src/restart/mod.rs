@@ -33,7 +33,8 @@
 //! ```
 //!
 //! [`crate::objects`] makes shared memory, System V objects, timers and open files: in the main process while it is
-//! alone, and what needs other processes once these exist. Then each process gives its descriptors their numbers.
+//! alone, and what needs other processes once these exist. Then each process gives its descriptors their numbers. Some
+//! of the steps above are in modules there too, each beside what collects the same state.
 //!
 //! Until the commit the half-built job dies with us, whatever happens. Files are cut back only after all pages have
 //! been delivered and verified.
@@ -64,7 +65,6 @@ mod processor_state;
 mod rehearsal;
 mod rehearsed_job;
 mod rehearsed_sockets;
-mod scheduling;
 mod stops;
 mod streams;
 mod switches;

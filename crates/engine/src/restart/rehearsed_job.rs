@@ -11,7 +11,7 @@
 //! ```
 
 use super::rehearsed_sockets::hide_paths;
-use crate::collect::own_scheduling;
+use crate::objects::own_scheduling;
 use standfast_format::records::{
     Accounting, Backing, JobState, Mapping, MemoryLock, MemoryObject, ObjectKind, OpenFile, OpenFileKind, ProcessState,
 };

@@ -203,7 +203,7 @@ impl Construction {
 
     /// Gives every thread its own registers and mask. From here on the process is the program's.
     pub(super) fn finish_threads(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        self.set_scheduling(plan);
+        self.set_scheduling(&plan.process.threads);
         self.set_timers(&plan.process.timers)?;
         self.seal_mappings(plan)?;
         self.set_switches(plan)?;

@@ -1,13 +1,10 @@
-//! Collects the state that the scheduler and a few switches of the kernel hold for each thread.
+//! Collects the switches of the kernel that only a thread itself can ask for.
 
 use crate::EngineError;
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, Words};
-use standfast_format::records::{Bytes, NumaPolicy, Scheduling, ThreadRestrictions};
-use standfast_linux::Tid;
+use standfast_format::records::{NumaPolicy, ThreadRestrictions};
 use standfast_linux::abi;
 use standfast_linux::proc::Status;
-use standfast_linux::sys::schedule::{self, SchedulingAttributes};
-use std::io;
 
 const PR_GET_TIMERSLACK: u64 = abi::PR_GET_TIMERSLACK as u64;
 const PR_GET_TSC: u64 = abi::PR_GET_TSC as u64;
@@ -20,42 +17,6 @@ const PR_GET_IO_FLUSHER: u64 = 58;
 const GET_PERSONALITY: u64 = 0xffff_ffff;
 /// `arch_prctl(2)`: whether the program may use the CPUID instruction.
 const ARCH_GET_CPUID: u64 = 0x1011;
-
-/// Returns policy and priorities of a task. The slice of an ordinary task is reported only if it differs from the
-/// system's default, which depends on the number of processors.
-pub(super) fn scheduling(tid: Tid, own: &SchedulingAttributes) -> io::Result<Scheduling> {
-    let theirs = schedule::attributes(tid)?;
-    let is_ordinary = matches!(theirs.policy as i32, abi::SCHED_OTHER | abi::SCHED_BATCH | abi::SCHED_IDLE);
-    let runtime = if is_ordinary && theirs.runtime == own.runtime { 0 } else { theirs.runtime };
-    Ok(Scheduling {
-        policy: theirs.policy,
-        flags: theirs.flags,
-        nice: schedule::nice(tid)?,
-        priority: theirs.priority,
-        runtime,
-        deadline: theirs.deadline,
-        period: theirs.period,
-        utilization_min: theirs.utilization_min,
-        utilization_max: theirs.utilization_max,
-    })
-}
-
-/// Returns policy and priorities of this thread.
-pub(crate) fn own_scheduling() -> io::Result<Scheduling> {
-    let own = Tid::own();
-    scheduling(own, &schedule::attributes(own)?)
-}
-
-/// Returns the processors of a task, if they differ from ours, which it inherited.
-pub(super) fn affinity(tid: Tid, own: &[u8]) -> io::Result<Option<Bytes>> {
-    let theirs = schedule::affinity(tid)?;
-    Ok((theirs != own).then_some(Bytes(theirs)))
-}
-
-/// Returns the I/O priority; zero if the kernel has none.
-pub(super) fn io_priority(tid: Tid) -> u32 {
-    schedule::io_priority(tid).unwrap_or_default()
-}
 
 /// More NUMA nodes than any kernel has. With fewer, the kernel would say that its answer does not fit.
 const NODES_MAX: u64 = 1024;
