@@ -2,7 +2,7 @@
 //! whom the job has what it was started with.
 
 use crate::error::kernel;
-use crate::objects::SchedulingBaseline;
+use crate::objects::{SchedulingBaseline, resource_limits};
 use crate::{EngineError, ProcessIdentity};
 use standfast_format::records::{Bytes, CapabilitySets, Limit, MemoryLayout};
 use standfast_linux::Pid;
@@ -16,8 +16,6 @@ pub(super) const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", 
 pub(super) const PID: usize = 4;
 pub(super) const TIME: usize = 5;
 const USER: usize = 6;
-/// Number of resource limits that Linux has.
-const LIMITS: u32 = 16;
 
 /// A process as `/proc` shows it.
 #[derive(Debug)]
@@ -88,12 +86,11 @@ impl ProcessAttributes {
     pub(super) fn of(pid: Pid) -> io::Result<Self> {
         let arguments = proc::read(pid, "cmdline")?;
         let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
-        let limit = |resource| process::limit(pid, resource).map(|(soft, hard)| Limit { soft, hard });
         Ok(Self {
             arguments: arguments.split(|byte| *byte == 0).map(Bytes::from).collect(),
             working_directory: proc::link(pid, "cwd")?.into(),
             personality: proc::personality(pid)?,
-            limits: (0..LIMITS).map(limit).collect::<io::Result<_>>()?,
+            limits: resource_limits(pid)?,
             auxiliary_vector: proc::read(pid, "auxv")?.into(),
         })
     }

@@ -18,7 +18,8 @@
 //! Other state of processes and threads has one module for each kind as well, with what collects and what restores it:
 //!
 //! ```text
-//! scheduling    policy, priorities and processors of threads
+//! resource_limits   of processes
+//! scheduling        policy, priorities and processors of threads
 //! ```
 
 mod check;
@@ -43,6 +44,7 @@ mod posix_timers;
 mod process_handle;
 mod refused;
 mod regular;
+mod resource_limits;
 mod scheduling;
 mod shown;
 mod signal_owner;
@@ -70,6 +72,7 @@ pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};
 use opening::{Opening, Recorded};
 pub(crate) use posix_timers::FoundTimers;
 pub(crate) use regular::RegularPlan;
+pub(crate) use resource_limits::resource_limits;
 pub(crate) use scheduling::{SchedulingBaseline, collect_scheduling, own_scheduling};
 pub(crate) use socket::SocketName;
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind};

@@ -22,10 +22,11 @@
 //! notes          what the restart reports about files
 //! listing        files that the job appends to without holding them open; names, by which it knows them
 //! stops          processes that job control had stopped are stopped again
-//! attributes     directory, umask, signal dispositions, limits
+//! attributes     directory, umask, signal dispositions
 //! switches       advice, locks and keys of memory; settings that the process has made in the kernel
 //! scheduling     policy, priorities and processors, if they are allowed here
 //! capabilities   given up again
+//! resource_limits   set as high as allowed here
 //! threads        created under their old ids; what the kernel keeps for each; registers last
 //! compared       with the image, by its twin; a difference that nobody has allowed ends the restart
 //! rehearsal      all of the above, of a copy (rehearsed_job) that nobody notices, which is then discarded

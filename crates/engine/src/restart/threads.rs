@@ -209,7 +209,7 @@ impl Construction {
         self.set_switches(plan)?;
         self.give_up_capabilities(plan)?;
         self.unmap_scratch()?;
-        self.set_limits(plan)?;
+        self.set_limits(&plan.process.limits)?;
         for (task, thread) in self.tasks.iter().zip(&plan.process.threads) {
             // A processor with more registers keeps them after those that were saved; zeros there mean unused.
             let mut extended = task.extended_registers().map_err(building)?;
