@@ -2,7 +2,7 @@
 //! whom the job has what it was started with.
 
 use crate::error::kernel;
-use crate::objects::{SchedulingBaseline, resource_limits};
+use crate::objects::{SchedulingBaseline, changed_capabilities, resource_limits};
 use crate::{EngineError, ProcessIdentity};
 use standfast_format::records::{Bytes, CapabilitySets, Limit, MemoryLayout};
 use standfast_linux::Pid;
@@ -147,14 +147,7 @@ impl SupervisorBaseline {
     pub(super) fn other_capabilities(&self, status: &Status, user_namespace: Option<&[u8]>) -> Option<CapabilitySets> {
         let is_with_us = user_namespace == self.user_namespace.as_deref();
         let before = if is_with_us { self.status.capabilities } else { Capabilities::of_new_namespace() };
-        let now = status.capabilities;
-        (now != before.after_exec(status.user)).then_some(CapabilitySets {
-            inheritable: now.inheritable,
-            permitted: now.permitted,
-            effective: now.effective,
-            bounding: now.bounding,
-            ambient: now.ambient,
-        })
+        changed_capabilities(status, before)
     }
 
     /// Returns the out-of-memory score of a process, unless it is the one that it got from us.

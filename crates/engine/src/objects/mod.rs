@@ -18,10 +18,12 @@
 //! Other state of processes and threads has one module for each kind as well, with what collects and what restores it:
 //!
 //! ```text
+//! capabilities      that threads have given up
 //! resource_limits   of processes
 //! scheduling        policy, priorities and processors of threads
 //! ```
 
+mod capabilities;
 mod check;
 mod device;
 mod directory;
@@ -57,6 +59,7 @@ mod timer;
 mod walk;
 
 use crate::EngineError;
+pub(crate) use capabilities::changed_capabilities;
 use check::nothing;
 pub(crate) use check::{Blockers, Check};
 pub(crate) use event_counter::SilentCounter;

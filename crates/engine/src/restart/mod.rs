@@ -44,7 +44,6 @@ mod address_space;
 mod attributes;
 mod beginning;
 mod blockers;
-mod capabilities;
 mod compared;
 mod cut_back;
 mod family;

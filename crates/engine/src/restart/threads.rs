@@ -207,7 +207,7 @@ impl Construction {
         self.set_timers(&plan.process.timers)?;
         self.seal_mappings(plan)?;
         self.set_switches(plan)?;
-        self.give_up_capabilities(plan)?;
+        self.give_up_capabilities(&plan.process.threads)?;
         self.unmap_scratch()?;
         self.set_limits(&plan.process.limits)?;
         for (task, thread) in self.tasks.iter().zip(&plan.process.threads) {

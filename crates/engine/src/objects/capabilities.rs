@@ -1,11 +1,10 @@
-//! Capabilities that threads had given up. A new process has those that the exec of its program gives; each thread gives
+//! Capabilities that threads have given up. A new process has those that the exec of its program gives; each thread gives
 //! up the difference for itself.
 
-use super::plan::Plan;
 use crate::EngineError;
 use crate::construction::{Construction, building};
 use crate::error::kernel;
-use standfast_format::records::CapabilitySets;
+use standfast_format::records::{CapabilitySets, ThreadState};
 use standfast_linux::abi;
 use standfast_linux::proc::{Capabilities, Status};
 use standfast_linux::{Registers, Task};
@@ -20,11 +19,18 @@ const PR_CAP_AMBIENT_RAISE: u64 = abi::PR_CAP_AMBIENT_RAISE as u64;
 const PR_CAP_AMBIENT_CLEAR_ALL: u64 = abi::PR_CAP_AMBIENT_CLEAR_ALL as u64;
 const ACTION: &str = "giving up capabilities";
 
+/// Returns the capabilities of a task, unless it has those that an exec of its program gives. `before` are those of the
+/// process that started it.
+pub(crate) fn changed_capabilities(status: &Status, before: Capabilities) -> Option<CapabilitySets> {
+    let now = status.capabilities;
+    (now != before.after_exec(status.user)).then(|| as_recorded(now))
+}
+
 impl Construction {
     /// Lets each thread give up what it had given up. After this, injected calls have no more rights than the program.
-    pub(super) fn give_up_capabilities(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+    pub(crate) fn give_up_capabilities(&mut self, threads: &[ThreadState]) -> Result<(), EngineError> {
         let mut is_complete = true;
-        for (task, thread) in self.tasks.iter().zip(&plan.process.threads) {
+        for (task, thread) in self.tasks.iter().zip(threads) {
             let Some(wanted) = &thread.restrictions.capabilities else { continue };
             let looking = |source| kernel("looking at the new process", source);
             let now = || Status::of_task(self.pid(), task.tid()).map(|it| it.capabilities).map_err(looking);
@@ -69,6 +75,11 @@ impl Construction {
 
 fn le_bytes(word: &u32) -> [u8; 4] {
     word.to_le_bytes()
+}
+
+fn as_recorded(shown: Capabilities) -> CapabilitySets {
+    let Capabilities { inheritable, permitted, effective, bounding, ambient } = shown;
+    CapabilitySets { inheritable, permitted, effective, bounding, ambient }
 }
 
 fn as_shown(wanted: &CapabilitySets) -> Capabilities {
