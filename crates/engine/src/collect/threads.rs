@@ -7,7 +7,9 @@ use super::{isolation_mismatch, process_tree, registered_sequences, restrictions
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
-use crate::objects::{Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter, collect_scheduling};
+use crate::objects::{
+    AskedDispositions, Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter, collect_scheduling,
+};
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::MainProcess;
 use crate::{Blocker, EngineError, RefusalCode};
@@ -29,7 +31,6 @@ use std::os::fd::OwnedFd;
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
 const PR_GET_TID_ADDRESS: u64 = abi::PR_GET_TID_ADDRESS as u64;
 const PR_GET_SECUREBITS: u64 = abi::PR_GET_SECUREBITS as u64;
-const SIGCHLD: u8 = abi::SIGCHLD as u8;
 
 /// What only the program itself could answer.
 #[derive(Debug, Default)]
@@ -196,12 +197,7 @@ impl Inner {
         status: &Status,
         supervisor_baseline: &SupervisorBaseline,
     ) -> Result<(), EngineError> {
-        self.take_dispositions(&asked.dispositions, answers)?;
-        for some in asked.more_signals.chunks(DISPOSITIONS_AT_ONCE) {
-            let mut batch = remote_caller.batch();
-            let asked = ask_dispositions(&mut batch, some);
-            self.take_dispositions(&asked, &remote_caller.put(&batch)?)?;
-        }
+        self.dispositions = asked.dispositions.dispositions(answers, remote_caller)?;
         self.heap_end = answers.number(asked.heap_end) as u64;
         // Kernels before 5.16 have no processor state that needs a request.
         self.permitted_features = answers.words(asked.permitted).map_or(0, |[features]| features);
@@ -210,16 +206,6 @@ impl Inner {
         self.blockers.extend(asked.local_descriptors.blocker(answers));
         self.switches =
             asked.switches.switches(answers, remote_caller, status, self.xsave_features, supervisor_baseline)?;
-        Ok(())
-    }
-
-    fn take_dispositions(&mut self, asked: &[AskedDisposition], answers: &Answers) -> Result<(), EngineError> {
-        for (signal, question) in asked.iter().copied() {
-            let [handler, flags, restorer, mask] = answers.words(question)?;
-            if [handler, flags, mask] != [0; 3] {
-                self.dispositions.push(Disposition { signal, handler, flags, restorer, mask });
-            }
-        }
         Ok(())
     }
 
@@ -350,9 +336,7 @@ fn refuse_dispatched_calls(
 
 /// What the main thread is asked for its process.
 struct OfProcess {
-    dispositions: Vec<AskedDisposition>,
-    /// Signals for whose dispositions the batch had no room.
-    more_signals: Vec<u8>,
+    dispositions: AskedDispositions,
     heap_end: Number,
     permitted: Words<1>,
     secure_bits: Number,
@@ -361,15 +345,9 @@ struct OfProcess {
 }
 
 impl OfProcess {
-    /// Asks only about signals that are caught or ignored, and about SIGCHLD, whose flags matter even with the default
-    /// action. Only these can differ from those of a new process.
     fn of(batch: &mut RemoteCallBatch, status: &Status) -> Self {
-        let changed = status.caught | status.ignored | 1 << (SIGCHLD - 1);
-        let mut signals: Vec<u8> = (1..=64).filter(|signal| changed & 1 << (signal - 1) != 0).collect();
-        let more_signals = signals.split_off(signals.len().min(DISPOSITIONS_AT_ONCE));
         Self {
-            dispositions: ask_dispositions(batch, &signals),
-            more_signals,
+            dispositions: AskedDispositions::of(batch, status),
             heap_end: batch.call(abi::SYS_brk, [0; 6]),
             permitted: batch.ask(abi::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]),
             secure_bits: batch.call(abi::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]),
@@ -377,16 +355,6 @@ impl OfProcess {
             switches: switches::Asked::of(batch),
         }
     }
-}
-
-/// A signal, and the question about it.
-type AskedDisposition = (u8, Words<4>);
-/// A number that leaves room for all other questions in the batch.
-const DISPOSITIONS_AT_ONCE: usize = 16;
-
-fn ask_dispositions(batch: &mut RemoteCallBatch, signals: &[u8]) -> Vec<AskedDisposition> {
-    let mut ask = |signal: u8| batch.ask(abi::SYS_rt_sigaction, |output| [u64::from(signal), 0, output, 8]);
-    signals.iter().map(|signal| (*signal, ask(*signal))).collect()
 }
 
 /// What a thread is asked for itself.

@@ -18,9 +18,10 @@
 //! Other state of processes and threads has one module for each kind as well, with what collects and what restores it:
 //!
 //! ```text
-//! capabilities      that threads have given up
-//! resource_limits   of processes
-//! scheduling        policy, priorities and processors of threads
+//! capabilities          that threads have given up
+//! resource_limits       of processes
+//! scheduling            policy, priorities and processors of threads
+//! signal_dispositions   what each signal does
 //! ```
 
 mod capabilities;
@@ -49,6 +50,7 @@ mod regular;
 mod resource_limits;
 mod scheduling;
 mod shown;
+mod signal_dispositions;
 mod signal_owner;
 mod signals;
 mod socket;
@@ -77,6 +79,7 @@ pub(crate) use posix_timers::FoundTimers;
 pub(crate) use regular::RegularPlan;
 pub(crate) use resource_limits::resource_limits;
 pub(crate) use scheduling::{SchedulingBaseline, collect_scheduling, own_scheduling};
+pub(crate) use signal_dispositions::AskedDispositions;
 pub(crate) use socket::SocketName;
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
 use standfast_linux::abi;

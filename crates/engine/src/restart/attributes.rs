@@ -1,18 +1,15 @@
-//! Properties of a process besides memory, files and threads: directory, umask, signal dispositions.
+//! Properties of a process besides memory, files and threads, in the order in which they are set.
 
 use super::plan::Plan;
 use crate::EngineError;
 use crate::construction::Construction;
 use crate::error::kernel;
-use standfast_format::records::Disposition;
 use standfast_linux::PassingDirectory;
 use standfast_linux::abi;
 use standfast_linux::proc;
 use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-
-const SIGNAL_SET_BYTES: u64 = 8;
 
 impl Construction {
     pub(super) fn set_attributes(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
@@ -45,13 +42,5 @@ impl Construction {
         let made = PassingDirectory::new().map_err(failed)?;
         enter(made.path().as_os_str().as_bytes())?;
         std::fs::set_permissions(made.path(), Permissions::from_mode(removed.mode & 0o7777)).map_err(failed)
-    }
-
-    fn set_disposition(&self, disposition: &Disposition) -> Result<(), EngineError> {
-        let words = [disposition.handler, disposition.flags, disposition.restorer, disposition.mask];
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let action = format!("setting what signal {} does", disposition.signal);
-        let arguments = [disposition.signal.into(), self.argument(&bytes)?, 0, SIGNAL_SET_BYTES, 0, 0];
-        self.call(&action, abi::SYS_rt_sigaction, arguments).map(drop)
     }
 }

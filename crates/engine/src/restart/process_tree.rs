@@ -17,7 +17,6 @@ use standfast_linux::{Pid, Stop, TaskError};
 use std::collections::BTreeMap;
 
 const PR_SET_NAME: u64 = abi::PR_SET_NAME as u64;
-const SIGNAL_SET_BYTES: u64 = 8;
 
 /// Processes that are not to live on.
 #[derive(Debug, Default)]
@@ -42,7 +41,8 @@ impl Family {
         if plan.job.processes.len() == 1 && plan.job.processes[0].process_tree == ProcessTree::default() {
             return Ok(());
         }
-        self.main().forget_disposition_of_children()?;
+        // A program that was started with SIGCHLD ignored would lose its zombies.
+        self.main().reset_disposition(abi::SIGCHLD)?;
         let main = Member { process: self.processes.remove(0), plan, parked };
         let mut birth = Birth::new(plan.job, main);
         let made = birth.make_all();
@@ -132,13 +132,6 @@ impl Relative for Member<'_, '_> {
 }
 
 impl Construction {
-    /// Resets the disposition of SIGCHLD. A program that was started with SIGCHLD ignored would lose its zombies.
-    fn forget_disposition_of_children(&self) -> Result<(), EngineError> {
-        let at = self.argument(&[0; 32])?;
-        let arguments = [abi::SIGCHLD as u64, at, 0, SIGNAL_SET_BYTES, 0, 0];
-        self.call("setting what signal 17 does", abi::SYS_rt_sigaction, arguments).map(drop)
-    }
-
     /// Ends the process as `state` says, after which it is a zombie.
     fn end_as(&self, state: &ProcessState) -> Result<(), EngineError> {
         if let Some(thread) = state.threads.first() {
@@ -168,9 +161,7 @@ impl Construction {
         }
         process::set_limit(self.pid(), abi::RLIMIT_CORE, 0, 0).map_err(ending)?;
         // It may have inherited that the signal is ignored.
-        let default = self.argument(&[0; 32])?;
-        let arguments = [signal as u64, default, 0, SIGNAL_SET_BYTES, 0, 0];
-        self.call("setting what a signal does", abi::SYS_rt_sigaction, arguments)?;
+        self.reset_disposition(signal)?;
         process::kill(self.pid(), signal).map_err(ending)?;
         let mut pass = 0;
         self.main().set_signal_mask(0).map_err(building)?;

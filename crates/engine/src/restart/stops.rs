@@ -13,7 +13,6 @@ use standfast_linux::abi;
 use standfast_linux::sys::process;
 use std::io;
 
-const SIGNAL_SET_BYTES: u64 = 8;
 /// Finds a child that has been stopped.
 const ASK: u64 = (abi::WUNTRACED | abi::WNOHANG | abi::__WALL) as u64;
 
@@ -51,9 +50,7 @@ impl Construction {
 
     fn is_stopped_by(&self, signal: i32) -> Result<bool, EngineError> {
         if signal != abi::SIGSTOP {
-            let default = self.argument(&[0; 32])?;
-            let arguments = [signal as u64, default, 0, SIGNAL_SET_BYTES, 0, 0];
-            self.call("setting what a signal does", abi::SYS_rt_sigaction, arguments)?;
+            self.reset_disposition(signal)?;
         }
         process::kill(self.pid(), signal).map_err(|source| kernel("stopping a process", source))?;
         let task = self.main();
