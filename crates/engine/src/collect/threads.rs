@@ -8,7 +8,7 @@ use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
 use crate::objects::{
-    AskedDispositions, Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter, collect_scheduling,
+    AskedDispositions, AskedFeatures, Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter, collect_scheduling,
 };
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::MainProcess;
@@ -27,8 +27,6 @@ use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// `arch_prctl(2)`: the processor state that the program may use, as XSAVE features.
-const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
 const PR_GET_TID_ADDRESS: u64 = abi::PR_GET_TID_ADDRESS as u64;
 const PR_GET_SECUREBITS: u64 = abi::PR_GET_SECUREBITS as u64;
 
@@ -199,8 +197,7 @@ impl Inner {
     ) -> Result<(), EngineError> {
         self.dispositions = asked.dispositions.dispositions(answers, remote_caller)?;
         self.heap_end = answers.number(asked.heap_end) as u64;
-        // Kernels before 5.16 have no processor state that needs a request.
-        self.permitted_features = answers.words(asked.permitted).map_or(0, |[features]| features);
+        self.permitted_features = asked.features.features(answers);
         let theirs = answers.number(asked.secure_bits);
         self.blockers.extend(restrictions::secure_bits(theirs, supervisor_baseline.secure_bits));
         self.blockers.extend(asked.local_descriptors.blocker(answers));
@@ -338,7 +335,7 @@ fn refuse_dispatched_calls(
 struct OfProcess {
     dispositions: AskedDispositions,
     heap_end: Number,
-    permitted: Words<1>,
+    features: AskedFeatures,
     secure_bits: Number,
     local_descriptors: restrictions::LocalDescriptors,
     switches: switches::Asked,
@@ -349,7 +346,7 @@ impl OfProcess {
         Self {
             dispositions: AskedDispositions::of(batch, status),
             heap_end: batch.call(abi::SYS_brk, [0; 6]),
-            permitted: batch.ask(abi::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]),
+            features: AskedFeatures::of(batch),
             secure_bits: batch.call(abi::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]),
             local_descriptors: restrictions::LocalDescriptors::of(batch),
             switches: switches::Asked::of(batch),

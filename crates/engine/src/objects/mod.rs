@@ -19,6 +19,7 @@
 //!
 //! ```text
 //! capabilities          that threads have given up
+//! processor_state       that a program must ask for: AMX
 //! resource_limits       of processes
 //! scheduling            policy, priorities and processors of threads
 //! signal_dispositions   what each signal does
@@ -45,6 +46,7 @@ mod pipe;
 mod pipe_contents;
 mod posix_timers;
 mod process_handle;
+mod processor_state;
 mod refused;
 mod regular;
 mod resource_limits;
@@ -76,6 +78,7 @@ pub use opening::AddressWait;
 pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};
 use opening::{Opening, Recorded};
 pub(crate) use posix_timers::FoundTimers;
+pub(crate) use processor_state::AskedFeatures;
 pub(crate) use regular::RegularPlan;
 pub(crate) use resource_limits::resource_limits;
 pub(crate) use scheduling::{SchedulingBaseline, collect_scheduling, own_scheduling};

@@ -61,7 +61,6 @@ mod open_files;
 mod other_names;
 mod plan;
 mod process_tree;
-mod processor_state;
 mod rehearsal;
 mod rehearsed_job;
 mod rehearsed_sockets;

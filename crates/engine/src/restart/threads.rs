@@ -42,7 +42,7 @@ impl Construction {
         // Returns the main thread's id as the program sees it, which is also the process's.
         let clear = plan.process.threads[0].clear_child_tid;
         let own_pid = self.call("setting up the main thread", abi::SYS_set_tid_address, [clear, 0, 0, 0, 0, 0])?;
-        self.ask_for_features(plan)?;
+        self.ask_for_features(plan.process.permitted_features)?;
         for (place, thread) in plan.process.threads.iter().enumerate() {
             let own_tid = if place == 0 { own_pid } else { self.make_thread(thread)? };
             let inner_id = Tid::new(own_tid as i32);

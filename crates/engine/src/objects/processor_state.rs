@@ -5,16 +5,18 @@
 //! not let a tracer set these registers (EINVAL). So a thread that had some loads it itself, from the scratch memory.
 //! It does so by an instruction in front of a system call that does not exist.
 
-use super::plan::Plan;
 use crate::EngineError;
 use crate::construction::{Construction, building};
 use crate::error::kernel;
+use crate::remote_caller::{Answers, RemoteCallBatch, Words};
 use crate::scratch::SCRATCH_BYTES;
 use standfast_format::records::ThreadState;
 use standfast_linux::abi;
 use standfast_linux::{SYSCALL_INSTRUCTION, Task};
 
-/// `arch_prctl(2)`.
+/// `arch_prctl(2)`: the processor state that the program may use, as XSAVE features.
+const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
+/// `arch_prctl(2)`: asks for one of them.
 const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
 /// XSAVE features that must be asked for: AMX tile data.
 const MUST_BE_ASKED_FOR: u64 = 1 << 18;
@@ -25,13 +27,25 @@ const FEATURES_OFFSET: usize = 512;
 /// `xrstor64 (%rdi)`: loads from there what `edx:eax` selects.
 const LOAD_INSTRUCTION: [u8; 4] = [0x48, 0x0f, 0xae, 0x2f];
 
+/// The question which processor state a process may use.
+pub(crate) struct AskedFeatures(Words<1>);
+
+impl AskedFeatures {
+    pub(crate) fn of(batch: &mut RemoteCallBatch) -> Self {
+        Self(batch.ask(abi::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]))
+    }
+
+    /// Returns the features. Kernels before 5.16 have none that need a request.
+    pub(crate) fn features(&self, answers: &Answers) -> u64 {
+        answers.words(self.0).map_or(0, |[features]| features)
+    }
+}
+
 impl Construction {
     /// Asks for processor state that must be asked for, before any thread has some.
-    pub(super) fn ask_for_features(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+    pub(crate) fn ask_for_features(&self, permitted: u64) -> Result<(), EngineError> {
         // Features that every program may use need no asking; asking for an allowed feature again does no harm.
-        for feature in
-            (0..u64::BITS).filter(|feature| plan.process.permitted_features & MUST_BE_ASKED_FOR & 1 << feature != 0)
-        {
+        for feature in (0..u64::BITS).filter(|feature| permitted & MUST_BE_ASKED_FOR & 1 << feature != 0) {
             let action = "asking for processor state (AMX)";
             self.call(action, abi::SYS_arch_prctl, [ARCH_REQ_XCOMP_PERM, feature.into(), 0, 0, 0, 0])?;
         }
@@ -39,7 +53,7 @@ impl Construction {
     }
 
     /// Makes a thread use what it had of that state, so that there is room for it when its registers are set.
-    pub(super) fn make_room_for_state(&self, task: &Task, thread: &ThreadState) -> Result<(), EngineError> {
+    pub(crate) fn make_room_for_state(&self, task: &Task, thread: &ThreadState) -> Result<(), EngineError> {
         let area = &thread.extended_registers.0;
         if features(area) & MUST_BE_ASKED_FOR == 0 {
             return Ok(());
