@@ -13,7 +13,6 @@ mod other_names;
 mod passing;
 mod process_snapshot;
 mod process_tree;
-mod registered_sequences;
 mod restrictions;
 mod running;
 mod surroundings;

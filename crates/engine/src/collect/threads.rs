@@ -3,12 +3,13 @@
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::restrictions::Landlock;
-use super::{isolation_mismatch, process_tree, registered_sequences, restrictions, switches, thread_switches};
+use super::{isolation_mismatch, process_tree, restrictions, switches, thread_switches};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
 use crate::objects::{
     AskedDispositions, AskedFeatures, Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter, collect_scheduling,
+    registered_sequence,
 };
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::MainProcess;
@@ -178,7 +179,7 @@ impl Inner {
         let signal = of_thread.parent_death_signal.map(|question| switches::int(&answers, question)).transpose()?;
         thread.restrictions.parent_death_signal = signal.filter(|signal| *signal != 0);
         thread.pending = pending;
-        match registered_sequences::registered(remote_caller, task)? {
+        match registered_sequence(remote_caller, task)? {
             Ok(sequence) => thread.restartable_sequence = sequence,
             Err(blocker) => self.blockers.push(blocker),
         }

@@ -21,6 +21,7 @@
 //! capabilities          that threads have given up
 //! processor_state       that a program must ask for: AMX
 //! resource_limits       of processes
+//! restartable_sequence  that a thread has registered
 //! scheduling            policy, priorities and processors of threads
 //! signal_dispositions   what each signal does
 //! ```
@@ -50,6 +51,7 @@ mod processor_state;
 mod refused;
 mod regular;
 mod resource_limits;
+mod restartable_sequence;
 mod scheduling;
 mod shown;
 mod signal_dispositions;
@@ -81,6 +83,7 @@ pub(crate) use posix_timers::FoundTimers;
 pub(crate) use processor_state::AskedFeatures;
 pub(crate) use regular::RegularPlan;
 pub(crate) use resource_limits::resource_limits;
+pub(crate) use restartable_sequence::registered_sequence;
 pub(crate) use scheduling::{SchedulingBaseline, collect_scheduling, own_scheduling};
 pub(crate) use signal_dispositions::AskedDispositions;
 pub(crate) use socket::SocketName;

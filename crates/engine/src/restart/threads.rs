@@ -128,8 +128,7 @@ impl Construction {
             call("setting a robust list", abi::SYS_set_robust_list, [robust.head, robust.length, 0, 0, 0, 0])?;
         }
         if let Some(sequence) = &thread.restartable_sequence {
-            let arguments = [sequence.area, sequence.length.into(), 0, sequence.signature.into(), 0, 0];
-            call("registering restartable sequences", abi::SYS_rseq, arguments)?;
+            self.register_sequence(task, &base, sequence)?;
         }
         let stack = &thread.alternate_stack;
         // Without a stack, another flag may be set.

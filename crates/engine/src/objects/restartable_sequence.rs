@@ -1,20 +1,22 @@
-//! The restartable sequences that a thread has registered (rseq(2)).
+//! The restartable sequences that a thread has registered (rseq(2)), found and registered again.
 //!
 //! Before Linux 5.13 the kernel does not tell them to a tracer. The thread then tries addresses: the kernel answers EBUSY
 //! to a second registration of the same area, and EINVAL to that of another one.
 
+use crate::construction::Construction;
 use crate::freeze::FrozenTask;
 use crate::remote_caller::{Number, RemoteCallBatch, RemoteCaller};
 use crate::restartable_sequences::{AREA_BYTES, NEAR, SIGNATURE};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::RestartableSequence;
 use standfast_linux::abi;
+use standfast_linux::{Registers, Task};
 
 const REGISTER: u64 = 0;
 const UNREGISTER: u64 = 1;
 
 /// Returns what a thread has registered, or why that cannot be found out.
-pub(super) fn registered(
+pub(crate) fn registered_sequence(
     remote_caller: &RemoteCaller<'_>,
     task: &FrozenTask,
 ) -> Result<Result<Option<RestartableSequence>, Blocker>, EngineError> {
@@ -54,6 +56,19 @@ fn tried(
 
 fn attempt(batch: &mut RemoteCallBatch, area: u64, flags: u64) -> Number {
     batch.call(abi::SYS_rseq, [area, AREA_BYTES, flags, SIGNATURE.into(), 0, 0])
+}
+
+impl Construction {
+    /// Registers what a thread had registered.
+    pub(crate) fn register_sequence(
+        &self,
+        task: &Task,
+        base: &Registers,
+        sequence: &RestartableSequence,
+    ) -> Result<(), EngineError> {
+        let arguments = [sequence.area, sequence.length.into(), REGISTER, sequence.signature.into(), 0, 0];
+        self.call_in(task, base, "registering restartable sequences", abi::SYS_rseq, arguments).map(drop)
+    }
 }
 
 fn hidden(task: &FrozenTask) -> Blocker {
