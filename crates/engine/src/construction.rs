@@ -112,6 +112,11 @@ impl Construction {
         }
     }
 
+    /// Notes that the process will lack something: the field of the record, and what that is to people.
+    pub(crate) fn go_without(&mut self, field: &'static str, what: &str, error: &dyn std::fmt::Display) {
+        self.lack(field, format!("the program continues without its {what}, which is not permitted here ({error})"));
+    }
+
     /// Makes a child of this process, whose memory holds only the scratch so far. It is stopped, in the same state.
     /// `flags` are those of clone(2), with the signal that reports its end. `id` is its pid as the two see it; if it is
     /// `None`, the kernel chooses one.

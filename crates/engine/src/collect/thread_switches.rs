@@ -2,7 +2,7 @@
 
 use crate::EngineError;
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, Words};
-use standfast_format::records::{NumaPolicy, ThreadRestrictions};
+use standfast_format::records::ThreadRestrictions;
 use standfast_linux::abi;
 use standfast_linux::proc::Status;
 
@@ -18,17 +18,11 @@ const GET_PERSONALITY: u64 = 0xffff_ffff;
 /// `arch_prctl(2)`: whether the program may use the CPUID instruction.
 const ARCH_GET_CPUID: u64 = 0x1011;
 
-/// More NUMA nodes than any kernel has. With fewer, the kernel would say that its answer does not fit.
-const NODES_MAX: u64 = 1024;
-/// A mode, and a bit for each node.
-const NUMA_WORDS: usize = 1 + (NODES_MAX / 64) as usize;
-
 /// What only a thread itself can ask.
 pub(super) struct Asked {
     timer_slack: Number,
     time_stamps: Words<1>,
     cpuid: Number,
-    numa: Words<NUMA_WORDS>,
     memory_failure: Number,
     io_flusher: Number,
     keep_capabilities: Number,
@@ -40,7 +34,6 @@ impl Asked {
         Self {
             timer_slack: batch.call(abi::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]),
             time_stamps: batch.ask(abi::SYS_prctl, |output| [PR_GET_TSC, output, 0, 0]),
-            numa: batch.ask(abi::SYS_get_mempolicy, |output| [output, output + 8, NODES_MAX, 0]),
             cpuid: batch.call(abi::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0]),
             memory_failure: batch.call(abi::SYS_prctl, [PR_MCE_KILL_GET, 0, 0, 0, 0, 0]),
             io_flusher: batch.call(abi::SYS_prctl, [PR_GET_IO_FLUSHER, 0, 0, 0, 0, 0]),
@@ -55,16 +48,6 @@ impl Asked {
 
     pub(super) fn personality(&self, answers: &Answers) -> Option<u32> {
         u32::try_from(answers.number(self.personality)).ok()
-    }
-
-    /// Returns from which NUMA nodes the thread takes memory, if it has said so.
-    pub(super) fn numa_policy(&self, answers: &Answers) -> Option<NumaPolicy> {
-        // A kernel without nodes does not know this call.
-        let [mode, nodes @ ..] = answers.words(self.numa).ok()?;
-        // An int: the upper half of the word holds old contents.
-        let mode = mode as u32;
-        let used = nodes.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
-        (mode != 0).then(|| NumaPolicy { mode, nodes: nodes[..used].to_vec() })
     }
 
     pub(super) fn restrictions(&self, answers: &Answers, status: &Status) -> Result<ThreadRestrictions, EngineError> {

@@ -8,8 +8,8 @@ use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
 use crate::objects::{
-    AskedDispositions, AskedFeatures, Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter, collect_scheduling,
-    registered_sequence,
+    AskedDispositions, AskedFeatures, AskedNumaPolicy, Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter,
+    collect_scheduling, registered_sequence,
 };
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::MainProcess;
@@ -360,6 +360,7 @@ struct OfThread {
     clear_child_tid: Words<1>,
     alternate_stack: Words<3>,
     switches: thread_switches::Asked,
+    numa: AskedNumaPolicy,
     /// Not of the main thread, which is asked for its process.
     parent_death_signal: Option<Words<1>>,
 }
@@ -371,6 +372,7 @@ impl OfThread {
             clear_child_tid: batch.ask(abi::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]),
             alternate_stack: batch.ask(abi::SYS_sigaltstack, |output| [0, output, 0, 0]),
             switches: thread_switches::Asked::of(batch),
+            numa: AskedNumaPolicy::of(batch),
         }
     }
 
@@ -407,7 +409,7 @@ impl OfThread {
             timer_slack_nanoseconds: self.switches.timer_slack(answers),
             restrictions: self.switches.restrictions(answers, status)?,
             wait: task.interrupted.wait(),
-            numa: self.switches.numa_policy(answers),
+            numa: self.numa.policy(answers),
             personality: self.switches.personality(answers),
         };
         collect_scheduling(tid, &supervisor_baseline.scheduling, &mut thread).map_err(gone)?;

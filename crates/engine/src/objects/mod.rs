@@ -19,6 +19,7 @@
 //!
 //! ```text
 //! capabilities          that threads have given up
+//! numa_policy           the nodes from which threads and mappings take memory
 //! processor_state       that a program must ask for: AMX
 //! resource_limits       of processes
 //! restartable_sequence  that a thread has registered
@@ -40,6 +41,7 @@ mod locks;
 mod memory;
 mod message_queue;
 mod nameless;
+mod numa_policy;
 mod of_processes;
 mod openable;
 mod opening;
@@ -75,6 +77,7 @@ pub(crate) use memory::{
     written_at_ends,
 };
 use message_queue::unlink_leftovers;
+pub(crate) use numa_policy::AskedNumaPolicy;
 pub(crate) use of_processes::open_files_of_processes;
 pub use opening::AddressWait;
 pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};

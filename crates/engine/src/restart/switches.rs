@@ -8,7 +8,7 @@ use crate::EngineError;
 use crate::construction::Construction;
 use crate::error::kernel;
 use standfast_core::PAGE_BYTES;
-use standfast_format::records::{Advice, Mapping, MemoryLock, NumaPolicy, ProcessSwitches};
+use standfast_format::records::{Advice, Mapping, MemoryLock, ProcessSwitches};
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
@@ -49,13 +49,7 @@ impl Construction {
                 (Ok(_), _) => {}
             }
         }
-        if let Some(policy) = &mapping.attributes.numa {
-            let (nodes, bits) = self.nodes(policy)?;
-            let arguments = [start, bytes, policy.mode.into(), nodes, bits, 0];
-            if let Err(error) = self.call("choosing NUMA nodes", abi::SYS_mbind, arguments) {
-                self.go_without("processes.mappings.attributes.numa", "choice of NUMA nodes", &error);
-            }
-        }
+        self.choose_nodes_of_mapping(mapping)?;
         if let Some(name) = &mapping.attributes.name {
             let name = self.path_argument(&name.0)?;
             // A kernel without names shows none.
@@ -63,16 +57,6 @@ impl Construction {
                 self.call("naming memory", abi::SYS_prctl, [PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name, 0]);
         }
         Ok(())
-    }
-
-    /// Returns the nodes of a policy as arguments of a call: their address, and how many bits count.
-    pub(super) fn nodes(&self, policy: &NumaPolicy) -> Result<(u64, u64), EngineError> {
-        if policy.nodes.is_empty() {
-            return Ok((0, 0));
-        }
-        let words: Vec<u8> = policy.nodes.iter().flat_map(|word| word.to_le_bytes()).collect();
-        // The kernel takes one bit less than the given number.
-        Ok((self.argument(&words)?, policy.nodes.len() as u64 * 64 + 1))
     }
 
     /// Guards pages, once all others are filled.
@@ -238,11 +222,6 @@ impl Construction {
             self.go_without(SWITCHES, "audit login id", &error);
         }
         Ok(())
-    }
-
-    /// Notes that the process will lack something: the field of the record, and what that is to people.
-    pub(super) fn go_without(&mut self, field: &'static str, what: &str, error: &dyn std::fmt::Display) {
-        self.lack(field, format!("the program continues without its {what}, which is not permitted here ({error})"));
     }
 }
 

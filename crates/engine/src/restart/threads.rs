@@ -148,19 +148,6 @@ impl Construction {
         Ok(())
     }
 
-    /// Chooses the NUMA nodes from which a thread takes memory.
-    fn choose_nodes(&mut self, place: usize, thread: &ThreadState) -> Result<(), EngineError> {
-        let Some(policy) = &thread.numa else { return Ok(()) };
-        let base = self.tasks[place].registers().map_err(building)?;
-        let (nodes, bits) = self.nodes(policy)?;
-        let arguments = [policy.mode.into(), nodes, bits, 0, 0, 0];
-        let chosen = self.call_in(&self.tasks[place], &base, "choosing NUMA nodes", abi::SYS_set_mempolicy, arguments);
-        if let Err(error) = chosen {
-            self.go_without("processes.threads.numa", "choice of NUMA nodes", &error);
-        }
-        Ok(())
-    }
-
     /// Applies the restrictions that a thread has put on itself.
     fn restrict(&self, task: &Task, wishes: &ThreadRestrictions) -> Result<(), EngineError> {
         let base = task.registers().map_err(building)?;
