@@ -2,8 +2,7 @@
 
 use super::process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBaseline};
 use super::{
-    Stop, Subject, files, isolation_mismatch, memory, named, process_tree, refuse, restrictions, surroundings,
-    switches, threads,
+    Stop, Subject, files, isolation_mismatch, memory, named, process_tree, refuse, restrictions, surroundings, threads,
 };
 use crate::births::settle_births;
 use crate::capture_options::CaptureOptions;
@@ -13,7 +12,9 @@ use crate::freeze::Frozen;
 use crate::inheritance::Inheritance;
 use crate::listing::{Listed, NotSaved};
 use crate::machine::{clocks, machine};
-use crate::objects::{Descriptors, MemoryObjects, Motion, SystemV, SystemVContents, Terms, written_at_ends};
+use crate::objects::{
+    Descriptors, MemoryObjects, Motion, SystemV, SystemVContents, Terms, with_keys_in_use, written_at_ends,
+};
 use crate::shared::Kept;
 use crate::taken_descriptors::TakenDescriptors;
 use crate::tree::Member;
@@ -208,7 +209,7 @@ impl OfProcess {
         process_snapshot: &ProcessSnapshot,
         process_attributes: ProcessAttributes,
     ) -> ProcessState {
-        let keys = switches::with_keys_in_use(
+        let keys = with_keys_in_use(
             inner.switches.protection_keys,
             self.mappings.ordinary.iter().map(|mapping| mapping.attributes.protection_key),
         );

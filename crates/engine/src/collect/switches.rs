@@ -2,6 +2,7 @@
 
 use super::process_snapshot::SupervisorBaseline;
 use crate::EngineError;
+use crate::objects::allocated_keys;
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{MemoryLock, ProcessSwitches};
@@ -22,12 +23,6 @@ const REGISTER_GLOBAL: u32 = 1 << 2;
 /// Commands that need a registration, each with the command that registers: expedited, with synchronized cores, with
 /// restarted sequences.
 const PRIVATE_BARRIERS: [(u64, u32); 3] = [(1 << 3, 1 << 4), (1 << 5, 1 << 6), (1 << 7, 1 << 8)];
-/// The XSAVE feature of protection keys.
-const PROTECTION_KEYS: u64 = 1 << 9;
-/// Keys that x86-64 has.
-const KEYS: u32 = 16;
-/// `PKEY_DISABLE_ACCESS`: the access rights that free keys get.
-const NO_ACCESS: u64 = 1;
 /// The answer of an ordinary process to `PR_GET_DUMPABLE`.
 const DUMPABLE: i64 = 1;
 const PAGE: u64 = standfast_core::PAGE_BYTES as u64;
@@ -63,14 +58,13 @@ impl Asked {
         answers: &Answers,
         remote_caller: &RemoteCaller<'_>,
         status: &Status,
-        xsave_features: u64,
         supervisor_baseline: &SupervisorBaseline,
     ) -> Result<ProcessSwitches, EngineError> {
         let pid = status.process_ids.first().copied().ok_or(EngineError::Ended)?;
         // Older kernels do not know these calls, and answer with an error.
         let number = |question| answers.number(question).max(0) as u64;
         Ok(ProcessSwitches {
-            protection_keys: if xsave_features & PROTECTION_KEYS == 0 { 0 } else { protection_keys(remote_caller)? },
+            protection_keys: allocated_keys(remote_caller)?,
             lock_future: match status.locked_kib {
                 0 => MemoryLock::Unlocked,
                 locked => lock_future(remote_caller, pid, locked)?,
@@ -129,33 +123,6 @@ fn registered_barriers(remote_caller: &RemoteCaller<'_>, answer: i64) -> Result<
     Ok(Some(registered))
 }
 
-/// Returns the allocated keys, found by allocating all free ones and releasing them again. This is done only if the
-/// first free key is not the first of all. So keys without memory go unnoticed if a program has allocated several and
-/// released the first one.
-fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError> {
-    let allocate = || remote_caller.call(abi::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0]);
-    let mut free = 0u32;
-    loop {
-        let key = allocate()?;
-        if !(1..i64::from(KEYS)).contains(&key) {
-            break;
-        }
-        free |= 1 << key;
-        if key == 1 {
-            break;
-        }
-    }
-    for key in (1..KEYS).filter(|key| free & 1 << key != 0) {
-        remote_caller.call(abi::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
-    }
-    Ok(if free & 1 << 1 == 0 { u32::from(u16::MAX) & !free } else { 1 })
-}
-
-/// Returns the allocated keys, given those that were found: memory under a key shows that it is allocated as well.
-pub(super) fn with_keys_in_use(found: u32, in_use: impl Iterator<Item = u32>) -> u32 {
-    in_use.filter(|key| (1..KEYS).contains(key)).fold(found, |keys, key| keys | 1 << key)
-}
-
 /// Determines whether memory mapped from now on is locked: maps a page, inspects it and unmaps it again. `locked_kib` is
 /// what is locked without it.
 fn lock_future(remote_caller: &RemoteCaller<'_>, pid: Pid, locked_kib: u64) -> Result<MemoryLock, EngineError> {
@@ -178,15 +145,4 @@ fn lock_future(remote_caller: &RemoteCaller<'_>, pid: Pid, locked_kib: u64) -> R
         true if filled.is_empty() => MemoryLock::OnFault,
         true => MemoryLock::Locked,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_shows_keys_beyond_a_free_one() {
-        assert_eq!(with_keys_in_use(1, [0, 2].into_iter()), 0b101);
-        assert_eq!(with_keys_in_use(0, [0].into_iter()), 0);
-    }
 }

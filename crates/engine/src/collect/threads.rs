@@ -202,8 +202,7 @@ impl Inner {
         let theirs = answers.number(asked.secure_bits);
         self.blockers.extend(restrictions::secure_bits(theirs, supervisor_baseline.secure_bits));
         self.blockers.extend(asked.local_descriptors.blocker(answers));
-        self.switches =
-            asked.switches.switches(answers, remote_caller, status, self.xsave_features, supervisor_baseline)?;
+        self.switches = asked.switches.switches(answers, remote_caller, status, supervisor_baseline)?;
         Ok(())
     }
 

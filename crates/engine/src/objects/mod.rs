@@ -21,6 +21,7 @@
 //! capabilities          that threads have given up
 //! numa_policy           the nodes from which threads and mappings take memory
 //! processor_state       that a program must ask for: AMX
+//! protection_keys       of memory
 //! resource_limits       of processes
 //! restartable_sequence  that a thread has registered
 //! scheduling            policy, priorities and processors of threads
@@ -50,6 +51,7 @@ mod pipe_contents;
 mod posix_timers;
 mod process_handle;
 mod processor_state;
+mod protection_keys;
 mod refused;
 mod regular;
 mod resource_limits;
@@ -84,6 +86,7 @@ pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};
 use opening::{Opening, Recorded};
 pub(crate) use posix_timers::FoundTimers;
 pub(crate) use processor_state::AskedFeatures;
+pub(crate) use protection_keys::{allocated_keys, execute_only_key, is_execute_only, with_keys_in_use};
 pub(crate) use regular::RegularPlan;
 pub(crate) use resource_limits::resource_limits;
 pub(crate) use restartable_sequence::registered_sequence;

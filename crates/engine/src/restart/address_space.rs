@@ -7,7 +7,7 @@ use super::vdso::is_special;
 use crate::EngineError;
 use crate::construction::Construction;
 use crate::error::kernel;
-use crate::objects::MadeSystemV;
+use crate::objects::{MadeSystemV, is_execute_only};
 use crate::scratch::SCRATCH_BYTES;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{Accounting, Backing, Mapping, ObjectKind, ProcessState, Protection};
@@ -266,10 +266,6 @@ pub(super) fn while_filling(mapping: &Mapping) -> Protection {
     };
     let read = mapping.protection.read || is_writable || is_execute_only(mapping.protection);
     Protection { read, write: mapping.protection.write || is_writable, ..mapping.protection }
-}
-
-pub(super) fn is_execute_only(protection: Protection) -> bool {
-    protection == Protection { execute: true, ..Protection::default() }
 }
 
 pub(super) fn access(protection: Protection) -> u64 {

@@ -2,11 +2,12 @@
 //! computes depends on most of them: settings that are not allowed here are reported, and the program continues without
 //! them.
 
-use super::address_space::{access, is_execute_only, while_filling};
+use super::address_space::{access, while_filling};
 use super::plan::Plan;
 use crate::EngineError;
 use crate::construction::Construction;
 use crate::error::kernel;
+use crate::objects::execute_only_key;
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Advice, Mapping, MemoryLock, ProcessSwitches};
 use standfast_linux::abi;
@@ -31,8 +32,6 @@ const SYS_MSEAL: i64 = 462;
 const O_WRONLY: u64 = abi::O_WRONLY as u64;
 /// The field of the record for what this file sets of a whole process.
 const SWITCHES: &str = "processes.switches";
-/// `PKEY_DISABLE_ACCESS`.
-const NO_ACCESS: u64 = 1;
 
 impl Construction {
     /// Gives advice that must be known before a mapping is filled; all of it stays with the mapping.
@@ -115,20 +114,6 @@ impl Construction {
             }
         }
         spare.into_iter().try_for_each(|key| self.free_key(key))
-    }
-
-    /// Allocates protection keys. The kernel gives them out in the order of their numbers, so all up to the highest are
-    /// allocated. Returns those that are not wanted and must be freed.
-    fn allocate_keys(&self, wanted: u32) -> Result<Vec<u32>, EngineError> {
-        let highest = wanted.checked_ilog2().unwrap_or(0);
-        for _ in 0..highest {
-            self.call("allocating a protection key", abi::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0])?;
-        }
-        Ok((1..highest).filter(|key| wanted & 1 << key == 0).collect())
-    }
-
-    fn free_key(&self, key: u32) -> Result<(), EngineError> {
-        self.call("freeing a protection key", abi::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0]).map(drop)
     }
 
     /// Seals mappings: nothing about them can be changed any more.
@@ -225,15 +210,6 @@ impl Construction {
     }
 }
 
-/// Returns the key that the kernel has taken for memory that can only be executed: no call allocates it for a program,
-/// and mprotect(2) makes such memory readable again. It is recognised by the memory under it. A program's own key under
-/// which there is nothing else looks the same.
-fn execute_only_key(mappings: &[Mapping]) -> Option<u32> {
-    let under = |key| mappings.iter().filter(move |mapping| mapping.attributes.protection_key == key);
-    let keys = mappings.iter().map(|mapping| mapping.attributes.protection_key).filter(|key| *key != 0);
-    keys.filter(|key| under(*key).all(|mapping| is_execute_only(mapping.protection))).min()
-}
-
 fn number_of(advice: Advice) -> u64 {
     (match advice {
         Advice::DontFork => abi::MADV_DONTFORK,
@@ -245,24 +221,4 @@ fn number_of(advice: Advice) -> u64 {
         Advice::Sequential => abi::MADV_SEQUENTIAL,
         Advice::Random => abi::MADV_RANDOM,
     }) as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use standfast_format::records::{Backing, MappingAttributes, Protection};
-
-    fn under(protection_key: u32, read: bool) -> Mapping {
-        let protection = Protection { read, write: false, execute: true };
-        let attributes = MappingAttributes { protection_key, ..MappingAttributes::default() };
-        let backing = Backing::Anonymous;
-        Mapping { start: 0, end: 4096, protection, backing, grows_down: false, attributes, may_write: None }
-    }
-
-    #[test]
-    fn the_kernels_own_key_is_that_of_memory_that_can_only_be_executed() {
-        assert_eq!(execute_only_key(&[under(0, true), under(2, true), under(3, false), under(3, false)]), Some(3));
-        assert_eq!(execute_only_key(&[under(0, false)]), None, "a processor without keys");
-        assert_eq!(execute_only_key(&[under(3, false), under(3, true)]), None, "a key of the program's");
-    }
 }
