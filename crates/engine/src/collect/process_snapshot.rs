@@ -2,7 +2,7 @@
 //! whom the job has what it was started with.
 
 use crate::error::kernel;
-use crate::objects::{SchedulingBaseline, changed_capabilities, resource_limits};
+use crate::objects::{ProcessSwitchesBaseline, SchedulingBaseline, changed_capabilities, resource_limits};
 use crate::{EngineError, ProcessIdentity};
 use standfast_format::records::{Bytes, CapabilitySets, Limit, MemoryLayout};
 use standfast_linux::Pid;
@@ -122,8 +122,7 @@ pub(super) struct SupervisorBaseline {
     pub(super) user_namespace: Option<Vec<u8>>,
     pub(super) scheduling: SchedulingBaseline,
     pub(super) secure_bits: i64,
-    oom_score_adjustment: Vec<u8>,
-    core_dump_filter: Vec<u8>,
+    pub(super) switches: ProcessSwitchesBaseline,
 }
 
 impl SupervisorBaseline {
@@ -132,13 +131,13 @@ impl SupervisorBaseline {
     }
 
     fn at(own: Pid) -> io::Result<Self> {
+        let status = Status::of(own)?;
         Ok(Self {
-            status: Status::of(own)?,
             user_namespace: proc::link(own, "ns/user").ok(),
             scheduling: SchedulingBaseline::of(own)?,
             secure_bits: process::secure_bits()?,
-            oom_score_adjustment: proc::read(own, "oom_score_adj").unwrap_or_default(),
-            core_dump_filter: proc::read(own, "coredump_filter").unwrap_or_default(),
+            switches: ProcessSwitchesBaseline::of(own, &status),
+            status,
         })
     }
 
@@ -149,20 +148,4 @@ impl SupervisorBaseline {
         let before = if is_with_us { self.status.capabilities } else { Capabilities::of_new_namespace() };
         changed_capabilities(status, before)
     }
-
-    /// Returns the out-of-memory score of a process, unless it is the one that it got from us.
-    pub(super) fn other_oom_score(&self, pid: Pid) -> Option<i32> {
-        different(pid, "oom_score_adj", &self.oom_score_adjustment)?.parse().ok()
-    }
-
-    /// Returns its core dump filter, unless it is the one that it got from us.
-    pub(super) fn other_core_dump_filter(&self, pid: Pid) -> Option<u32> {
-        u32::from_str_radix(&different(pid, "coredump_filter", &self.core_dump_filter)?, 16).ok()
-    }
-}
-
-/// Returns the contents of a file in `/proc` for a process, unless they equal ours.
-fn different(pid: Pid, file: &str, own: &[u8]) -> Option<String> {
-    let theirs = proc::read(pid, file).ok().filter(|theirs| theirs != own)?;
-    Some(String::from_utf8_lossy(&theirs).trim().to_owned())
 }

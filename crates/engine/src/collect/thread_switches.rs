@@ -7,6 +7,7 @@ use standfast_linux::abi;
 use standfast_linux::proc::Status;
 
 const PR_GET_TIMERSLACK: u64 = abi::PR_GET_TIMERSLACK as u64;
+const PR_GET_PDEATHSIG: u64 = abi::PR_GET_PDEATHSIG as u64;
 const PR_GET_TSC: u64 = abi::PR_GET_TSC as u64;
 const PR_TSC_SIGSEGV: u64 = abi::PR_TSC_SIGSEGV as u64;
 const PR_MCE_KILL_GET: u64 = abi::PR_MCE_KILL_GET as u64;
@@ -20,6 +21,8 @@ const ARCH_GET_CPUID: u64 = 0x1011;
 
 /// What only a thread itself can ask.
 pub(super) struct Asked {
+    /// Not of the main thread, which is asked for its process.
+    parent_death_signal: Option<Words<1>>,
     timer_slack: Number,
     time_stamps: Words<1>,
     cpuid: Number,
@@ -30,10 +33,12 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn of(batch: &mut RemoteCallBatch) -> Self {
+    pub(super) fn of(batch: &mut RemoteCallBatch, place: usize) -> Self {
+        let ask = |batch: &mut RemoteCallBatch, option| batch.ask(abi::SYS_prctl, |output| [option, output, 0, 0]);
         Self {
+            parent_death_signal: (place > 0).then(|| ask(batch, PR_GET_PDEATHSIG)),
             timer_slack: batch.call(abi::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]),
-            time_stamps: batch.ask(abi::SYS_prctl, |output| [PR_GET_TSC, output, 0, 0]),
+            time_stamps: ask(batch, PR_GET_TSC),
             cpuid: batch.call(abi::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0]),
             memory_failure: batch.call(abi::SYS_prctl, [PR_MCE_KILL_GET, 0, 0, 0, 0, 0]),
             io_flusher: batch.call(abi::SYS_prctl, [PR_GET_IO_FLUSHER, 0, 0, 0, 0, 0]),
@@ -65,7 +70,11 @@ impl Asked {
             // Only a privileged process may ask, and be one.
             io_flusher: (answers.number(self.io_flusher) == 1).then_some(true),
             capabilities: None,
-            parent_death_signal: None,
+            parent_death_signal: self
+                .parent_death_signal
+                .map(|question| answers.words(question).map(|[word]| word as u32))
+                .transpose()?
+                .filter(|signal| *signal != 0),
             keep_capabilities: (answers.number(self.keep_capabilities) == 1).then_some(true),
         })
     }

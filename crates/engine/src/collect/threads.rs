@@ -3,13 +3,13 @@
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::restrictions::Landlock;
-use super::{isolation_mismatch, process_tree, restrictions, switches, thread_switches};
+use super::{isolation_mismatch, process_tree, restrictions, thread_switches};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, FrozenTask, refine};
 use crate::objects::{
-    AskedDispositions, AskedFeatures, AskedNumaPolicy, Descriptors, FoundTimers, FoundUndo, Probe, SilentCounter,
-    collect_scheduling, registered_sequence,
+    AskedDispositions, AskedFeatures, AskedNumaPolicy, AskedProcessSwitches, Descriptors, FoundTimers, FoundUndo,
+    Probe, SilentCounter, collect_scheduling, registered_sequence,
 };
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
 use crate::shared::MainProcess;
@@ -176,8 +176,6 @@ impl Inner {
         self.blockers.extend(landlock.blocker(&answers, status));
         let pending = self.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
         let mut thread = of_thread.thread(remote_caller, &answers, task, status, also.supervisor_baseline)?;
-        let signal = of_thread.parent_death_signal.map(|question| switches::int(&answers, question)).transpose()?;
-        thread.restrictions.parent_death_signal = signal.filter(|signal| *signal != 0);
         thread.pending = pending;
         match registered_sequence(remote_caller, task)? {
             Ok(sequence) => thread.restartable_sequence = sequence,
@@ -202,7 +200,7 @@ impl Inner {
         let theirs = answers.number(asked.secure_bits);
         self.blockers.extend(restrictions::secure_bits(theirs, supervisor_baseline.secure_bits));
         self.blockers.extend(asked.local_descriptors.blocker(answers));
-        self.switches = asked.switches.switches(answers, remote_caller, status, supervisor_baseline)?;
+        self.switches = asked.switches.switches(answers, remote_caller, status, &supervisor_baseline.switches)?;
         Ok(())
     }
 
@@ -338,7 +336,7 @@ struct OfProcess {
     features: AskedFeatures,
     secure_bits: Number,
     local_descriptors: restrictions::LocalDescriptors,
-    switches: switches::Asked,
+    switches: AskedProcessSwitches,
 }
 
 impl OfProcess {
@@ -349,7 +347,7 @@ impl OfProcess {
             features: AskedFeatures::of(batch),
             secure_bits: batch.call(abi::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]),
             local_descriptors: restrictions::LocalDescriptors::of(batch),
-            switches: switches::Asked::of(batch),
+            switches: AskedProcessSwitches::of(batch),
         }
     }
 }
@@ -360,17 +358,14 @@ struct OfThread {
     alternate_stack: Words<3>,
     switches: thread_switches::Asked,
     numa: AskedNumaPolicy,
-    /// Not of the main thread, which is asked for its process.
-    parent_death_signal: Option<Words<1>>,
 }
 
 impl OfThread {
     fn of(batch: &mut RemoteCallBatch, place: usize) -> Self {
         Self {
-            parent_death_signal: (place > 0).then(|| switches::ask_parent_death_signal(batch)),
             clear_child_tid: batch.ask(abi::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]),
             alternate_stack: batch.ask(abi::SYS_sigaltstack, |output| [0, output, 0, 0]),
-            switches: thread_switches::Asked::of(batch),
+            switches: thread_switches::Asked::of(batch, place),
             numa: AskedNumaPolicy::of(batch),
         }
     }

@@ -20,6 +20,7 @@
 //! ```text
 //! capabilities          that threads have given up
 //! numa_policy           the nodes from which threads and mappings take memory
+//! process_switches      what a process has told the kernel about itself: a table
 //! processor_state       that a program must ask for: AMX
 //! protection_keys       of memory
 //! resource_limits       of processes
@@ -50,6 +51,7 @@ mod pipe;
 mod pipe_contents;
 mod posix_timers;
 mod process_handle;
+mod process_switches;
 mod processor_state;
 mod protection_keys;
 mod refused;
@@ -62,6 +64,7 @@ mod signal_dispositions;
 mod signal_owner;
 mod signals;
 mod socket;
+mod switch;
 mod system_v;
 mod terminal;
 mod thread_handle;
@@ -85,8 +88,9 @@ pub use opening::AddressWait;
 pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};
 use opening::{Opening, Recorded};
 pub(crate) use posix_timers::FoundTimers;
+pub(crate) use process_switches::{AskedProcessSwitches, ProcessSwitchesBaseline};
 pub(crate) use processor_state::AskedFeatures;
-pub(crate) use protection_keys::{allocated_keys, execute_only_key, is_execute_only, with_keys_in_use};
+pub(crate) use protection_keys::{execute_only_key, is_execute_only, with_keys_in_use};
 pub(crate) use regular::RegularPlan;
 pub(crate) use resource_limits::resource_limits;
 pub(crate) use restartable_sequence::registered_sequence;

@@ -18,7 +18,7 @@ const NO_ACCESS: u64 = 1;
 /// Returns the allocated keys, found by allocating all free ones and releasing them again. This is done only if the
 /// first free key is not the first of all. So keys without memory go unnoticed if a program has allocated several and
 /// released the first one. Returns 0 if the processor has no keys.
-pub(crate) fn allocated_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError> {
+pub(super) fn allocated_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError> {
     if Registers::xsave_features(remote_caller.extended()) & PROTECTION_KEYS == 0 {
         return Ok(0);
     }

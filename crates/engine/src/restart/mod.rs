@@ -23,7 +23,8 @@
 //! listing        files that the job appends to without holding them open; names, by which it knows them
 //! stops          processes that job control had stopped are stopped again
 //! attributes     directory, umask, signal dispositions
-//! switches       advice, locks and keys of memory; settings that the process has made in the kernel
+//! mapping_attributes  advice, guards, locks and keys of memory
+//! process_switches  settings that the process has made in the kernel
 //! scheduling     policy, priorities and processors, if they are allowed here
 //! capabilities   given up again
 //! resource_limits   set as high as allowed here
@@ -54,6 +55,7 @@ mod ids;
 mod known_names;
 mod listing;
 mod mapped_files;
+mod mapping_attributes;
 mod names;
 mod namespaces;
 mod notes;
@@ -66,7 +68,6 @@ mod rehearsed_job;
 mod rehearsed_sockets;
 mod stops;
 mod streams;
-mod switches;
 mod tails;
 mod threads;
 mod vdso;

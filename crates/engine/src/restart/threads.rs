@@ -192,7 +192,7 @@ impl Construction {
         self.set_scheduling(&plan.process.threads);
         self.set_timers(&plan.process.timers)?;
         self.seal_mappings(plan)?;
-        self.set_switches(plan)?;
+        self.set_switches(&plan.process.switches)?;
         self.give_up_capabilities(&plan.process.threads)?;
         self.unmap_scratch()?;
         self.set_limits(&plan.process.limits)?;

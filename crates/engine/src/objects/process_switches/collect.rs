@@ -1,106 +1,82 @@
-//! Collects the switches of a process: what it has told the kernel about itself as a whole.
+//! Collects the switches of a process. Most of them are in the tables; the others take more than one question.
 
-use super::process_snapshot::SupervisorBaseline;
+use super::{FILES, SWITCHES};
 use crate::EngineError;
-use crate::objects::allocated_keys;
-use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
+use crate::objects::protection_keys::allocated_keys;
+use crate::objects::switch::AskedSwitches;
+use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller};
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{MemoryLock, ProcessSwitches};
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
-use standfast_linux::sys::process;
 use standfast_linux::{PageScan, Pid, Populated};
 
-const PR_GET_PDEATHSIG: u64 = abi::PR_GET_PDEATHSIG as u64;
-const PR_GET_CHILD_SUBREAPER: u64 = abi::PR_GET_CHILD_SUBREAPER as u64;
-const PR_GET_DUMPABLE: u64 = abi::PR_GET_DUMPABLE as u64;
-const PR_GET_THP_DISABLE: u64 = 42;
-const PR_GET_MDWE: u64 = 66;
-const PR_GET_MEMORY_MERGE: u64 = 68;
 /// `membarrier(2)`: asks for the registrations (Linux 6.3).
 const GET_REGISTRATIONS: u64 = 1 << 9;
 const REGISTER_GLOBAL: u32 = 1 << 2;
 /// Commands that need a registration, each with the command that registers: expedited, with synchronized cores, with
 /// restarted sequences.
 const PRIVATE_BARRIERS: [(u64, u32); 3] = [(1 << 3, 1 << 4), (1 << 5, 1 << 6), (1 << 7, 1 << 8)];
-/// The answer of an ordinary process to `PR_GET_DUMPABLE`.
-const DUMPABLE: i64 = 1;
 const PAGE: u64 = standfast_core::PAGE_BYTES as u64;
 
+/// The switches of this process: a program inherits them.
+#[derive(Debug)]
+pub(crate) struct ProcessSwitchesBaseline {
+    no_huge_pages: bool,
+    /// The contents of each of [`FILES`].
+    files: Vec<Vec<u8>>,
+}
+
+impl ProcessSwitchesBaseline {
+    /// `status` is that of this process.
+    pub(crate) fn of(own: Pid, status: &Status) -> Self {
+        let files = FILES.iter().map(|file| proc::read(own, file.name).unwrap_or_default()).collect();
+        Self { no_huge_pages: status.no_huge_pages, files }
+    }
+}
+
 /// What the main thread is asked about the switches.
-pub(super) struct Asked {
-    subreaper: Words<1>,
-    parent_death_signal: Words<1>,
-    merge_memory: Number,
-    deny_write_execute: Number,
-    dumpable: Number,
-    huge_pages: Number,
+pub(crate) struct AskedProcessSwitches {
+    switches: AskedSwitches<ProcessSwitches>,
     barriers: Number,
 }
 
-impl Asked {
-    pub(super) fn of(batch: &mut RemoteCallBatch) -> Self {
-        let number = |batch: &mut RemoteCallBatch, option| batch.call(abi::SYS_prctl, [option, 0, 0, 0, 0, 0]);
+impl AskedProcessSwitches {
+    pub(crate) fn of(batch: &mut RemoteCallBatch) -> Self {
         Self {
-            subreaper: batch.ask(abi::SYS_prctl, |output| [PR_GET_CHILD_SUBREAPER, output, 0, 0]),
-            parent_death_signal: ask_parent_death_signal(batch),
-            merge_memory: number(batch, PR_GET_MEMORY_MERGE),
-            deny_write_execute: number(batch, PR_GET_MDWE),
-            dumpable: number(batch, PR_GET_DUMPABLE),
-            huge_pages: number(batch, PR_GET_THP_DISABLE),
+            switches: AskedSwitches::of(batch, SWITCHES),
             barriers: batch.call(abi::SYS_membarrier, [GET_REGISTRATIONS, 0, 0, 0, 0, 0]),
         }
     }
 
     /// Returns its answers, and finds out what takes more than one question.
-    pub(super) fn switches(
+    pub(crate) fn switches(
         &self,
         answers: &Answers,
         remote_caller: &RemoteCaller<'_>,
         status: &Status,
-        supervisor_baseline: &SupervisorBaseline,
+        own: &ProcessSwitchesBaseline,
     ) -> Result<ProcessSwitches, EngineError> {
         let pid = status.process_ids.first().copied().ok_or(EngineError::Ended)?;
-        // Older kernels do not know these calls, and answer with an error.
-        let number = |question| answers.number(question).max(0) as u64;
-        Ok(ProcessSwitches {
+        let mut switches = ProcessSwitches {
             protection_keys: allocated_keys(remote_caller)?,
             lock_future: match status.locked_kib {
                 0 => MemoryLock::Unlocked,
                 locked => lock_future(remote_caller, pid, locked)?,
             },
-            subreaper: int(answers, self.subreaper)? != 0,
-            no_huge_pages: status.no_huge_pages && !supervisor_baseline.status.no_huge_pages,
-            merge_memory: number(self.merge_memory) != 0,
-            deny_write_execute: number(self.deny_write_execute),
-            oom_score_adjustment: supervisor_baseline.other_oom_score(pid),
-            core_dump_filter: supervisor_baseline.other_core_dump_filter(pid),
-            parent_death_signal: int(answers, self.parent_death_signal)?,
-            // Without privileges, an undumpable process could not have been stopped.
-            undumpable: Some(answers.number(self.dumpable))
-                .filter(|answer| process::effective_user() == 0 && *answer != DUMPABLE)
-                .map(|answer| answer as u32),
             memory_barriers: registered_barriers(remote_caller, answers.number(self.barriers))?,
             audit_login: proc::audit_login(pid),
-            huge_pages_flags: huge_pages_flags(answers.number(self.huge_pages)),
-        })
+            ..ProcessSwitches::default()
+        };
+        self.switches.note(&mut switches, answers, status)?;
+        switches.no_huge_pages &= !own.no_huge_pages;
+        for (file, own) in FILES.iter().zip(&own.files) {
+            if let Some(theirs) = proc::read(pid, file.name).ok().filter(|theirs| theirs != own) {
+                (file.note)(&mut switches, String::from_utf8_lossy(&theirs).trim());
+            }
+        }
+        Ok(switches)
     }
-}
-
-/// Returns the flags in the answer to `PR_GET_THP_DISABLE`. Without flags, `/proc/PID/status` shows it as well.
-fn huge_pages_flags(answer: i64) -> Option<u32> {
-    const SWITCHED_OFF: u32 = 1;
-    u32::try_from(answer).ok().map(|answer| answer & !SWITCHED_OFF).filter(|flags| *flags != 0)
-}
-
-/// Asks a thread for the signal that it gets when the parent ends.
-pub(super) fn ask_parent_death_signal(batch: &mut RemoteCallBatch) -> Words<1> {
-    batch.ask(abi::SYS_prctl, |output| [PR_GET_PDEATHSIG, output, 0, 0])
-}
-
-/// Returns an answer that is an int: the upper half of the word holds old contents.
-pub(super) fn int(answers: &Answers, question: Words<1>) -> Result<u32, EngineError> {
-    answers.words(question).map(|[word]| word as u32)
 }
 
 /// Returns for which memory barriers the process has registered; `answer` is what the kernel says. Before Linux 6.3 the

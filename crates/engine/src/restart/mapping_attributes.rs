@@ -1,6 +1,6 @@
-//! Settings that a process has made in the kernel about its memory and about itself, made again. Nothing that a program
-//! computes depends on most of them: settings that are not allowed here are reported, and the program continues without
-//! them.
+//! Attributes that mappings of a process under construction get besides their contents: advice, names, guards, locks,
+//! access, seals. Those that no result depends on are reported if they are not allowed here, and the program continues
+//! without them. `crate::attributes` collects them.
 
 use super::address_space::{access, while_filling};
 use super::plan::Plan;
@@ -9,29 +9,18 @@ use crate::construction::Construction;
 use crate::error::kernel;
 use crate::objects::execute_only_key;
 use standfast_core::PAGE_BYTES;
-use standfast_format::records::{Advice, Mapping, MemoryLock, ProcessSwitches};
+use standfast_format::records::{Advice, Mapping, MemoryLock};
 use standfast_linux::abi;
-use standfast_linux::proc::{self, Status};
+use standfast_linux::proc::Status;
 use standfast_linux::sys::process;
 use std::io;
 
 const PR_SET_VMA: u64 = 0x5356_4d41;
 const PR_SET_VMA_ANON_NAME: u64 = 0;
-const PR_SET_PDEATHSIG: u64 = abi::PR_SET_PDEATHSIG as u64;
-const PR_SET_CHILD_SUBREAPER: u64 = abi::PR_SET_CHILD_SUBREAPER as u64;
-const PR_SET_DUMPABLE: u64 = abi::PR_SET_DUMPABLE as u64;
-const PR_SET_THP_DISABLE: u64 = abi::PR_SET_THP_DISABLE as u64;
-const PR_SET_MDWE: u64 = 65;
-const PR_SET_MEMORY_MERGE: u64 = 67;
 const MADV_GUARD_INSTALL: u64 = 102;
 const MLOCK_ONFAULT: u64 = 1;
-const MCL_FUTURE: u64 = 2;
-const MCL_ONFAULT: u64 = 4;
 /// mseal(2), Linux 6.10.
 const SYS_MSEAL: i64 = 462;
-const O_WRONLY: u64 = abi::O_WRONLY as u64;
-/// The field of the record for what this file sets of a whole process.
-const SWITCHES: &str = "processes.switches";
 
 impl Construction {
     /// Gives advice that must be known before a mapping is filled; all of it stays with the mapping.
@@ -120,91 +109,6 @@ impl Construction {
     pub(super) fn seal_mappings(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         for mapping in plan.process.mappings.iter().filter(|mapping| mapping.attributes.sealed) {
             self.call("sealing memory", SYS_MSEAL, [mapping.start, mapping.end - mapping.start, 0, 0, 0, 0])?;
-        }
-        Ok(())
-    }
-
-    /// Sets switches of the process as a whole, in the last step but one that its main thread performs for us.
-    pub(super) fn set_switches(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        let switches = &plan.process.switches;
-        let set = |option: u64, value: u64| {
-            self.call("setting a switch of the process", abi::SYS_prctl, [option, value, 0, 0, 0, 0]).map(drop)
-        };
-        if switches.subreaper {
-            set(PR_SET_CHILD_SUBREAPER, 1)?;
-        }
-        let huge_pages = self.switch_off_huge_pages(switches);
-        if switches.parent_death_signal != 0 {
-            set(PR_SET_PDEATHSIG, switches.parent_death_signal.into())?;
-        }
-        let merging = if switches.merge_memory { set(PR_SET_MEMORY_MERGE, 1) } else { Ok(()) };
-        if switches.deny_write_execute != 0 {
-            set(PR_SET_MDWE, switches.deny_write_execute)?;
-        }
-        self.register_barriers(switches.memory_barriers.unwrap_or_default())?;
-        if let Some(wanted) = switches.undumpable {
-            set(PR_SET_DUMPABLE, wanted.into())?;
-        }
-        if switches.lock_future != MemoryLock::Unlocked {
-            let on_fault = if switches.lock_future == MemoryLock::OnFault { MCL_ONFAULT } else { 0 };
-            self.call("locking memory", abi::SYS_mlockall, [MCL_FUTURE | on_fault, 0, 0, 0, 0, 0])?;
-        }
-        if let Err(error) = merging {
-            self.go_without(SWITCHES, "merging of equal pages", &error);
-        }
-        if let Err(error) = huge_pages {
-            self.go_without(SWITCHES, "choice of huge pages", &error);
-        }
-        let written = [
-            ("out-of-memory score", "oom_score_adj", switches.oom_score_adjustment.map(|value| value.to_string())),
-            ("choice of what a core dump holds", "coredump_filter", switches.core_dump_filter.map(|it| it.to_string())),
-        ];
-        for (what, file, value) in written {
-            let Some(value) = value else { continue };
-            if let Err(error) = std::fs::write(format!("/proc/{}/{file}", self.pid()), value) {
-                self.go_without(SWITCHES, what, &error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Switches huge pages off, or off where the program has not advised to use them (Linux 6.18).
-    fn switch_off_huge_pages(&self, switches: &ProcessSwitches) -> Result<(), EngineError> {
-        let flags = switches.huge_pages_flags.unwrap_or_default();
-        if !switches.no_huge_pages && flags == 0 {
-            return Ok(());
-        }
-        let arguments = [PR_SET_THP_DISABLE, 1, flags.into(), 0, 0, 0];
-        self.call("switching huge pages off", abi::SYS_prctl, arguments).map(drop)
-    }
-
-    /// Registers for memory barriers: a program that has registered calls them without checking.
-    fn register_barriers(&self, wanted: u32) -> Result<(), EngineError> {
-        for command in (0..u32::BITS).map(|bit| 1 << bit).filter(|command: &u32| wanted & command != 0) {
-            let arguments = [command.into(), 0, 0, 0, 0, 0];
-            self.call("registering for memory barriers (membarrier)", abi::SYS_membarrier, arguments)?;
-        }
-        Ok(())
-    }
-
-    /// Gives the process its former audit login id, which threads and children that it makes have as well. Only a
-    /// process itself can set it, and mostly only once.
-    pub(super) fn set_audit_login(&mut self, wanted: Option<u32>) -> Result<(), EngineError> {
-        let Some(wanted) = wanted.filter(|wanted| proc::audit_login(self.pid()).is_some_and(|now| now != *wanted))
-        else {
-            return Ok(());
-        };
-        let write = || {
-            let path = self.path_argument(b"/proc/self/loginuid")?;
-            let file = self.call("opening the audit login id", abi::SYS_open, [path, O_WRONLY, 0, 0, 0, 0])?;
-            let text = wanted.to_string();
-            let arguments = [file, self.argument(text.as_bytes())?, text.len() as u64, 0, 0, 0];
-            let written = self.call("setting the audit login id", abi::SYS_write, arguments);
-            self.call("closing a file", abi::SYS_close, [file, 0, 0, 0, 0, 0])?;
-            written
-        };
-        if let Err(error) = write() {
-            self.go_without(SWITCHES, "audit login id", &error);
         }
         Ok(())
     }
