@@ -159,7 +159,7 @@ impl Family {
             }
         }
         for (place, process) in self.processes.iter().enumerate() {
-            process.queue_signals(&plan.of(place))?;
+            process.queue_signals(&plan.job.processes[place])?;
         }
         stopwatch.lap("descriptors");
         // This must be last: a thread that has its own registers back can make no calls for us any more.

@@ -6,7 +6,7 @@ use crate::EngineError;
 use crate::construction::{Construction, building};
 use crate::error::kernel;
 use standfast_core::Address;
-use standfast_format::records::{PendingSignal, ThreadRestrictions, ThreadState};
+use standfast_format::records::{ThreadRestrictions, ThreadState};
 use standfast_linux::abi;
 use standfast_linux::{Registers, Stop, Task, Tid};
 
@@ -55,27 +55,6 @@ impl Construction {
         // Only now: a new thread has the restrictions of the main thread.
         let mut each = self.tasks.iter().zip(&plan.process.threads);
         each.try_for_each(|(task, thread)| self.restrict(task, &thread.restrictions))
-    }
-
-    /// Queues the pending signals, once nothing that is done here causes any more.
-    pub(super) fn queue_signals(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        let queue = |task: &Task, number: i64, ids: &[u64], signal: &PendingSignal| {
-            let base = task.registers().map_err(building)?;
-            let information = self.argument(&signal.information.0)?;
-            let mut arguments = [0; 6];
-            let given = ids.iter().copied().chain([signal.signal.into(), information]);
-            arguments.iter_mut().zip(given).for_each(|(argument, value)| *argument = value);
-            self.call_in(task, &base, "queueing a signal again", number, arguments).map(drop)
-        };
-        let own_pid = self.inner_ids[0].get() as u64;
-        for (place, thread) in plan.process.threads.iter().enumerate() {
-            let ids = [own_pid, self.inner_ids[place].get() as u64];
-            for signal in &thread.pending {
-                queue(&self.tasks[place], abi::SYS_rt_tgsigqueueinfo, &ids, signal)?;
-            }
-        }
-        let mut pending = plan.process.pending.iter();
-        pending.try_for_each(|signal| queue(self.main(), abi::SYS_rt_sigqueueinfo, &[own_pid], signal))
     }
 
     /// Returns its id as the program sees it.

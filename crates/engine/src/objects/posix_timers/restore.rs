@@ -1,14 +1,17 @@
 //! The kernel's timers of a process under construction: made under their old ids, and set to the time that was left.
 //!
 //! All signals are blocked meanwhile. A timer that had expired expires again at once, and its signal is pending as
-//! before.
+//! before. Other pending signals are queued again.
 
 use super::REAL_TIME;
 use crate::EngineError;
-use crate::construction::Construction;
+use crate::construction::{Construction, building};
 use crate::error::kernel;
 use standfast_core::Address;
-use standfast_format::records::{IntervalTimer, PosixTimer, TimerClock, TimerNotice, Timers};
+use standfast_format::records::{
+    IntervalTimer, PendingSignal, PosixTimer, ProcessState, TimerClock, TimerNotice, Timers,
+};
+use standfast_linux::Task;
 use standfast_linux::abi;
 use std::time::{Duration, Instant};
 
@@ -44,6 +47,27 @@ impl Construction {
         }
         timers.posix.iter().try_for_each(|timer| self.set_posix_timer(timer))?;
         timers.interval.iter().try_for_each(|timer| self.set_interval_timer(timer))
+    }
+
+    /// Queues the pending signals, once nothing that is done here causes any more.
+    pub(crate) fn queue_signals(&self, state: &ProcessState) -> Result<(), EngineError> {
+        let queue = |task: &Task, number: i64, ids: &[u64], signal: &PendingSignal| {
+            let base = task.registers().map_err(building)?;
+            let information = self.argument(&signal.information.0)?;
+            let mut arguments = [0; 6];
+            let given = ids.iter().copied().chain([signal.signal.into(), information]);
+            arguments.iter_mut().zip(given).for_each(|(argument, value)| *argument = value);
+            self.call_in(task, &base, "queueing a signal again", number, arguments).map(drop)
+        };
+        let own_pid = self.inner_ids[0].get() as u64;
+        for (place, thread) in state.threads.iter().enumerate() {
+            let ids = [own_pid, self.inner_ids[place].get() as u64];
+            for signal in &thread.pending {
+                queue(&self.tasks[place], abi::SYS_rt_tgsigqueueinfo, &ids, signal)?;
+            }
+        }
+        let mut pending = state.pending.iter();
+        pending.try_for_each(|signal| queue(self.main(), abi::SYS_rt_sigqueueinfo, &[own_pid], signal))
     }
 
     fn make_timers(&self, timers: &[PosixTimer]) -> Result<(), EngineError> {
