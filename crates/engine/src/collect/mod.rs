@@ -16,7 +16,6 @@ mod process_tree;
 mod restrictions;
 mod running;
 mod surroundings;
-mod thread_switches;
 mod threads;
 
 use crate::attributes::Attributes;

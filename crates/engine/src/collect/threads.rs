@@ -3,32 +3,28 @@
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::restrictions::Landlock;
-use super::{isolation_mismatch, process_tree, restrictions, thread_switches};
+use super::{isolation_mismatch, process_tree, restrictions};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
-use crate::freeze::{FrozenProcess, FrozenTask, refine};
+use crate::freeze::{FrozenProcess, refine};
 use crate::objects::{
-    AskedDispositions, AskedFeatures, AskedNumaPolicy, AskedProcessSwitches, Descriptors, FoundTimers, FoundUndo,
-    Probe, SilentCounter, collect_scheduling, registered_sequence,
+    AskedDispositions, AskedFeatures, AskedProcessSwitches, AskedThread, Descriptors, FoundTimers, FoundUndo, Probe,
+    SilentCounter, registered_sequence,
 };
-use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
+use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller};
 use crate::shared::MainProcess;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
-use standfast_format::records::{
-    AlternateStack, Bytes, Disposition, ProcessSwitches, RobustList, Scheduling, ThreadState, Unreported,
-};
+use standfast_format::records::{Disposition, ProcessSwitches, ThreadState, Unreported};
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Status};
-use standfast_linux::sys::process;
 use standfast_linux::{
-    Abort, CompletionSignal, Injector, ParasiteArea, ParasiteAreaError, Pid, PinnedToCpu, Registers, TaskError,
+    CompletionSignal, Injector, ParasiteArea, ParasiteAreaError, Pid, PinnedToCpu, Registers, TaskError,
 };
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
 
-const PR_GET_TID_ADDRESS: u64 = abi::PR_GET_TID_ADDRESS as u64;
 const PR_GET_SECUREBITS: u64 = abi::PR_GET_SECUREBITS as u64;
 
 /// What only the program itself could answer.
@@ -144,7 +140,7 @@ impl Inner {
         let (pid, task) = (process.pid, &process.tasks[place]);
         let mut batch = remote_caller.batch();
         let of_process = (place == 0).then(|| OfProcess::of(&mut batch, status));
-        let of_thread = OfThread::of(&mut batch, place);
+        let of_thread = AskedThread::of(&mut batch, place);
         let namespace = match place {
             0 => process_snapshot.namespaces_and_credentials.user_namespace().map(<[u8]>::to_vec),
             _ => proc::link(task.task.tid().as_process(), "ns/user").ok(),
@@ -175,7 +171,8 @@ impl Inner {
         }
         self.blockers.extend(landlock.blocker(&answers, status));
         let pending = self.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
-        let mut thread = of_thread.thread(remote_caller, &answers, task, status, also.supervisor_baseline)?;
+        let own = &also.supervisor_baseline.scheduling;
+        let mut thread = of_thread.thread(remote_caller, &answers, task, status, own)?;
         thread.pending = pending;
         match registered_sequence(remote_caller, task)? {
             Ok(sequence) => thread.restartable_sequence = sequence,
@@ -349,82 +346,6 @@ impl OfProcess {
             local_descriptors: restrictions::LocalDescriptors::of(batch),
             switches: AskedProcessSwitches::of(batch),
         }
-    }
-}
-
-/// What a thread is asked for itself.
-struct OfThread {
-    clear_child_tid: Words<1>,
-    alternate_stack: Words<3>,
-    switches: thread_switches::Asked,
-    numa: AskedNumaPolicy,
-}
-
-impl OfThread {
-    fn of(batch: &mut RemoteCallBatch, place: usize) -> Self {
-        Self {
-            clear_child_tid: batch.ask(abi::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]),
-            alternate_stack: batch.ask(abi::SYS_sigaltstack, |output| [0, output, 0, 0]),
-            switches: thread_switches::Asked::of(batch, place),
-            numa: AskedNumaPolicy::of(batch),
-        }
-    }
-
-    /// Returns the record of a thread, without its pending signals and restartable sequences.
-    fn thread(
-        &self,
-        remote_caller: &RemoteCaller<'_>,
-        answers: &Answers,
-        task: &FrozenTask,
-        status: &Status,
-        supervisor_baseline: &SupervisorBaseline,
-    ) -> Result<ThreadState, EngineError> {
-        let tid = task.task.tid();
-        let gone = |_| EngineError::Ended;
-        let [clear_child_tid] = answers.words(self.clear_child_tid)?;
-        // stack_t: address, flags (an int and padding), length.
-        let [start, flags, length] = answers.words(self.alternate_stack)?;
-        let (head, head_length) = process::robust_list(tid).map_err(gone)?;
-        let name = proc::read(task.task.process(), &format!("task/{tid}/comm")).map_err(gone)?;
-        let mut thread = ThreadState {
-            tid: status.ids.last().copied().unwrap_or(tid).get(),
-            registers: registers(task)?.0.to_vec(),
-            extended_registers: Bytes::from(remote_caller.extended()),
-            signal_mask: task.mask,
-            pending: Vec::new(),
-            alternate_stack: AlternateStack { start, flags: flags as u32, length },
-            clear_child_tid,
-            robust_list: RobustList { head, length: head_length },
-            restartable_sequence: None,
-            name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
-            scheduling: Scheduling::default(),
-            affinity: None,
-            io_priority: 0,
-            timer_slack_nanoseconds: self.switches.timer_slack(answers),
-            restrictions: self.switches.restrictions(answers, status)?,
-            wait: task.interrupted.wait(),
-            numa: self.numa.policy(answers),
-            personality: self.switches.personality(answers),
-        };
-        collect_scheduling(tid, &supervisor_baseline.scheduling, &mut thread).map_err(gone)?;
-        Ok(thread)
-    }
-}
-
-/// Returns the registers for the image. Of an interrupted call, they keep only what a new process can repeat.
-fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
-    match (task.registers.pending_restart(), task.interrupted.call) {
-        (Abort::None, _) => Ok(task.registers),
-        (Abort::Restart { .. }, Some(number)) => Ok(task.registers.without_restart_block(number)),
-        (Abort::Restart { .. }, None) => Err(EngineError::Refused(vec![
-            Blocker::new(
-                RefusalCode::SystemCall,
-                format!("thread {}", task.task.tid()),
-                "it waits in a system call whose number the kernel no longer tells",
-            )
-            .with_hint("wait until the call has returned")
-            .for_now(),
-        ])),
     }
 }
 

@@ -27,6 +27,7 @@
 //! restartable_sequence  that a thread has registered
 //! scheduling            policy, priorities and processors of threads
 //! signal_dispositions   what each signal does
+//! thread                what the kernel keeps for a thread, with a table of its switches; its registers
 //! ```
 
 mod capabilities;
@@ -67,6 +68,7 @@ mod socket;
 mod switch;
 mod system_v;
 mod terminal;
+mod thread;
 mod thread_handle;
 mod timer;
 mod walk;
@@ -82,7 +84,6 @@ pub(crate) use memory::{
     written_at_ends,
 };
 use message_queue::unlink_leftovers;
-pub(crate) use numa_policy::AskedNumaPolicy;
 pub(crate) use of_processes::open_files_of_processes;
 pub use opening::AddressWait;
 pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};
@@ -94,7 +95,7 @@ pub(crate) use protection_keys::{execute_only_key, is_execute_only, with_keys_in
 pub(crate) use regular::RegularPlan;
 pub(crate) use resource_limits::resource_limits;
 pub(crate) use restartable_sequence::registered_sequence;
-pub(crate) use scheduling::{SchedulingBaseline, collect_scheduling, own_scheduling};
+pub(crate) use scheduling::{SchedulingBaseline, own_scheduling};
 pub(crate) use signal_dispositions::AskedDispositions;
 pub(crate) use socket::SocketName;
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
@@ -107,6 +108,7 @@ pub(crate) use system_v::{
     remove_leftovers, remove_made_since,
 };
 pub(crate) use terminal::{bring_to_foreground, makes_terminals};
+pub(crate) use thread::AskedThread;
 pub(crate) use walk::{Descriptors, Motion, Terms};
 use walk::{Known, Unsupported, Walk};
 

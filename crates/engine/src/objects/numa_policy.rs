@@ -15,15 +15,15 @@ const WORDS: usize = 1 + (NODES_MAX / 64) as usize;
 const WHAT: &str = "choice of NUMA nodes";
 
 /// The question from which nodes a thread takes memory.
-pub(crate) struct AskedNumaPolicy(Words<WORDS>);
+pub(super) struct AskedNumaPolicy(Words<WORDS>);
 
 impl AskedNumaPolicy {
-    pub(crate) fn of(batch: &mut RemoteCallBatch) -> Self {
+    pub(super) fn of(batch: &mut RemoteCallBatch) -> Self {
         Self(batch.ask(abi::SYS_get_mempolicy, |output| [output, output + 8, NODES_MAX, 0]))
     }
 
     /// Returns the policy, if the thread has set one.
-    pub(crate) fn policy(&self, answers: &Answers) -> Option<NumaPolicy> {
+    pub(super) fn policy(&self, answers: &Answers) -> Option<NumaPolicy> {
         // A kernel without nodes does not know this call.
         let [mode, nodes @ ..] = answers.words(self.0).ok()?;
         // An int: the upper half of the word holds old contents.

@@ -60,7 +60,7 @@ fn attempt(batch: &mut RemoteCallBatch, area: u64, flags: u64) -> Number {
 
 impl Construction {
     /// Registers what a thread had registered.
-    pub(crate) fn register_sequence(
+    pub(super) fn register_sequence(
         &self,
         task: &Task,
         base: &Registers,

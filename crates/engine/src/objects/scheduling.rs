@@ -59,7 +59,7 @@ impl SchedulingBaseline {
 }
 
 /// Notes in the record of a thread how it is scheduled.
-pub(crate) fn collect_scheduling(tid: Tid, own: &SchedulingBaseline, thread: &mut ThreadState) -> io::Result<()> {
+pub(super) fn collect_scheduling(tid: Tid, own: &SchedulingBaseline, thread: &mut ThreadState) -> io::Result<()> {
     SETTINGS.iter().try_for_each(|setting| (setting.collect)(tid, own, thread))
 }
 

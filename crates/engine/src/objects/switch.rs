@@ -25,6 +25,8 @@ pub(super) struct Switch<R> {
 /// A question about a switch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ask {
+    /// None: `/proc/PID/status` shows the switch.
+    Nothing,
     /// The result of a call. A kernel that does not know the call answers with a negative error.
     Result(Call),
     /// An int that prctl(2) stores, given this option.
@@ -34,7 +36,7 @@ pub(super) enum Ask {
 /// What is known about a switch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen<'a> {
-    /// The answer.
+    /// The answer; 0 if nothing was asked.
     pub(super) answer: i64,
     pub(super) status: &'a Status,
 }
@@ -44,6 +46,8 @@ pub(super) struct Seen<'a> {
 pub(super) enum Refused {
     /// The restart ends: the program may rely on the switch.
     Ends,
+    /// Nothing: where the kernel refuses, the switch makes no difference.
+    Passes,
     /// The program continues without the switch. That is noted with the field of the record, and what the switch is to
     /// people.
     Noted { field: &'static str, what: &'static str },
@@ -63,6 +67,7 @@ struct AskedSwitch<R: 'static> {
 }
 
 enum Question {
+    Nothing,
     Result(Number),
     Stored(Words<1>),
 }
@@ -71,6 +76,7 @@ impl<R> AskedSwitches<R> {
     pub(super) fn of(batch: &mut RemoteCallBatch, switches: impl IntoIterator<Item = &'static Switch<R>>) -> Self {
         let asked = switches.into_iter().map(|switch| {
             let question = match switch.ask {
+                Ask::Nothing => Question::Nothing,
                 Ask::Result(Call { number, arguments }) => Question::Result(batch.call(number, arguments)),
                 Ask::Stored(option) => {
                     Question::Stored(batch.ask(abi::SYS_prctl, |output| [option as u64, output, 0, 0]))
@@ -85,6 +91,7 @@ impl<R> AskedSwitches<R> {
     pub(super) fn note(&self, record: &mut R, answers: &Answers, status: &Status) -> Result<(), EngineError> {
         for AskedSwitch { switch, question } in &self.0 {
             let answer = match *question {
+                Question::Nothing => 0,
                 Question::Result(question) => answers.number(question),
                 // The upper half of the word holds old contents.
                 Question::Stored(question) => answers.words(question).map(|[word]| i64::from(word as u32))?,
@@ -107,7 +114,7 @@ impl Construction {
         for Switch { set, action, refused, .. } in switches {
             let Some(Call { number, arguments }) = set(record) else { continue };
             match (self.call_in(&self.tasks[place], &base, action, number, arguments), *refused) {
-                (Ok(_), _) => {}
+                (Ok(_), _) | (Err(_), Refused::Passes) => {}
                 (Err(error), Refused::Ends) => return Err(error),
                 (Err(error), Refused::Noted { field, what }) => self.go_without(field, what, &error),
             }
