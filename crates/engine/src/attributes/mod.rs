@@ -13,6 +13,7 @@ pub(crate) use counting::{Counting, Used};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};
 use standfast_linux::Pid;
+use standfast_linux::abi;
 use standfast_linux::proc::{HUGE_PAGES, Map, MapAttributes, MapPolicy, ProcessPages};
 use standfast_linux::sys::process;
 use std::collections::HashMap;
@@ -168,7 +169,7 @@ impl Attributes {
         let name = map.path.strip_prefix(b"[anon:").and_then(|name| name.strip_suffix(b"]")).map(Bytes::from);
         let Some(known) = self.find(map) else { return MappingAttributes { name, ..MappingAttributes::default() } };
         MappingAttributes {
-            advice: ADVICE.into_iter().filter(|(flag, _)| known.has(flag)).map(|(_, advice)| advice).collect(),
+            advice: ADVICE.iter().filter(|lasting| known.has(lasting.letters)).map(|lasting| lasting.advice).collect(),
             lock: match (known.has(b"lo"), known.has(b"lf")) {
                 (true, true) => MemoryLock::OnFault,
                 (true, false) => MemoryLock::Locked,
@@ -198,17 +199,31 @@ fn is_worth_asking(pid: Pid) -> bool {
     nodes.trim() != "0" || ProcessPages::of(pid).is_ok_and(|pages| pages.resident <= SMALL_PAGES)
 }
 
-/// The kernel's letters for lasting advice.
-const ADVICE: [(&[u8; 2], Advice); 8] = [
-    (b"dc", Advice::DontFork),
-    (b"wf", Advice::WipeOnFork),
-    (b"dd", Advice::DontDump),
-    (b"hg", Advice::HugePages),
-    (b"nh", Advice::NoHugePages),
-    (b"mg", Advice::Mergeable),
-    (b"sr", Advice::Sequential),
-    (b"rr", Advice::Random),
+/// Advice on memory that stays with a mapping (madvise(2)).
+struct LastingAdvice {
+    advice: Advice,
+    /// The kernel's letters for it in `/proc/PID/smaps`.
+    letters: &'static [u8; 2],
+    /// Its number.
+    number: i32,
+}
+
+const ADVICE: [LastingAdvice; 8] = [
+    LastingAdvice { advice: Advice::DontFork, letters: b"dc", number: abi::MADV_DONTFORK },
+    LastingAdvice { advice: Advice::WipeOnFork, letters: b"wf", number: abi::MADV_WIPEONFORK },
+    LastingAdvice { advice: Advice::DontDump, letters: b"dd", number: abi::MADV_DONTDUMP },
+    LastingAdvice { advice: Advice::HugePages, letters: b"hg", number: abi::MADV_HUGEPAGE },
+    LastingAdvice { advice: Advice::NoHugePages, letters: b"nh", number: abi::MADV_NOHUGEPAGE },
+    LastingAdvice { advice: Advice::Mergeable, letters: b"mg", number: abi::MADV_MERGEABLE },
+    LastingAdvice { advice: Advice::Sequential, letters: b"sr", number: abi::MADV_SEQUENTIAL },
+    LastingAdvice { advice: Advice::Random, letters: b"rr", number: abi::MADV_RANDOM },
 ];
+
+/// Returns the number of an advice for madvise(2).
+pub(crate) fn advice_number(advice: Advice) -> u64 {
+    let known = ADVICE.iter().find(|known| known.advice == advice);
+    known.expect("the table has each advice, see the tests").number as u64
+}
 
 #[cfg(test)]
 mod tests {
@@ -242,6 +257,18 @@ mod tests {
         let (grown, beside) = (map("8000-20000 rw-p 00000000 00:00 0 "), map("20000-30000 rw-p 00000000 00:00 0 "));
         assert!(known.grows_down(&grown) && !known.grows_down(&beside));
         assert!(known.grows_down(&map("70000-80000 rw-p 00000000 00:00 0 [stack]")), "the kernel makes it so");
+    }
+
+    #[test]
+    fn each_advice_that_an_image_can_hold_is_known() {
+        use Advice::*;
+        // A new advice fails to compile here first.
+        let number = |advice| match advice {
+            DontFork | WipeOnFork | DontDump | HugePages | NoHugePages => advice_number(advice),
+            Mergeable | Sequential | Random => advice_number(advice),
+        };
+        let all = [DontFork, WipeOnFork, DontDump, HugePages, NoHugePages, Mergeable, Sequential, Random];
+        assert!(all.into_iter().all(|advice| number(advice) > 0));
     }
 
     #[test]

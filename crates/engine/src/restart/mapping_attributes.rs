@@ -5,6 +5,7 @@
 use super::address_space::{access, while_filling};
 use super::plan::Plan;
 use crate::EngineError;
+use crate::attributes::advice_number;
 use crate::construction::Construction;
 use crate::error::kernel;
 use crate::objects::execute_only_key;
@@ -29,7 +30,8 @@ impl Construction {
         let advice = if mapping.attributes.droppable { &[] } else { &mapping.attributes.advice[..] };
         let (start, bytes) = (mapping.start, mapping.end - mapping.start);
         for advice in advice {
-            let given = self.call("advising on memory", abi::SYS_madvise, [start, bytes, number_of(*advice), 0, 0, 0]);
+            let given =
+                self.call("advising on memory", abi::SYS_madvise, [start, bytes, advice_number(*advice), 0, 0, 0]);
             match (given, advice) {
                 // A program that forks may rely on these.
                 (Err(error), Advice::DontFork | Advice::WipeOnFork) => return Err(error),
@@ -112,17 +114,4 @@ impl Construction {
         }
         Ok(())
     }
-}
-
-fn number_of(advice: Advice) -> u64 {
-    (match advice {
-        Advice::DontFork => abi::MADV_DONTFORK,
-        Advice::WipeOnFork => abi::MADV_WIPEONFORK,
-        Advice::DontDump => abi::MADV_DONTDUMP,
-        Advice::HugePages => abi::MADV_HUGEPAGE,
-        Advice::NoHugePages => abi::MADV_NOHUGEPAGE,
-        Advice::Mergeable => abi::MADV_MERGEABLE,
-        Advice::Sequential => abi::MADV_SEQUENTIAL,
-        Advice::Random => abi::MADV_RANDOM,
-    }) as u64
 }
