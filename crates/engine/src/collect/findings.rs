@@ -1,9 +1,7 @@
 //! What has been found in a frozen job, process by process, until it becomes records.
 
 use super::process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBaseline};
-use super::{
-    Stop, Subject, files, isolation_mismatch, memory, named, process_tree, refuse, restrictions, surroundings, threads,
-};
+use super::{Stop, Subject, files, isolation_mismatch, memory, named, refuse, restrictions, surroundings, threads};
 use crate::births::settle_births;
 use crate::capture_options::CaptureOptions;
 use crate::error::kernel;
@@ -13,7 +11,7 @@ use crate::inheritance::Inheritance;
 use crate::listing::{Listed, NotSaved};
 use crate::machine::{clocks, machine};
 use crate::objects::{
-    Descriptors, MemoryObjects, Motion, SystemV, SystemVContents, Terms, with_keys_in_use, written_at_ends,
+    Descriptors, MemoryObjects, Motion, Relations, SystemV, SystemVContents, Terms, with_keys_in_use, written_at_ends,
 };
 use crate::shared::Kept;
 use crate::taken_descriptors::TakenDescriptors;
@@ -131,7 +129,7 @@ impl Findings {
         stop: &Stop<'_>,
         answers: Vec<threads::Inner>,
         objects: Vec<MemoryObject>,
-        mut relations: process_tree::Relations,
+        mut relations: Relations,
         mut system_v: SystemVContents,
     ) -> Result<JobState, EngineError> {
         for (place, inner) in answers.iter().enumerate() {

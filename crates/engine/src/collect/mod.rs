@@ -12,7 +12,6 @@ mod memory;
 mod other_names;
 mod passing;
 mod process_snapshot;
-mod process_tree;
 mod restrictions;
 mod running;
 mod surroundings;
@@ -21,7 +20,7 @@ mod threads;
 use crate::attributes::Attributes;
 use crate::capture_options::{Asking, CaptureOptions, Tracking};
 use crate::freeze::Frozen;
-use crate::objects::{ObjectContents, pid_namespace, probes};
+use crate::objects::{ObjectContents, Relations, ShownProcess, pid_namespace, probes};
 use crate::outputs::Output;
 use findings::Findings;
 use standfast_linux::Pid;
@@ -76,7 +75,7 @@ impl Collection {
             folders.extend(found.save_written(frozen, listed.as_deref().unwrap_or_default()));
         }
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
-        let relations = process_tree::Relations::of(frozen, &stop.process_snapshots)?;
+        let relations = Relations::of(frozen, &stop.shown())?;
         let system_v = found.system_v(&stop.pids)?;
         let ipc_namespace = found.objects.system_v.namespace();
         let mut tracks = frozen.shared.memory.tracks();
@@ -115,7 +114,7 @@ impl Collection {
         let taken = passing::take_descriptors(frozen, &subjects, &supervisor_baseline)?;
         let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline, &taken)?;
         drop(taken);
-        let relations = process_tree::Relations::of(frozen, &stop.process_snapshots)?;
+        let relations = Relations::of(frozen, &stop.shown())?;
         let system_v = found.system_v(&stop.pids)?;
         let places = 0..stop.pids.len();
         let doubtful: Vec<_> = places.map(|place| Doubts::of_descriptors(&found.descriptors, place)).collect();
@@ -154,6 +153,10 @@ impl<'a> Stop<'a> {
             identities: subjects.iter().map(Subject::identity).collect(),
             by_pagemap: frozen.shared.memory.tracks().resolve(options.tracking) == Tracking::Pagemap,
         }
+    }
+
+    fn shown(&self) -> Vec<ShownProcess<'_>> {
+        self.process_snapshots.iter().map(|it| it.shown()).collect()
     }
 
     /// Returns for each process what cannot be determined from outside.

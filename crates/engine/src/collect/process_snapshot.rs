@@ -2,7 +2,9 @@
 //! whom the job has what it was started with.
 
 use crate::error::kernel;
-use crate::objects::{ProcessSwitchesBaseline, SchedulingBaseline, changed_capabilities, resource_limits};
+use crate::objects::{
+    ProcessSwitchesBaseline, SchedulingBaseline, ShownProcess, changed_capabilities, resource_limits,
+};
 use crate::{EngineError, ProcessIdentity};
 use standfast_format::records::{Bytes, CapabilitySets, Limit, MemoryLayout};
 use standfast_linux::Pid;
@@ -35,6 +37,11 @@ impl ProcessSnapshot {
             executable: proc::link(pid, "exe")?,
             namespaces_and_credentials: NamespacesAndCredentials::of(pid)?,
         })
+    }
+
+    /// Returns as much of it as the process tree depends on.
+    pub(super) fn shown(&self) -> ShownProcess<'_> {
+        ShownProcess { stat: &self.stat, status: &self.status }
     }
 
     pub(super) fn identity(&self, pid: Pid) -> ProcessIdentity {

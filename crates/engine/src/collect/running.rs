@@ -1,13 +1,13 @@
 //! The part of the collection that needs no freeze: what would prevent a checkpoint of a job that runs meanwhile.
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
-use super::{Findings, Subject, isolation_mismatch, named, process_tree, restrictions};
+use super::{Findings, Subject, isolation_mismatch, named, restrictions};
 use crate::births::rehearse_births;
 use crate::capture_options::ExternalSockets;
 use crate::endpoint::TerminalHolder;
 use crate::folders::Folders;
 use crate::inheritance::Inheritance;
-use crate::objects::{MemoryObjects, Motion, Terms};
+use crate::objects::{MemoryObjects, Motion, ShownProcess, Terms, outline_of_tree};
 use crate::shared::Kept;
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{Blocker, EngineError, ProcessIdentity};
@@ -130,7 +130,8 @@ fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Blocker>, E
     blockers.append(&mut isolation_mismatch::find(members, &process_snapshots));
     blockers.append(&mut isolation_mismatch::traced(members));
     // If one of them has ended meanwhile, the next look notices it.
-    let tree = process_tree::outline(&living, &zombies, &process_snapshots);
+    let shown: Vec<ShownProcess<'_>> = process_snapshots.iter().map(|it| it.shown()).collect();
+    let tree = outline_of_tree(&living, &zombies, &shown);
     blockers.append(&mut tree.map(|tree| rehearse_births(&tree)).unwrap_or_default());
     Ok(blockers)
 }

@@ -3,13 +3,13 @@
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::restrictions::Landlock;
-use super::{isolation_mismatch, process_tree, restrictions};
+use super::{isolation_mismatch, restrictions};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, refine};
 use crate::objects::{
     AskedDispositions, AskedFeatures, AskedProcessSwitches, AskedThread, Descriptors, FoundTimers, FoundUndo, Probe,
-    SilentCounter, registered_sequence,
+    SilentCounter, registered_sequence, unreported,
 };
 use crate::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller};
 use crate::shared::MainProcess;
@@ -157,7 +157,7 @@ impl Inner {
             }
             self.collapsed = collapse(remote_caller, also.idle)?;
             if also.has_children {
-                self.unreported = process_tree::unreported(remote_caller, pid)?;
+                self.unreported = unreported(remote_caller, pid)?;
             }
             self.userfault = also.track.then(|| remote_caller.make_userfault(pid)).transpose()?;
             if let Some(probe) = also.undo {

@@ -21,6 +21,7 @@
 //! capabilities          that threads have given up
 //! numa_policy           the nodes from which threads and mappings take memory
 //! process_switches      what a process has told the kernel about itself: a table
+//! process_tree          parents, groups, sessions, zombies, stopped processes
 //! processor_state       that a program must ask for: AMX
 //! protection_keys       of memory
 //! resource_limits       of processes
@@ -53,6 +54,7 @@ mod pipe_contents;
 mod posix_timers;
 mod process_handle;
 mod process_switches;
+mod process_tree;
 mod processor_state;
 mod protection_keys;
 mod refused;
@@ -90,6 +92,9 @@ pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};
 use opening::{Opening, Recorded};
 pub(crate) use posix_timers::FoundTimers;
 pub(crate) use process_switches::{AskedProcessSwitches, ProcessSwitchesBaseline};
+pub(crate) use process_tree::{
+    Relations, Remains, ShownProcess, is_sound_tree, outline_of_tree, stop_the_stopped, unreported,
+};
 pub(crate) use processor_state::AskedFeatures;
 pub(crate) use protection_keys::{execute_only_key, is_execute_only, with_keys_in_use};
 pub(crate) use regular::RegularPlan;

@@ -7,14 +7,12 @@ use super::mapped_files::MappedPlan;
 use super::vdso::{self, Vdso};
 use crate::foreseen::foreseen;
 use crate::machine::machine;
-use crate::objects::Blockers;
+use crate::objects::{Blockers, is_sound_tree};
 use crate::remake::Remaking;
 use crate::scratch::ADDRESS_END;
 use crate::{Blocker, RefusalCode};
 use standfast_core::PAGE_BYTES;
-use standfast_format::records::{
-    Backing, Bytes, FileReference, JobState, Machine, Mapping, ObjectKind, ProcessState, ProcessTree,
-};
+use standfast_format::records::{Backing, Bytes, FileReference, JobState, Machine, Mapping, ObjectKind, ProcessState};
 use standfast_linux::processor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -71,20 +69,11 @@ impl Blockers {
         }
     }
 
-    /// Checks the tree: the main process first, parents before children, the living before the dead, every id once.
     pub(super) fn check_process_tree(&mut self, job: &JobState) {
-        let living = job.processes.iter().take_while(|process| process.process_tree.wait_status.is_none()).count();
-        let is_sound = |(place, process): (usize, &ProcessState)| {
-            let ProcessTree { parent, wait_status, .. } = process.process_tree;
-            let below = parent.is_none_or(|parent| (parent as usize) < place.min(living));
-            below && wait_status.is_some() == (place >= living) && (wait_status.is_none() || parent.is_some())
-        };
-        let ids: BTreeSet<i32> = job.processes.iter().map(|process| process.pid).collect();
-        let sound = living > 0 && ids.len() == job.processes.len() && job.processes[0].process_tree.parent.is_none();
-        if !sound || !job.processes.iter().enumerate().all(is_sound) {
-            self.add_impossible("it verifies, but describes a tree of processes that cannot be");
-        } else {
+        if is_sound_tree(job) {
             foreseen(job).into_iter().for_each(|blocker| self.add(blocker));
+        } else {
+            self.add_impossible("it verifies, but describes a tree of processes that cannot be");
         }
     }
 

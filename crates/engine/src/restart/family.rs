@@ -6,12 +6,13 @@ use super::known_names::KnownNames;
 use super::mapped_files::{self, Attached, make_missing};
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
-use super::process_tree::Remains;
 use crate::construction::{Construction, building, end_processes};
 use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::foreseen::parking;
-use crate::objects::{FilePlan, MadeSystemV, OnWait, bring_to_foreground, open_files_of_processes};
+use crate::objects::{
+    FilePlan, MadeSystemV, OnWait, Parked, Remains, bring_to_foreground, open_files_of_processes, stop_the_stopped,
+};
 use crate::stopwatch::Stopwatch;
 use crate::twin::{MergedFile, Rebuilt};
 use crate::waits::Waits;
@@ -148,7 +149,7 @@ impl Family {
             process.refuse_frames_in_vdso(&plan.of(place), place, source)?;
         }
         stopwatch.lap("fill");
-        self.stop_the_stopped(plan)?;
+        stop_the_stopped(&self.processes, plan.job)?;
         self.furnish(plan)?;
         stopwatch.lap("attributes");
         let plans: Vec<_> = (0..self.processes.len()).map(|place| plan.open_files_of(place)).collect();
@@ -167,6 +168,20 @@ impl Family {
             process.finish_threads(&plan.of(place))?;
         }
         stopwatch.lap("threads");
+        Ok(())
+    }
+
+    /// Makes all other processes.
+    fn make_relatives(&mut self, plan: &JobPlan<'_>, parked: &Parked) -> Result<(), EngineError> {
+        self.remains.make_relatives(&mut self.processes, plan.job, parked)?;
+        for (place, process) in self.processes.iter_mut().enumerate().skip(1) {
+            // The relatives already execute the program of the main process.
+            if plan.job.processes[place].executable == plan.job.processes[0].executable {
+                process.begin_again(&plan.of(place))?;
+            } else {
+                process.execute(&plan.of(place))?;
+            }
+        }
         Ok(())
     }
 

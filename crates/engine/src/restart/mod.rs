@@ -21,7 +21,7 @@
 //! folders        directories that are saved with the job
 //! notes          what the restart reports about files
 //! listing        files that the job appends to without holding them open; names, by which it knows them
-//! stops          processes that job control had stopped are stopped again
+//! process_tree/stops  processes that job control had stopped are stopped again
 //! attributes     directory, umask, signal dispositions
 //! mapping_attributes  advice, guards, locks and keys of memory
 //! process_switches  settings that the process has made in the kernel
@@ -62,11 +62,9 @@ mod notes;
 mod open_files;
 mod other_names;
 mod plan;
-mod process_tree;
 mod rehearsal;
 mod rehearsed_job;
 mod rehearsed_sockets;
-mod stops;
 mod streams;
 mod tails;
 mod threads;

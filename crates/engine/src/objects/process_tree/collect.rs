@@ -1,7 +1,6 @@
 //! Collects the relations between the processes of a job: parents, groups, sessions and what they share. Also collects
 //! children that have ended but have not been reaped.
 
-use super::process_snapshot::ProcessSnapshot;
 use crate::EngineError;
 use crate::error::kernel;
 use crate::freeze::Frozen;
@@ -17,11 +16,18 @@ use std::io;
 
 /// The relations that were found.
 #[derive(Debug)]
-pub(super) struct Relations {
+pub(crate) struct Relations {
     /// The relations of each living process, in their order.
-    pub(super) living: Vec<ProcessTree>,
+    pub(crate) living: Vec<ProcessTree>,
     /// The zombies, with as much as is recorded of them.
-    pub(super) zombies: Vec<ProcessState>,
+    pub(crate) zombies: Vec<ProcessState>,
+}
+
+/// What `/proc` reports about a living process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShownProcess<'a> {
+    pub(crate) stat: &'a Stat,
+    pub(crate) status: &'a Status,
 }
 
 /// The job's own processes, and the group and session in which it was started.
@@ -33,13 +39,12 @@ struct Home {
 }
 
 impl Relations {
-    /// Collects the relations; `process_snapshots` are those of its living processes.
-    pub(super) fn of(frozen: &Frozen, process_snapshots: &[&ProcessSnapshot]) -> Result<Self, EngineError> {
-        let home = Home::of(frozen.processes.iter().map(|it| it.pid), &frozen.zombies, process_snapshots);
+    /// Collects the relations; `shown` are its living processes.
+    pub(crate) fn of(frozen: &Frozen, shown: &[ShownProcess<'_>]) -> Result<Self, EngineError> {
+        let home = Home::of(frozen.processes.iter().map(|it| it.pid), &frozen.zombies, shown);
         let mut living = Vec::new();
-        for (process, process_snapshot) in frozen.processes.iter().zip(process_snapshots) {
-            let own = &process_snapshot.stat;
-            let mut process_tree = home.place(process.parent, own, &process_snapshot.status);
+        for (process, ShownProcess { stat: own, status }) in frozen.processes.iter().zip(shown) {
+            let mut process_tree = home.place(process.parent, own, status);
             process_tree.stopped_by = process.stopped_by.map(|signal| signal as u8);
             let leads_to_one = || Stat::of(Pid::new(own.session)).is_ok_and(|leader| leader.terminal != 0);
             process_tree.without_terminal = own.terminal == 0 && process_tree.session != 0 && leads_to_one();
@@ -74,17 +79,17 @@ impl Relations {
 
 /// Returns enough of a running job to tell whether its tree could be rebuilt: ids, parents, sessions and groups. Only a
 /// process itself can tell whether it adopts orphans, so all are assumed to do so.
-pub(super) fn outline(
+pub(crate) fn outline_of_tree(
     living: &[Member],
     zombies: &[Member],
-    process_snapshots: &[&ProcessSnapshot],
+    shown: &[ShownProcess<'_>],
 ) -> io::Result<JobState> {
-    let home = Home::of(living.iter().map(|it| it.pid), zombies, process_snapshots);
+    let home = Home::of(living.iter().map(|it| it.pid), zombies, shown);
     let mut processes = Vec::new();
-    for (member, process_snapshot) in living.iter().zip(process_snapshots) {
+    for (member, ShownProcess { stat, status }) in living.iter().zip(shown) {
         processes.push(ProcessState {
-            pid: process_snapshot.status.process_ids.last().copied().unwrap_or(member.pid).get(),
-            process_tree: home.place(member.parent, &process_snapshot.stat, &process_snapshot.status),
+            pid: status.process_ids.last().copied().unwrap_or(member.pid).get(),
+            process_tree: home.place(member.parent, stat, status),
             switches: ProcessSwitches { subreaper: true, ..ProcessSwitches::default() },
             ..ProcessState::default()
         });
@@ -96,8 +101,8 @@ pub(super) fn outline(
 }
 
 impl Home {
-    fn of(living: impl Iterator<Item = Pid>, zombies: &[Member], process_snapshots: &[&ProcessSnapshot]) -> Self {
-        let main = &process_snapshots[0].stat;
+    fn of(living: impl Iterator<Item = Pid>, zombies: &[Member], shown: &[ShownProcess<'_>]) -> Self {
+        let main = shown[0].stat;
         let pids = living.chain(zombies.iter().map(|it| it.pid)).collect();
         Self { pids, process_group: main.process_group, session: main.session }
     }
@@ -139,7 +144,7 @@ impl Home {
 
 /// Returns what wait(2) would report to a process about living children, by their ids as the process sees them. The
 /// reports remain available to the process.
-pub(super) fn unreported(remote_caller: &RemoteCaller<'_>, pid: Pid) -> Result<Vec<(Pid, Unreported)>, EngineError> {
+pub(crate) fn unreported(remote_caller: &RemoteCaller<'_>, pid: Pid) -> Result<Vec<(Pid, Unreported)>, EngineError> {
     const SCAN: i32 = abi::WSTOPPED | abi::WCONTINUED | abi::WNOHANG | abi::WNOWAIT | abi::__WALL;
     let children = proc::children(pid).map_err(|_| EngineError::Ended)?;
     let news = |whose: abi::idtype_t, id: i32| {

@@ -1,15 +1,12 @@
 //! The relatives of the main process: each made by its parent, in the right session and group, under its old id; and
-//! the zombies. While they are made, only the scratch is in their memory. `births.rs` knows in which order to make
-//! them.
+//! the zombies. While they are made, only the scratch is in their memory.
 
-use super::family::Family;
-use super::plan::JobPlan;
 use crate::EngineError;
 use crate::births::{Birth, Relative, StandIn};
 use crate::construction::{Construction, building, end_processes};
 use crate::error::kernel;
 use crate::objects::Parked;
-use standfast_format::records::{ProcessState, ProcessTree};
+use standfast_format::records::{JobState, ProcessState, ProcessTree};
 use standfast_linux::abi;
 use standfast_linux::proc::Stat;
 use standfast_linux::sys::process;
@@ -20,7 +17,7 @@ const PR_SET_NAME: u64 = abi::PR_SET_NAME as u64;
 
 /// Processes that are not to live on.
 #[derive(Debug, Default)]
-pub(super) struct Remains {
+pub(crate) struct Remains {
     /// Processes that are to be zombies, by their place in the image.
     zombies: BTreeMap<usize, Construction>,
     /// Stand-ins, by id.
@@ -29,72 +26,65 @@ pub(super) struct Remains {
 
 impl Remains {
     /// Returns those that have not ended yet.
-    pub(super) fn pids(&self) -> Vec<Pid> {
+    pub(crate) fn pids(&self) -> Vec<Pid> {
         let stand_ins = self.stand_ins.values().map(|stand_in| &stand_in.process);
         self.zombies.values().chain(stand_ins).map(Construction::pid).collect()
     }
-}
 
-impl Family {
-    /// Makes all other processes, and ends those that are to be zombies.
-    pub(super) fn make_relatives(&mut self, plan: &JobPlan<'_>, parked: &Parked) -> Result<(), EngineError> {
-        if plan.job.processes.len() == 1 && plan.job.processes[0].process_tree == ProcessTree::default() {
+    /// Makes all processes other than the main one, which `processes` holds, and ends those that are to be zombies.
+    pub(crate) fn make_relatives(
+        &mut self,
+        processes: &mut Vec<Construction>,
+        job: &JobState,
+        parked: &Parked,
+    ) -> Result<(), EngineError> {
+        if job.processes.len() == 1 && job.processes[0].process_tree == ProcessTree::default() {
             return Ok(());
         }
         // A program that was started with SIGCHLD ignored would lose its zombies.
-        self.main().reset_disposition(abi::SIGCHLD)?;
-        let main = Member { process: self.processes.remove(0), plan, parked };
-        let mut birth = Birth::new(plan.job, main);
+        processes[0].reset_disposition(abi::SIGCHLD)?;
+        let main = Member { process: processes.remove(0), job, parked };
+        let mut birth = Birth::new(job, main);
         let made = birth.make_all();
         let Birth { born, stand_ins, .. } = birth;
         for (place, Member { process, .. }) in born {
-            match plan.job.processes[place].process_tree.wait_status {
-                None => self.processes.push(process),
-                Some(_) => drop(self.remains.zombies.insert(place, process)),
+            match job.processes[place].process_tree.wait_status {
+                None => processes.push(process),
+                Some(_) => drop(self.zombies.insert(place, process)),
             }
         }
         let stand_ins = stand_ins.into_iter();
-        self.remains.stand_ins.extend(
+        self.stand_ins.extend(
             stand_ins.map(|(id, StandIn { process, parent })| (id, StandIn { process: process.process, parent })),
         );
         made?;
-        self.end_remains(plan)?;
-        for (place, process) in self.processes.iter_mut().enumerate() {
-            let state = &plan.job.processes[place];
-            match place {
-                0 => {}
-                // The relatives already execute the program of the main process.
-                _ if state.executable == plan.job.processes[0].executable => process.begin_again(&plan.of(place))?,
-                _ => process.execute(&plan.of(place))?,
-            }
-        }
-        Ok(())
+        self.end_all(processes, job)
     }
 
     /// Ends zombies and stand-ins, and makes their parents forget that they were notified.
-    fn end_remains(&mut self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
-        for (id, StandIn { process, parent }) in std::mem::take(&mut self.remains.stand_ins) {
+    fn end_all(&mut self, processes: &[Construction], job: &JobState) -> Result<(), EngineError> {
+        for (id, StandIn { process, parent }) in std::mem::take(&mut self.stand_ins) {
             end_processes(&[process.pid()], &[], None);
-            if let Some(parent) = parent.and_then(|parent| self.processes.get(parent)) {
+            if let Some(parent) = parent.and_then(|parent| processes.get(parent)) {
                 parent.forget_child(id)?;
             }
         }
-        for (place, zombie) in std::mem::take(&mut self.remains.zombies) {
-            zombie.end_as(&plan.job.processes[place])?;
+        for (place, zombie) in std::mem::take(&mut self.zombies) {
+            zombie.end_as(&job.processes[place])?;
         }
-        self.processes.iter().try_for_each(Construction::forget_signals)
+        processes.iter().try_for_each(Construction::forget_signals)
     }
 }
 
 /// A process of the family, while it is made.
-struct Member<'a, 'p> {
+struct Member<'a> {
     process: Construction,
-    plan: &'a JobPlan<'p>,
+    job: &'a JobState,
     /// The terminals that session leaders are to have.
     parked: &'a Parked,
 }
 
-impl Relative for Member<'_, '_> {
+impl Relative for Member<'_> {
     fn fork(&self, flags: i32, id: i32) -> Result<Self, EngineError> {
         Ok(Self { process: self.process.fork(flags, Some(id))?, ..*self })
     }
@@ -104,7 +94,7 @@ impl Relative for Member<'_, '_> {
     }
 
     fn take_terminal(&self, session: i32) -> Result<(), EngineError> {
-        self.process.take_terminal(self.plan.job, self.parked, session)
+        self.process.take_terminal(self.job, self.parked, session)
     }
 
     fn join_group(&self, group: i32) -> Result<(), EngineError> {

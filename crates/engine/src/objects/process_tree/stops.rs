@@ -2,12 +2,10 @@
 //! when they are made, and none runs when all are released. Parents are notified of what they had not asked for yet,
 //! and of nothing else.
 
-use super::family::Family;
-use super::plan::JobPlan;
 use crate::EngineError;
 use crate::construction::{Construction, building};
 use crate::error::kernel;
-use standfast_format::records::{ProcessTree, Unreported};
+use standfast_format::records::{JobState, ProcessTree, Unreported};
 use standfast_linux::Stop;
 use standfast_linux::abi;
 use standfast_linux::sys::process;
@@ -16,27 +14,26 @@ use std::io;
 /// Finds a child that has been stopped.
 const ASK: u64 = (abi::WUNTRACED | abi::WNOHANG | abi::__WALL) as u64;
 
-impl Family {
-    pub(super) fn stop_the_stopped(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
-        let mut any = false;
-        for (process, state) in self.processes.iter().zip(&plan.job.processes) {
-            let ProcessTree { parent, stopped_by, unreported, .. } = state.process_tree;
-            // Only a process that was stopped can be continued.
-            let Some(signal) = stopped_by.or(unreported.map(|_| abi::SIGSTOP as u8)) else { continue };
-            any = true;
-            process.stop(signal.into())?;
-            let parent = parent.and_then(|parent| self.processes.get(parent as usize));
-            if let Some(parent) = parent.filter(|_| unreported != Some(Unreported::Stopped)) {
-                parent.hear_of_stop(state.pid)?;
-            }
-            if stopped_by.is_none() {
-                let continuing = |source| kernel("continuing a process", source);
-                process::kill(process.pid(), abi::SIGCONT).map_err(continuing)?;
-            }
+/// Stops again what was stopped.
+pub(crate) fn stop_the_stopped(processes: &[Construction], job: &JobState) -> Result<(), EngineError> {
+    let mut any = false;
+    for (process, state) in processes.iter().zip(&job.processes) {
+        let ProcessTree { parent, stopped_by, unreported, .. } = state.process_tree;
+        // Only a process that was stopped can be continued.
+        let Some(signal) = stopped_by.or(unreported.map(|_| abi::SIGSTOP as u8)) else { continue };
+        any = true;
+        process.stop(signal.into())?;
+        let parent = parent.and_then(|parent| processes.get(parent as usize));
+        if let Some(parent) = parent.filter(|_| unreported != Some(Unreported::Stopped)) {
+            parent.hear_of_stop(state.pid)?;
         }
-        // Children come after their parents, who are notified by what a child does next.
-        if any { self.processes.iter().rev().try_for_each(Construction::forget_signals) } else { Ok(()) }
+        if stopped_by.is_none() {
+            let continuing = |source| kernel("continuing a process", source);
+            process::kill(process.pid(), abi::SIGCONT).map_err(continuing)?;
+        }
     }
+    // Children come after their parents, who are notified by what a child does next.
+    if any { processes.iter().rev().try_for_each(Construction::forget_signals) } else { Ok(()) }
 }
 
 impl Construction {
