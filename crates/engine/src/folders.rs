@@ -61,6 +61,12 @@ pub(crate) fn open(folder: &Path) -> io::Result<Folder> {
     })
 }
 
+/// Opens the directory of a path, and returns the last name of the path beside it.
+pub(crate) fn open_parent(path: &Path) -> io::Result<(Folder, &Path)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((open(path.parent().unwrap_or(Path::new("/")))?, Path::new(name)))
+}
+
 /// Reports whether a directory holds the checkpoints of a job: of this one, of another one, or a copy of either. To
 /// take such a directory back to an earlier state would destroy checkpoints.
 pub(crate) fn holds_checkpoints(directory: &Path) -> bool {

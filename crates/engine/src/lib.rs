@@ -25,6 +25,7 @@ mod directions;
 mod endpoint;
 mod error;
 mod exit;
+mod file_policy;
 mod files;
 mod folders;
 mod forbidden;
@@ -79,6 +80,7 @@ pub use directions::{Advised, DIRECTORY_VARIABLE, Readiness, RestartNews};
 pub use endpoint::TerminalHolder;
 pub use error::{Blocker, EngineError};
 pub use exit::{Vitality, exiting_since, group_vitality};
+pub use file_policy::FilePolicy;
 pub use files::first_page;
 pub use free_memory::Asked;
 pub use freeze::Frozen;
@@ -92,8 +94,8 @@ pub use read::Captured;
 pub use refusal_code::{RefusalCode, UnknownRefusalCode};
 pub use rehearsal::rehearse;
 pub use restart::{
-    ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, KeepTail, RehearsalOptions, Rehearsed, RestartOptions,
-    Restarted, Streams, Tail, rehearse_restart, restart,
+    ClockPolicy, FileNote, FileOptions, IdPolicy, KeepTail, RehearsalOptions, Rehearsed, RestartOptions, Restarted,
+    Streams, Tail, rehearse_restart, restart,
 };
 pub use standfast_linux::sys::process::hold_child_signal;
 pub use standfast_linux::{InheritedSignals, LaunchTerminal, Terminal, own_group};

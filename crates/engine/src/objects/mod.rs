@@ -15,11 +15,12 @@
 //! kinds fill them. Memory is in `memory/`, what belongs to an IPC namespace in `system_v/`, and timers of processes in
 //! `posix_timers/`.
 //!
-//! Other state of processes and threads has one module for each kind as well, with what collects and what restores it:
+//! Other state has one module for each kind as well, with what collects and what restores it:
 //!
 //! ```text
 //! capabilities          that threads have given up
 //! numa_policy           the nodes from which threads and mappings take memory
+//! other_names           files with several names
 //! process_switches      what a process has told the kernel about itself: a table
 //! process_tree          parents, groups, sessions, zombies, stopped processes
 //! processor_state       that a program must ask for: AMX
@@ -49,6 +50,7 @@ mod numa_policy;
 mod of_processes;
 mod openable;
 mod opening;
+mod other_names;
 mod pipe;
 mod pipe_contents;
 mod posix_timers;
@@ -90,6 +92,7 @@ pub(crate) use of_processes::open_files_of_processes;
 pub use opening::AddressWait;
 pub(crate) use opening::{FilePlan, OnWait, OpenFilesPlan, Parked};
 use opening::{Opening, Recorded};
+pub(crate) use other_names::{NamesPlan, judge_names, note_other_names};
 pub(crate) use posix_timers::FoundTimers;
 pub(crate) use process_switches::{AskedProcessSwitches, ProcessSwitchesBaseline};
 pub(crate) use process_tree::{

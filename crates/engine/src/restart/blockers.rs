@@ -1,10 +1,11 @@
 //! Blockers of a restart here: another machine, an image that describes something impossible, changed files.
 //! [`super::open_files`] decides about open files.
 
-use super::files::{FilePolicy, Objection, Reckoning};
+use super::files::Reckoning;
 use super::folders::FolderPlan;
 use super::mapped_files::MappedPlan;
 use super::vdso::{self, Vdso};
+use crate::file_policy::{FilePolicy, Objection};
 use crate::foreseen::foreseen;
 use crate::machine::machine;
 use crate::objects::{Blockers, is_sound_tree};

@@ -2,12 +2,13 @@
 //! [`super::listing`] decides about them.
 
 use super::family::Family;
-use super::files::{FileNote, Objection};
+use super::files::FileNote;
 use super::known_names::KnownNames;
 use super::listing::{ComePlan, FILES_MAX, ListedPlan, name};
 use super::plan::JobPlan;
 use super::tails::{KeepTail, Tail};
 use crate::error::kernel;
+use crate::file_policy::Objection;
 use crate::files::FileId;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_linux::abi;

@@ -9,11 +9,11 @@
 use super::folders::{Part, parts, saves_written};
 use super::listing::{ListedNow, scan};
 pub use super::notes::FileNote;
-use super::other_names::{NamesPlan, judge_names};
 use super::streams::Streams;
+use crate::file_policy::{FilePolicy, Objection};
 use crate::files::{FileId, build_id, digest_of, identity, is_database, is_fresh, open, other_writers, times_tell_at};
 use crate::folders::in_folders;
-use crate::objects::{FilePlan, RegularPlan};
+use crate::objects::{FilePlan, NamesPlan, RegularPlan, judge_names};
 use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFile, OpenFileKind};
 use standfast_linux::Pid;
@@ -32,20 +32,6 @@ const O_WRONLY: u32 = abi::O_WRONLY as u32;
 const O_APPEND: u32 = abi::O_APPEND as u32;
 const KEEP: &str = "continue with it as it is: standfast restart --files keep";
 
-/// What a restart does about files that have changed since the checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FilePolicy {
-    /// Cuts off what only the job can have written since; any other difference refuses the restart.
-    #[default]
-    Auto,
-    /// Cuts off all that a file has grown by, whoever wrote it. Changes to its older contents still refuse the restart.
-    Rollback,
-    /// Leaves files as they are. A file that was written at its end continues at its present end.
-    Keep,
-    /// Refuses the restart on any difference.
-    Refuse,
-}
-
 /// What a restart knows about files, and how it is to treat them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FileOptions<'a> {
@@ -63,21 +49,6 @@ pub struct FileOptions<'a> {
     pub ended_nanoseconds: Option<i64>,
     /// The processes of the job, if it is still running: this is a rehearsal then, and they are no strangers.
     pub alive: &'a [Pid],
-}
-
-/// Why a restart may not continue with a file, and what the user can do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Objection {
-    pub(super) why: String,
-    pub(super) hint: String,
-    /// Whether the file's contents at the checkpoint are unchanged, and others have only appended to it since.
-    pub(super) is_addition: bool,
-}
-
-impl Objection {
-    pub(super) fn new(why: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { why: why.into(), hint: hint.into(), is_addition: false }
-    }
 }
 
 /// The files of a job in their present state.

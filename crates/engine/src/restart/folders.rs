@@ -2,10 +2,11 @@
 //! that are new since the checkpoint are removed, and everything gets its former attributes. Contents of files are put
 //! back with other mapped files. Sockets, named pipes and devices stay as they are.
 
-use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path};
+use super::files::{FileNote, Reckoning, as_path};
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::error::kernel;
+use crate::file_policy::{FilePolicy, Objection};
 use crate::files::FileId;
 use crate::folders::{below, list, open};
 use standfast_format::records::{

@@ -9,9 +9,10 @@
 //! not listed, created since          set aside, if the job knows its name, or the user asked for that; else left alone
 //! ```
 
-use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path, in_use, is_own_stream};
+use super::files::{FileNote, Reckoning, as_path, in_use, is_own_stream};
 use super::folders::saves_written;
 use super::plan::JobPlan;
+use crate::file_policy::{FilePolicy, Objection};
 use crate::files::{FileId, TICK_NANOSECONDS, digest_of, is_database, open};
 use crate::folders::{holds_checkpoints, is_of_programs, is_plain};
 use crate::listing::{Contents, Entry, is_older};

@@ -6,12 +6,13 @@
 //! is written if somebody else may have changed it.
 
 use super::address_space::ToMap;
-use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, is_free, path_of};
+use super::files::{FileNote, Reckoning, find, is_free, path_of};
 use super::known_names::KnownNames;
 use super::plan::JobPlan;
 use super::tails::{KeepTail, Tail};
 use crate::construction::Construction;
 use crate::error::kernel;
+use crate::file_policy::{FilePolicy, Objection};
 use crate::files::{FileId, identity};
 use crate::remake::Remaking;
 use crate::{Blocker, EngineError, RefusalCode, folders};

@@ -6,7 +6,8 @@
 //! open_files     decides about regular files and streams
 //! working_directories  found again, or made again if they were empty
 //! streams        standard output and error that were files: continued there, or redirected
-//! other_names    files that had several names, or have been renamed since
+//! other_names    files that had several names
+//! renamed        files that have been renamed since
 //! ids            old or new process and thread ids, and their consequences
 //! namespaces     which ones the job needs here for its old ids and its clocks
 //! beginning      a child, held and seized, executes the job's program; its own memory is thrown away
@@ -60,11 +61,11 @@ mod names;
 mod namespaces;
 mod notes;
 mod open_files;
-mod other_names;
 mod plan;
 mod rehearsal;
 mod rehearsed_job;
 mod rehearsed_sockets;
+mod renamed;
 mod streams;
 mod tails;
 mod threads;
@@ -80,7 +81,7 @@ use crate::remake::Remade;
 use crate::stopwatch::{RestartPhase, Stopwatch};
 use crate::{EngineError, JobIds, ProcessIdentity};
 use family::Family;
-pub use files::{FileNote, FileOptions, FilePolicy};
+pub use files::{FileNote, FileOptions};
 pub use ids::IdPolicy;
 use known_names::KnownNames;
 pub use namespaces::ClockPolicy;

@@ -3,13 +3,14 @@
 //! removed, apart from access times. What others would notice is left out, see [`super::rehearsed_job`].
 
 use super::family::Family;
-use super::files::{FileOptions, FilePolicy, path_of};
+use super::files::{FileOptions, path_of};
 use super::ids::IdPolicy;
 use super::known_names::KnownNames;
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
 use super::rehearsed_job::RehearsedJob;
 use super::rehearsed_sockets::can_be_made_apart;
+use crate::file_policy::FilePolicy;
 use crate::job::stay_in_sight;
 use crate::objects::{has_ipc, refuse_locked_by_others};
 use crate::stopwatch::Stopwatch;

@@ -8,7 +8,8 @@
 //! ...and others have added to that file          a file or pipe of the restart's takes its place; else the restart is refused
 //! ```
 
-use super::files::{FileNote, Objection, Reckoning, path_of};
+use super::files::{FileNote, Reckoning, path_of};
+use crate::file_policy::Objection;
 use crate::files::FileId;
 use crate::inheritance::is_inherited;
 use crate::objects::FilePlan;
