@@ -11,7 +11,8 @@ use crate::inheritance::Inheritance;
 use crate::listing::{Listed, NotSaved};
 use crate::machine::{clocks, machine};
 use crate::objects::{
-    Descriptors, MemoryObjects, Motion, Relations, SystemV, SystemVContents, Terms, with_keys_in_use, written_at_ends,
+    Descriptors, MemoryObjects, Motion, Relations, SystemV, SystemVContents, Terms, memory_layout, with_keys_in_use,
+    written_at_ends,
 };
 use crate::shared::Kept;
 use crate::taken_descriptors::TakenDescriptors;
@@ -218,7 +219,7 @@ impl OfProcess {
         ProcessState {
             pid: process_snapshot.status.process_ids.last().map_or(0, |pid| pid.get()),
             executable: self.executable,
-            layout: process_attributes.layout(&process_snapshot.stat, inner.heap_end),
+            layout: memory_layout(&process_snapshot.stat, inner.heap_end, process_attributes.auxiliary_vector),
             arguments: process_attributes.arguments,
             working_directory: process_attributes.working_directory,
             umask: process_snapshot.status.umask,

@@ -6,7 +6,7 @@ use crate::objects::{
     ProcessSwitchesBaseline, SchedulingBaseline, ShownProcess, changed_capabilities, resource_limits,
 };
 use crate::{EngineError, ProcessIdentity};
-use standfast_format::records::{Bytes, CapabilitySets, Limit, MemoryLayout};
+use standfast_format::records::{Bytes, CapabilitySets, Limit};
 use standfast_linux::Pid;
 use standfast_linux::proc::{self, Capabilities, Stat, Status};
 use standfast_linux::sys::process;
@@ -86,7 +86,7 @@ pub(super) struct ProcessAttributes {
     pub(super) working_directory: Bytes,
     pub(super) personality: u32,
     pub(super) limits: Vec<Limit>,
-    auxiliary_vector: Bytes,
+    pub(super) auxiliary_vector: Bytes,
 }
 
 impl ProcessAttributes {
@@ -100,25 +100,6 @@ impl ProcessAttributes {
             limits: resource_limits(pid)?,
             auxiliary_vector: proc::read(pid, "auxv")?.into(),
         })
-    }
-
-    pub(super) fn layout(&self, stat: &Stat, heap_end: u64) -> MemoryLayout {
-        let [code_start, code_end, stack_start, data_start, data_end, heap_start, rest @ ..] = stat.layout;
-        let [arguments_start, arguments_end, environment_start, environment_end] = rest;
-        MemoryLayout {
-            code_start,
-            code_end,
-            data_start,
-            data_end,
-            heap_start,
-            heap_end,
-            stack_start,
-            arguments_start,
-            arguments_end,
-            environment_start,
-            environment_end,
-            auxiliary_vector: self.auxiliary_vector.clone(),
-        }
     }
 }
 

@@ -19,6 +19,7 @@
 //!
 //! ```text
 //! capabilities          that threads have given up
+//! memory_layout         where heap, stack and arguments are
 //! numa_policy           the nodes from which threads and mappings take memory
 //! other_names           files with several names
 //! process_switches      what a process has told the kernel about itself: a table
@@ -44,6 +45,7 @@ mod io_uring;
 mod kernel_file;
 mod locks;
 mod memory;
+mod memory_layout;
 mod message_queue;
 mod nameless;
 mod numa_policy;
@@ -87,6 +89,7 @@ pub(crate) use memory::{
     MemoryObjects, ObjectContents, SHARED_MEMORY_NAME, data_of, is_inside, is_on_huge_pages, on_huge_pages,
     written_at_ends,
 };
+pub(crate) use memory_layout::memory_layout;
 use message_queue::unlink_leftovers;
 pub(crate) use of_processes::open_files_of_processes;
 pub use opening::AddressWait;

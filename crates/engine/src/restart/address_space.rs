@@ -32,8 +32,6 @@ const MAP_FIXED_NOREPLACE: u64 = abi::MAP_FIXED_NOREPLACE as u64;
 const O_RDONLY: u32 = abi::O_RDONLY as u32;
 const O_RDWR: u32 = abi::O_RDWR as u32;
 const NO_FILE: u64 = u64::MAX;
-const PR_SET_MM: u64 = abi::PR_SET_MM as u64;
-const PR_SET_MM_MAP: u64 = abi::PR_SET_MM_MAP as u64;
 /// The size from which a mapping is a reservation. It matters if it is unknown whether mappings count against the
 /// memory that the system has promised. Mappings without write access do not count then, nor do large ones.
 const RESERVATION_BYTES: u64 = 64 << 20;
@@ -144,38 +142,6 @@ impl Construction {
 
     fn maps(&self) -> Result<Vec<Map>, EngineError> {
         Map::of(self.pid()).map_err(|source| kernel("reading the new process's mappings", source))
-    }
-
-    /// Sets the positions of heap, stack, arguments and environment by `prctl(PR_SET_MM_MAP)`; the heap then grows on
-    /// from its end.
-    pub(super) fn set_layout(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        let layout = &plan.process.layout;
-        let vector = &layout.auxiliary_vector.0;
-        /// Offset of the auxiliary vector in the scratch memory.
-        const VECTOR_OFFSET: usize = 1024;
-        let words = [
-            layout.code_start,
-            layout.code_end,
-            layout.data_start,
-            layout.data_end,
-            layout.heap_start,
-            layout.heap_end,
-            layout.stack_start,
-            layout.arguments_start,
-            layout.arguments_end,
-            layout.environment_start,
-            layout.environment_end,
-            self.scratch + VECTOR_OFFSET as u64,
-        ];
-        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        bytes.extend((vector.len() as u32).to_le_bytes());
-        bytes.extend(u32::MAX.to_le_bytes()); // the executable stays
-        let length = bytes.len() as u64;
-        bytes.resize(VECTOR_OFFSET, 0);
-        bytes.extend(vector);
-        let at = self.argument(&bytes)?;
-        self.call("setting the memory layout", abi::SYS_prctl, [PR_SET_MM, PR_SET_MM_MAP, at, length, 0, 0])?;
-        Ok(())
     }
 
     /// Unmaps the scratch memory, by the last call that the main thread makes for us.

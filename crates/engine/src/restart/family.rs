@@ -209,7 +209,7 @@ impl Family {
             process.guard(&plan)?;
             process.lock(&plan)?;
             process.protect(&plan)?;
-            process.set_layout(&plan)?;
+            process.set_layout(&plan.process.layout)?;
             process.set_attributes(&plan)?;
             process.make_threads(&plan)?;
         }
