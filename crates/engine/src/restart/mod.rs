@@ -28,7 +28,7 @@
 //! process_switches  settings that the process has made in the kernel
 //! scheduling     policy, priorities and processors, if they are allowed here
 //! capabilities   given up again
-//! resource_limits   set as high as allowed here
+//! resource_limits  set as high as allowed here
 //! threads        created under their old ids; what the kernel keeps for each; registers last
 //! compared       with the image, by its twin; a difference that nobody has allowed ends the restart
 //! rehearsal      all of the above, of a copy (rehearsed_job) that nobody notices, which is then discarded
