@@ -1,7 +1,7 @@
 //! What has been found in a frozen job, process by process, until it becomes records.
 
 use super::process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBaseline};
-use super::{Stop, Subject, files, isolation_mismatch, memory, named, refuse, restrictions, surroundings, threads};
+use super::{Stop, Subject, files, isolation_mismatch, memory, named, refuse, restrictions, threads};
 use crate::births::settle_births;
 use crate::capture_options::CaptureOptions;
 use crate::error::kernel;
@@ -11,8 +11,8 @@ use crate::inheritance::Inheritance;
 use crate::listing::{Listed, NotSaved};
 use crate::machine::{clocks, machine};
 use crate::objects::{
-    Descriptors, MemoryObjects, Motion, Relations, SystemV, SystemVContents, Terms, memory_layout, with_keys_in_use,
-    written_at_ends,
+    Descriptors, MemoryObjects, Motion, Relations, SystemV, SystemVContents, Terms, judge_working_directory,
+    memory_layout, with_keys_in_use, written_at_ends,
 };
 use crate::shared::Kept;
 use crate::taken_descriptors::TakenDescriptors;
@@ -98,7 +98,7 @@ impl Findings {
             let of_process = OfProcess::of(place, subject, terms.kept, &mut files, &mut found.objects, &mut blockers);
             let scanning = |source| crate::forbidden::forbidden(subject.pid, source);
             found.processes.push(of_process.map_err(scanning)?);
-            blockers.extend(surroundings::judge_working_directory(subject.pid).map_err(scanning)?);
+            blockers.extend(judge_working_directory(subject.pid).map_err(scanning)?);
             found.blockers.append(&mut named(blockers, subject.pid, subjects.len()));
         }
         found.blockers.append(&mut found.objects.judge_system_v(&pids, inheritance));

@@ -1,62 +1,22 @@
 //! Collects what a job relies on in the file system by name: directories on the way to its files, sockets and pipes, and
-//! working directories. A restart recreates what is missing. What it could not enter or find is refused here.
+//! working directories. A restart recreates what is missing.
 
-use crate::files::FileId;
+use crate::objects::is_removed_directory;
 use crate::remake::is_plain;
 use crate::socket_paths::socket_path;
-use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Bytes, JobState, OpenFileKind, Surrounding};
 use standfast_linux::Pid;
 use standfast_linux::abi;
-use standfast_linux::proc;
-use standfast_linux::sys::tree::may_access;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::Metadata;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const O_ACCMODE: u32 = abi::O_ACCMODE as u32;
-const DELETED: &[u8] = b" (deleted)";
 /// A larger directory is not empty, and is not listed while the program is frozen.
 const SMALL_DIRECTORY_BYTES: u64 = 4096;
-
-/// Returns what would prevent a restart from entering the working directory of a process.
-pub(super) fn judge_working_directory(pid: Pid) -> io::Result<Option<Blocker>> {
-    let shown = proc::link(pid, "cwd")?;
-    let Some(why) = why_not_entered(pid, &shown)? else { return Ok(None) };
-    Ok(Some(
-        Blocker::new(
-            RefusalCode::WorkingDirectory,
-            format!("working directory {}", String::from_utf8_lossy(&shown)),
-            why,
-        )
-        .with_hint("start the program in a directory that can be entered by its path"),
-    ))
-}
-
-fn why_not_entered(pid: Pid, shown: &[u8]) -> io::Result<Option<String>> {
-    let own = std::fs::metadata(format!("/proc/{pid}/cwd"))?;
-    if is_removed(shown, &own) {
-        return Ok(None);
-    }
-    let path = Path::new(OsStr::from_bytes(shown));
-    let is_same = |found: &Metadata| FileId::of(found) == FileId::of(&own);
-    Ok(match std::fs::metadata(path) {
-        Ok(found) if !is_same(&found) => Some("another directory has taken its place, or covers it".to_owned()),
-        Ok(_) => may_access(path, abi::X_OK).err().map(|error| format!("a restart could not enter it ({error})")),
-        Err(error) => Some(format!("a restart could not find it ({error})")),
-    })
-}
-
-/// Reports whether a working directory has been removed: nothing can be created in it, and its path leads elsewhere or
-/// nowhere.
-fn is_removed(shown: &[u8], own: &Metadata) -> bool {
-    let there = || std::fs::symlink_metadata(OsStr::from_bytes(shown));
-    shown.ends_with(DELETED) && !there().is_ok_and(|there| FileId::of(&there) == FileId::of(own))
-}
 
 /// Returns what `state` relies on. `pids` are its living processes, in their order, with the pids that this process
 /// sees.
@@ -77,7 +37,7 @@ pub(super) fn of(state: &JobState, pids: &[Pid]) -> Vec<Surrounding> {
     for (pid, process) in pids.iter().zip(&state.processes) {
         let shown = &process.working_directory.0;
         let Ok(own) = std::fs::metadata(format!("/proc/{pid}/cwd")) else { continue };
-        if is_removed(shown, &own) {
+        if is_removed_directory(shown, &own) {
             found.insert(as_path(&process.working_directory).to_owned(), surrounding(shown, &own, true, true));
         }
     }

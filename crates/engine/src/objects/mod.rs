@@ -31,6 +31,7 @@
 //! scheduling            policy, priorities and processors of threads
 //! signal_dispositions   what each signal does
 //! thread                what the kernel keeps for a thread, with a table of its switches; its registers
+//! working_directory     of a process
 //! ```
 
 mod capabilities;
@@ -78,6 +79,7 @@ mod thread;
 mod thread_handle;
 mod timer;
 mod walk;
+mod working_directory;
 
 use crate::EngineError;
 pub(crate) use capabilities::changed_capabilities;
@@ -122,6 +124,7 @@ pub(crate) use terminal::{bring_to_foreground, makes_terminals};
 pub(crate) use thread::AskedThread;
 pub(crate) use walk::{Descriptors, Motion, Terms};
 use walk::{Known, Unsupported, Walk};
+pub(crate) use working_directory::{is_removed_directory, judge_working_directory};
 
 /// Everything that is known of one kind of open file.
 struct Kind {

@@ -4,7 +4,7 @@
 //! foreseen       refusals that a checkpoint already checks for
 //! plan           checks that all needed files exist, else refuses by name; nothing has been touched
 //! open_files     decides about regular files and streams
-//! working_directories  found again, or made again if they were empty
+//! working_directory  found again, or made again if they were empty
 //! streams        standard output and error that were files: continued there, or redirected
 //! other_names    files that had several names
 //! renamed        files that have been renamed since
@@ -70,7 +70,6 @@ mod streams;
 mod tails;
 mod threads;
 mod vdso;
-mod working_directories;
 
 use crate::directions::RestartNews;
 use crate::error::kernel;

@@ -92,9 +92,9 @@ impl<'a> JobPlan<'a> {
         blockers.check_names(&reckoning, &mut remaking);
         let mapped = blockers.check_mapped_files(&reckoning, &mut remaking);
         let folders = blockers.check_folders(&reckoning);
-        blockers.check_working_directories(job, &mut remaking);
         let mut remarks = Vec::new();
         let mut check = Check { job, blockers: &mut blockers, remaking: &mut remaking };
+        check.working_directories();
         let socket_names = check.sockets(options.alive, &mut remarks);
         let mut found = Found { regular: Vec::new(), notes: Vec::new(), remaking };
         let places = 0..job.open_files.len();
