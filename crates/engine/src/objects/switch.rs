@@ -122,3 +122,16 @@ impl Construction {
         Ok(())
     }
 }
+
+#[cfg(test)]
+impl<R: Default> Switch<R> {
+    /// Reports whether some answer makes a restart set the switch, which it does not set in a new process.
+    pub(super) fn is_carried(&self, status: &Status) -> bool {
+        let is_set = |answer| {
+            let mut record = R::default();
+            (self.note)(&mut record, Seen { answer, status });
+            (self.set)(&record).is_some()
+        };
+        (self.set)(&R::default()).is_none() && (0..=2).any(is_set)
+    }
+}

@@ -111,3 +111,23 @@ const FILES: &[SwitchFile] = &[
         set: |switches| switches.core_dump_filter.map(|filter| filter.to_string()),
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_linux::proc::Status;
+
+    #[test]
+    fn each_switch_that_is_seen_is_set_again() {
+        let is_dumpable = |ask: Ask| matches!(ask, Ask::Result(call) if call == prctl(abi::PR_GET_DUMPABLE, 0, 0));
+        for switch in SWITCHES.iter().filter(|it| process::effective_user() == 0 || !is_dumpable(it.ask)) {
+            assert!(switch.is_carried(&Status::default()), "{:?}", switch.ask);
+        }
+        for file in FILES {
+            let mut switches = ProcessSwitches::default();
+            assert_eq!((file.set)(&switches), None, "{}", file.name);
+            (file.note)(&mut switches, "7");
+            assert_eq!((file.set)(&switches).as_deref(), Some("7"), "{}", file.name);
+        }
+    }
+}

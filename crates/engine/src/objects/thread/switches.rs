@@ -133,3 +133,20 @@ const fn personality(persona: u64) -> Call {
 const fn arch_prctl(operation: u64) -> Call {
     Call { number: abi::SYS_arch_prctl, arguments: [operation, 0, 0, 0, 0, 0] }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_linux::proc::Status;
+
+    #[test]
+    fn each_switch_that_is_seen_is_set_again() {
+        let status = Status { no_new_privileges: true, store_bypass: 4, indirect_branch: 4, ..Status::default() };
+        for switch in SETTINGS {
+            assert!(switch.is_carried(&status), "{}", switch.action);
+        }
+        for switch in RESTRICTIONS.iter().chain(OF_OTHER_THREADS) {
+            assert!(switch.is_carried(&status), "{}", switch.action);
+        }
+    }
+}
