@@ -113,7 +113,7 @@ impl FrameFile {
         let kept = (frames.div_ceil(FRAMES_MAPPED) as usize).min(self.mapped.len());
         for mapping in self.mapped.drain(kept..) {
             // SAFETY: it was mapped with this length, and no reference to it outlives the borrow of `self`.
-            unsafe { libc::munmap(mapping.address.as_ptr().cast(), BYTES_MAPPED) };
+            unsafe { large_pages::unmap(mapping.address.as_ptr().cast(), BYTES_MAPPED) };
         }
         self.settle()
     }
@@ -200,7 +200,7 @@ impl Drop for FrameFile {
         let _ = self.ahead.is_some().then(|| self.settle());
         for mapping in &self.mapped {
             // SAFETY: it was mapped with this length, and no reference to it outlives `self`.
-            unsafe { libc::munmap(mapping.address.as_ptr().cast(), BYTES_MAPPED) };
+            unsafe { large_pages::unmap(mapping.address.as_ptr().cast(), BYTES_MAPPED) };
         }
     }
 }

@@ -7,12 +7,12 @@
 use crate::Pid;
 use crate::caches;
 use crate::pinned::unseen_writer;
+use crate::sys::userfault;
 use crate::written::{WriteProtection, WrittenScan};
 use standfast_core::delta::Page;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// Returns memory to the system that the allocator of this process holds and that is not in use. Otherwise the GNU
@@ -151,15 +151,8 @@ impl OwnWrites {
     /// # Errors
     /// If the kernel lacks asynchronous write protection or forbids it.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: makes a descriptor of its own and touches nothing.
-        let userfault = unsafe { libc::syscall(libc::SYS_userfaultfd, WriteProtection::CREATION_FLAGS) };
-        if userfault < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: it has just been made, and nothing else owns it.
-        let userfault = unsafe { OwnedFd::from_raw_fd(userfault as RawFd) };
-        let scan = WrittenScan::open(Pid::own())?;
-        Ok(Self { protection: WriteProtection::new(userfault)?, scan, is_blind: Cell::new(false) })
+        let protection = WriteProtection::new(userfault::create()?)?;
+        Ok(Self { protection, scan: WrittenScan::open(Pid::own())?, is_blind: Cell::new(false) })
     }
 
     /// Tracks these pages from now on. All of them count as written until the first scan.

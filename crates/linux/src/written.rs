@@ -243,8 +243,9 @@ impl PageRegion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use standfast_core::PAGE_BYTES;
-    use std::os::fd::{FromRawFd, RawFd};
+    use std::ptr::null_mut;
 
     fn scan() -> WrittenScan {
         WrittenScan::open(Pid::own()).unwrap()
@@ -259,22 +260,16 @@ mod tests {
 
     impl Tracked {
         fn new(pages: u64) -> Self {
-            // SAFETY: makes a descriptor that nothing else owns, and a mapping of its own.
-            unsafe {
-                let userfault = libc::syscall(libc::SYS_userfaultfd, WriteProtection::CREATION_FLAGS) as RawFd;
-                assert!(userfault >= 0, "this test needs userfaultfd");
-                let own = OwnedFd::from_raw_fd(userfault);
-                let protection = WriteProtection::new(own).unwrap();
-                let access = libc::PROT_READ | libc::PROT_WRITE;
-                let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                let bytes = pages as usize * PAGE_BYTES;
-                let start = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
-                assert_ne!(start, libc::MAP_FAILED);
-                libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE);
-                let tracked = Self { protection, start: start.cast(), pages };
-                tracked.protection.track(tracked.range()).unwrap();
-                tracked
-            }
+            let protection = WriteProtection::new(userfault::create().expect("this test needs userfaultfd")).unwrap();
+            let (bytes, access) = (pages as usize * PAGE_BYTES, ProtFlags::READ | ProtFlags::WRITE);
+            // SAFETY: makes a mapping of its own.
+            let start = unsafe { mmap_anonymous(null_mut(), bytes, access, MapFlags::PRIVATE) }.unwrap();
+            // A kernel without huge pages refuses this.
+            // SAFETY: the mapping that has just been made.
+            let _ = unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) };
+            let tracked = Self { protection, start: start.cast(), pages };
+            tracked.protection.track(tracked.range()).unwrap();
+            tracked
         }
 
         fn range(&self) -> PageRange {
@@ -289,8 +284,9 @@ mod tests {
         fn discard(&self, page: u64) {
             // SAFETY: within the mapping, whose content nothing relies on.
             unsafe {
-                libc::madvise(self.start.add(page as usize * PAGE_BYTES).cast(), PAGE_BYTES, libc::MADV_DONTNEED)
-            };
+                let at = self.start.add(page as usize * PAGE_BYTES);
+                madvise(at.cast(), PAGE_BYTES, Advice::LinuxDontNeed).unwrap();
+            }
         }
 
         fn pages_of(&self, ranges: &[PageRange]) -> Vec<u64> {
@@ -314,7 +310,7 @@ mod tests {
     impl Drop for Tracked {
         fn drop(&mut self) {
             // SAFETY: the mapping is ours, and nothing uses it any more.
-            unsafe { libc::munmap(self.start.cast(), self.pages as usize * PAGE_BYTES) };
+            unsafe { munmap(self.start.cast(), self.pages as usize * PAGE_BYTES) }.unwrap();
         }
     }
 

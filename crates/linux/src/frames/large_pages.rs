@@ -7,11 +7,13 @@
 //! The kernel reserves address space wherever it has room, and mappings lie within it. The space reserved around them
 //! is given back.
 
+use crate::sys::check;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use std::ffi::c_void;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 /// Size of a large page of x86-64.
 const LARGE_BYTES: usize = 2 << 20;
@@ -19,27 +21,18 @@ const LARGE_BYTES: usize = 2 << 20;
 /// Maps a part of a file, aligned so that it can be on large pages. Offset and length are multiples of their size.
 pub(super) fn map(file: &File, offset: u64, bytes: usize) -> io::Result<NonNull<u8>> {
     let reserved_bytes = bytes + LARGE_BYTES;
-    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let kind = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: a new mapping, anywhere.
-    let reserved = unsafe { libc::mmap(std::ptr::null_mut(), reserved_bytes, libc::PROT_NONE, kind, -1, 0) };
-    if reserved == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let reserved = unsafe { mmap_anonymous(null_mut(), reserved_bytes, ProtFlags::empty(), kind) }?;
     let before = reserved.addr().next_multiple_of(LARGE_BYTES) - reserved.addr();
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let kind = libc::MAP_SHARED | libc::MAP_FIXED;
+    let (protection, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
     // SAFETY: the place lies within the space that has just been reserved, and nothing uses the space around it.
     let mapped = unsafe {
         let place = reserved.byte_add(before);
-        let mapped = libc::mmap(place, bytes, protection, kind, file.as_raw_fd(), offset as i64);
-        let error = io::Error::last_os_error();
-        give_back(reserved, before);
-        give_back(place.byte_add(bytes), LARGE_BYTES - before);
-        if mapped == libc::MAP_FAILED {
-            give_back(place, bytes);
-            return Err(error);
-        }
-        mapped
+        let mapped = mmap(place, bytes, protection, kind, file, offset);
+        unmap(reserved, before);
+        unmap(place.byte_add(bytes), LARGE_BYTES - before);
+        mapped.inspect_err(|_| unmap(place, bytes))?
     };
     Ok(NonNull::new(mapped.cast()).expect("the kernel maps nothing at zero unasked"))
 }
@@ -57,19 +50,21 @@ pub(super) fn take(file: &File, offset: u64, bytes: usize) -> io::Result<()> {
     let mapped = map(file, offset, bytes)?.as_ptr().cast();
     // SAFETY: the mapping has just been made, and nothing else knows of it.
     unsafe {
-        let done = libc::madvise(mapped, bytes, libc::MADV_COLLAPSE);
-        let error = io::Error::last_os_error();
-        give_back(mapped, bytes);
-        if done == 0 { Ok(()) } else { Err(error) }
+        // rustix does not have this advice.
+        let done = check(libc::madvise(mapped, bytes, libc::MADV_COLLAPSE).into());
+        unmap(mapped, bytes);
+        done.map(drop)
     }
 }
 
+/// Unmaps memory. If the kernel would have to divide a mapping and this process has too many, the memory stays mapped.
+///
 /// # Safety
 /// Nothing uses the memory mapped there.
-unsafe fn give_back(place: *mut libc::c_void, bytes: usize) {
+pub(super) unsafe fn unmap(place: *mut c_void, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller promises it.
-        unsafe { libc::munmap(place, bytes) };
+        let _ = unsafe { munmap(place, bytes) };
     }
 }
 

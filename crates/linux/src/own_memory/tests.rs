@@ -4,7 +4,9 @@
 //! Memory and descriptors belong to the test that makes them, and nothing else uses them.
 
 use super::*;
-use std::os::fd::AsRawFd as _;
+use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mremap_fixed, munmap};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::ptr::null_mut;
 
 #[test]
 fn reads_past_the_end_are_zero_and_writes_are_cut() {
@@ -65,12 +67,12 @@ struct Area {
 
 impl Area {
     fn new(pages: usize) -> Self {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (bytes, access) = (pages * PAGE_BYTES, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: makes a mapping of its own.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), pages * PAGE_BYTES, access, kind, -1, 0) };
-        assert_ne!(start, libc::MAP_FAILED);
+        let start = unsafe { mmap_anonymous(null_mut(), bytes, access, MapFlags::PRIVATE) }.unwrap();
+        // A kernel without huge pages refuses this.
         // SAFETY: the mapping that has just been made.
-        unsafe { libc::madvise(start, pages * PAGE_BYTES, libc::MADV_NOHUGEPAGE) };
+        let _ = unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) };
         Self { start: start.cast(), pages }
     }
 
@@ -100,7 +102,7 @@ impl Area {
 impl Drop for Area {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nothing uses it any more.
-        unsafe { libc::munmap(self.start.cast(), self.pages * PAGE_BYTES) };
+        unsafe { munmap(self.start.cast(), self.pages * PAGE_BYTES) }.unwrap();
     }
 }
 
@@ -117,11 +119,11 @@ fn tracking_resumes_after_mappings_are_merged() {
         assert!(area.numbers(&writes.written(range).unwrap().unwrap()).is_empty());
     }
     // The area must have no hole: another test would map something there, and the area's drop would unmap it.
-    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+    let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
     let bytes = 4 * PAGE_BYTES;
     // SAFETY: moves pages of the area over other pages of it, whose content is lost.
-    let moved = unsafe { libc::mremap(area.at(8).cast(), bytes, bytes, flags, area.at(4)) };
-    assert_eq!(moved, area.at(4).cast());
+    let moved = unsafe { mremap_fixed(area.at(8).cast(), bytes, bytes, flags, area.at(4).cast()) };
+    assert_eq!(moved, Ok(area.at(4).cast()));
     (0..4).for_each(|page| area.write(page));
     assert!(
         writes.written(first).unwrap().is_none_or(|seen| area.numbers(&seen) == [0, 1, 2, 3]),
@@ -159,15 +161,14 @@ impl Ring {
         // SAFETY: it has just been made.
         let descriptor = unsafe { OwnedFd::from_raw_fd(made as RawFd) };
         let map = |offset| {
-            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+            let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
             // SAFETY: makes a mapping of its own.
-            let at = unsafe { libc::mmap(std::ptr::null_mut(), Self::RING_BYTES, access, kind, made as i32, offset) };
-            assert_ne!(at, libc::MAP_FAILED);
-            at.cast()
+            unsafe { mmap(null_mut(), Self::RING_BYTES, access, kind, &descriptor, offset) }.unwrap().cast()
         };
+        let (rings, entries) = (map(0), map(0x1000_0000));
         // The offsets of the submission ring begin at the eleventh number: head, tail, mask, entries, flags, dropped, array.
         let (tail, array) = (parameters[11] as usize, parameters[16] as usize);
-        Some(Self { descriptor, rings: map(0), entries: map(0x1000_0000), tail, array })
+        Some(Self { descriptor, rings, entries, tail, array })
     }
 
     fn register(&self, what: u32, buffers: &[libc::iovec]) {
@@ -204,7 +205,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         for mapping in [self.rings, self.entries] {
             // SAFETY: made by new, and nothing uses it any more.
-            unsafe { libc::munmap(mapping.cast(), Self::RING_BYTES) };
+            unsafe { munmap(mapping.cast(), Self::RING_BYTES) }.unwrap();
         }
     }
 }

@@ -4,11 +4,12 @@
 //! Arguments of the ioctls are live during the call and have the layout of `linux/userfaultfd.h`.
 
 use super::check;
+use rustix::mm::{UserfaultfdFlags, userfaultfd};
 use standfast_core::PageRange;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-/// Flags for userfaultfd(2) in the program: only faults in user mode, which needs no privilege; closed on exec.
+/// Flags for userfaultfd(2): only faults in user mode, which needs no privilege; closed on exec.
 pub const CREATION_FLAGS: u64 = USER_MODE_ONLY | libc::O_CLOEXEC as u64 | libc::O_NONBLOCK as u64;
 
 const USER_MODE_ONLY: u64 = 1;
@@ -31,13 +32,10 @@ const PROTECT: u64 = 1;
 /// `_IOWR(0xaa, 0x04, struct uffdio_zeropage)`
 const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
 
-/// Reports whether this process may make one, and so a process like it.
-pub fn is_allowed() -> bool {
-    // SAFETY: a plain number; nothing else owns the descriptor.
-    unsafe {
-        let made = check(libc::syscall(libc::SYS_userfaultfd, CREATION_FLAGS));
-        made.map(|made| OwnedFd::from_raw_fd(made as i32)).is_ok()
-    }
+/// userfaultfd(2) with [`CREATION_FLAGS`]: makes a descriptor of this process's own address space.
+pub fn create() -> io::Result<OwnedFd> {
+    // SAFETY: a plain number. The descriptor has no effect on memory until ranges are registered with it.
+    Ok(unsafe { userfaultfd(UserfaultfdFlags::from_bits_retain(CREATION_FLAGS as u32)) }?)
 }
 
 #[repr(C)]
