@@ -6,10 +6,10 @@
 //! Only a process of its own changes its root, and it ends afterwards.
 
 use crate::namespace_helper::in_helper_process;
-use crate::sys::check;
 use crate::sys::process::effective_user;
 use crate::sys::socket;
 use rustix::process::{chdir, chroot};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::ffi::{CString, OsStr};
 use std::fs::{DirBuilder, remove_dir, remove_dir_all, rename};
 use std::io;
@@ -114,8 +114,8 @@ fn make_way(root: &Path, path: &Path) -> io::Result<PathBuf> {
 /// Binds the socket below the new root; only for a process of its own.
 fn bind_below(root: &CString, socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     if effective_user() != 0 || chroot(root).is_err() {
-        // SAFETY: a plain number.
-        check(unsafe { libc::unshare(libc::CLONE_NEWUSER) }.into())?;
+        // SAFETY: descriptors stay as they are.
+        unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
         chroot(root)?;
     }
     chdir(c"/")?;

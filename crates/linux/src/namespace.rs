@@ -28,6 +28,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::WaitOptions;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -268,8 +269,8 @@ impl Init<'_> {
         }
         if let Some(clocks) = furnishing.clocks {
             // The next child enters the namespace; until then, its clocks can be set.
-            // SAFETY: a plain number.
-            check(unsafe { libc::unshare(libc::CLONE_NEWTIME) }.into())?;
+            // SAFETY: descriptors stay as they are.
+            unsafe { unshare_unsafe(UnshareFlags::NEWTIME) }?;
             fs::write("/proc/self/timens_offsets", clocks.to_text())?;
         }
         let main = match clone_process(0, Some(pid.get()))? {
@@ -319,7 +320,7 @@ fn exit(status: i32) -> ! {
 /// Reaps until no other process is left. The first process of a namespace inherits all orphans, and the namespace ends
 /// with it.
 fn reap_until_end(main: Pid, channel: BorrowedFd<'_>) -> ! {
-    let options = WaitOptions::from_bits_retain((libc::__WALL | libc::WUNTRACED) as u32);
+    let options = WaitOptions::UNTRACED | WaitOptions::from_bits_retain(libc::__WALL as u32);
     loop {
         match rustix::process::wait(options) {
             Err(Errno::CHILD) => exit(0),

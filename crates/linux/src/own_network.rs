@@ -7,6 +7,7 @@
 
 use crate::namespace::Identity;
 use crate::sys::{check, socket};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -57,9 +58,9 @@ impl NetworkSurroundings {
     /// # Errors
     /// When the system does not allow it.
     pub fn leave(&self) -> io::Result<()> {
-        let flags = libc::CLONE_NEWNET | if self.identity.is_root() { 0 } else { libc::CLONE_NEWUSER };
-        // SAFETY: a plain number.
-        check(unsafe { libc::unshare(flags) }.into()).map(drop)
+        let user = if self.identity.is_root() { UnshareFlags::empty() } else { UnshareFlags::NEWUSER };
+        // SAFETY: descriptors stay as they are.
+        Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET | user) }?)
     }
 
     /// Gives the namespace that this process has just entered these addresses and settings. In a user namespace the

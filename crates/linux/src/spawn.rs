@@ -282,7 +282,7 @@ pub(crate) fn wait_and_execute(
     let environment = [std::ptr::null()];
     // SAFETY: only async-signal-safe calls, on live values; the arrays end with null as execve wants.
     unsafe {
-        libc::close(gate);
+        rustix::io::close(gate);
         if rustix::io::read(waiting, &mut [0u8]) == Ok(1) {
             signals.take_on();
             libc::personality(program.personality.into());

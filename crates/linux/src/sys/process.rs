@@ -9,12 +9,17 @@ use crate::{Pid, Tid};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt;
 use rustix::pipe::SpliceFlags;
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, WaitOptions};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, waitid};
 use std::cmp::Ordering;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
+
+/// Of children that clone(2) has made without a signal at their end, too.
+const OF_ANY_KIND: WaitIdOptions = WaitIdOptions::from_bits_retain(libc::__WALL as u32);
+/// Not of the children of other threads.
+const OF_THIS_THREAD: WaitIdOptions = WaitIdOptions::from_bits_retain(libc::__WNOTHREAD as u32);
 
 /// waitpid(2) with `__WALL`: returns the raw status, or `None` with WNOHANG if there is no news.
 pub fn wait(tid: Tid, flags: i32) -> io::Result<Option<i32>> {
@@ -48,33 +53,28 @@ pub fn hold_child_signal(hold: bool) -> bool {
 /// Waits for news of any child or tracee of this *thread* with waitid(2), without consuming it: it is there again the
 /// next time.
 pub fn wait_for_news() -> io::Result<()> {
-    peek(WaitId::All, libc::WEXITED | libc::WSTOPPED | libc::__WNOTHREAD).map(drop)
+    peek(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::STOPPED | OF_THIS_THREAD).map(drop)
 }
 
 /// Reports whether a child or tracee has ended, without consuming the news.
 pub fn has_ended(tid: Tid) -> bool {
     // The kernel reports stops of tracees even if they are not requested.
-    let news = tid.as_argument().and_then(|id| peek(WaitId::Pid(id), libc::WEXITED | libc::WNOHANG));
-    news.is_ok_and(|code| matches!(code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED))
+    let what = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    let news = tid.as_argument().and_then(|id| peek(WaitId::Pid(id), what));
+    matches!(news, Ok(Some(news)) if news.exited() || news.killed() || news.dumped())
 }
 
 /// Reports whether job control has stopped a child of this thread since the last call. Not while another thread traces
 /// it: this would consume that thread's news.
 pub fn has_stopped(pid: Pid) -> bool {
-    let what = libc::WSTOPPED | libc::WNOHANG | libc::__WNOTHREAD;
-    let news = pid.as_argument().and_then(|id| wait_by_id(WaitId::Pid(id), what));
-    news.is_ok_and(|code| code == libc::CLD_STOPPED)
+    let what = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | OF_THIS_THREAD;
+    let news = pid.as_argument().and_then(|id| Ok(waitid(WaitId::Pid(id), what)?));
+    matches!(news, Ok(Some(news)) if news.stopped())
 }
 
-/// Returns the kind of news (`CLD_`), or 0 if there is none, without consuming it.
-fn peek(whose: WaitId<'_>, flags: i32) -> io::Result<i32> {
-    wait_by_id(whose, flags | libc::WNOWAIT | libc::__WALL)
-}
-
-/// waitid(2): returns the kind of news (`CLD_`), or 0 if there is none.
-fn wait_by_id(whose: WaitId<'_>, flags: i32) -> io::Result<i32> {
-    let news = rustix::process::waitid(whose, WaitIdOptions::from_bits_retain(flags as u32))?;
-    Ok(news.map_or(0, |news| news.raw_code()))
+/// Returns news without consuming it.
+fn peek(whose: WaitId<'_>, what: WaitIdOptions) -> io::Result<Option<WaitIdStatus>> {
+    Ok(waitid(whose, what | WaitIdOptions::NOWAIT | OF_ANY_KIND)?)
 }
 
 /// pidfd_open(2).
