@@ -5,7 +5,8 @@
 
 use super::check;
 use crate::Pid;
-use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, netlink, socket_with};
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, socket_with};
 use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -65,18 +66,24 @@ pub fn set_number(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
     set_option(socket, level, name, &value.to_le_bytes())
 }
 
+/// An address of any family, as the kernel keeps it.
+struct Address<'a>(&'a [u8]);
+
+// SAFETY: the pointer and the length are those of a live slice, and the kernel checks the content.
+unsafe impl SocketAddrArg for Address<'_> {
+    unsafe fn with_sockaddr<R>(&self, call: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R) -> R {
+        call(self.0.as_ptr().cast(), self.0.len() as SocketAddrLen)
+    }
+}
+
 /// bind(2).
 pub fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
-    let (from, length) = (address.as_ptr().cast(), address.len() as libc::socklen_t);
-    // SAFETY: `address` is live and has the length passed.
-    check(unsafe { libc::bind(socket.as_raw_fd(), from, length) }.into()).map(drop)
+    Ok(rustix::net::bind(socket, &Address(address))?)
 }
 
 /// connect(2).
 pub fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
-    let (from, length) = (address.as_ptr().cast(), address.len() as libc::socklen_t);
-    // SAFETY: `address` is live and has the length passed.
-    check(unsafe { libc::connect(socket.as_raw_fd(), from, length) }.into()).map(drop)
+    Ok(rustix::net::connect(socket, &Address(address))?)
 }
 
 /// getsockname(2): returns the socket's own address, as the kernel keeps it.
@@ -126,7 +133,7 @@ pub fn unsent_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
 /// to port 0 that is only to be probed fails, except as a part of such a datagram: its address does not count then, and
 /// nothing is added.
 pub fn is_assembling(socket: BorrowedFd<'_>, family: i32) -> io::Result<bool> {
-    const MSG_PROBE: i32 = 0x10;
+    const MSG_PROBE: SendFlags = SendFlags::from_bits_retain(0x10);
     // What has been sent and is still on its way takes up memory, too. What takes up none has begun no datagram, and a
     // probe would give a socket without a port one.
     if unsent_bytes(socket)? == 0 {
@@ -136,11 +143,8 @@ pub fn is_assembling(socket: BorrowedFd<'_>, family: i32) -> io::Result<bool> {
     let mut nowhere = [0u8; size_of::<libc::sockaddr_in6>()];
     nowhere[..2].copy_from_slice(&(family as u16).to_ne_bytes());
     nowhere[23] = 1;
-    let flags = MSG_PROBE | libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let length = nowhere.len() as libc::socklen_t;
-    // SAFETY: `nowhere` is live and has the length passed; the message has no bytes.
-    let sent = unsafe { libc::sendto(socket.as_raw_fd(), std::ptr::null(), 0, flags, nowhere.as_ptr().cast(), length) };
-    Ok(check(sent as i64).is_ok())
+    let flags = MSG_PROBE | SendFlags::MORE | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    Ok(rustix::net::sendto(socket, &[], flags, &Address(&nowhere)).is_ok())
 }
 
 /// A message that was read and left in the queue.
@@ -318,12 +322,6 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    fn send_with(socket: &UdpSocket, bytes: &[u8], flags: i32) {
-        // SAFETY: `bytes` is live and has the length passed.
-        let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
-        assert_eq!(sent, bytes.len() as isize);
-    }
-
     /// The third socket is of IPv6 and sends to an IPv4 host.
     #[test]
     fn a_datagram_that_is_being_put_together_is_told_and_stays_as_it_is() {
@@ -338,9 +336,9 @@ mod tests {
             from.connect(at).unwrap();
             let asks = || is_assembling(from.as_fd(), family).unwrap();
             assert!(!asks());
-            send_with(&from, b"one ", libc::MSG_MORE);
+            assert_eq!(rustix::net::send(&from, b"one ", SendFlags::MORE), Ok(4));
             assert!(asks() && asks(), "{own}");
-            send_with(&from, b"two", 0);
+            assert_eq!(rustix::net::send(&from, b"two", SendFlags::empty()), Ok(3));
             assert!(!asks());
             let mut room = [0; 16];
             assert_eq!(to.recv(&mut room).unwrap(), 7);
