@@ -4,8 +4,8 @@
 //! [`std::io::Error`]. The types around it ([`Task`], [`Injector`], [`ProcessMemory`], [`NamespaceInit`]) each hold one
 //! invariant and undo themselves when dropped. ARCHITECTURE.md says where else `unsafe` is allowed.
 //!
-//! Calls go through rustix where it has them as safe functions. The others go through libc. So do calls that a type of
-//! rustix would narrow: a signal, a resource or a socket address may be one that it does not know, and a process group
+//! Calls go through rustix where it has them. The others go through libc. So do calls that a type of rustix would narrow:
+//! a signal, a resource, an option or the address of a socket may be one that it does not know, and a process group
 //! outside our namespace has the number 0. Clocks are read through libc too, since rustix makes further calls for the
 //! first one, which may come while a job is frozen.
 //!

@@ -11,6 +11,7 @@
 
 use crate::Pid;
 use crate::proc::{Map, Status, link, numbers, read};
+use rustix::fs::{major, minor};
 use std::fs::metadata;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -72,7 +73,7 @@ fn is_device(path: &[u8]) -> bool {
 }
 
 fn is_harmless(device: u64) -> bool {
-    let (major, minor) = (libc::major(device), libc::minor(device));
+    let (major, minor) = (major(device), minor(device));
     (major == MEMORY_DEVICES.0 && MEMORY_DEVICES.1.contains(&minor)) || TERMINALS.iter().any(|all| all.contains(&major))
 }
 
@@ -98,7 +99,7 @@ mod tests {
         }
         // uverbs0, xpmem and others of misc, nvidia0, renderD128, video0, vfio, mem.
         for (major, minor) in [(231, 192), (10, 120), (195, 0), (226, 128), (81, 0), (245, 0), (1, 1)] {
-            assert!(!is_harmless(libc::makedev(major, minor)), "{major}:{minor}");
+            assert!(!is_harmless(rustix::fs::makedev(major, minor)), "{major}:{minor}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::fdinfo::{self, Lock};
 use super::{parse, parse_hex, words};
+use rustix::fs::makedev;
 use std::collections::BTreeSet;
 use std::io;
 
@@ -40,7 +41,7 @@ fn held(line: &[u8]) -> Option<LockOnFile> {
     let mut file = words(line).nth(5)?.splitn(3, |byte| *byte == b':');
     let (major, minor) = (parse_hex(file.next()?)?, parse_hex(file.next()?)?);
     let inode = parse(file.next()?)?;
-    Some(LockOnFile { lock, device: libc::makedev(major as u32, minor as u32), inode })
+    Some(LockOnFile { lock, device: makedev(major as u32, minor as u32), inode })
 }
 
 /// Returns the inodes of files with a lease. When another process opens one, the kernel signals the holder to release
@@ -75,8 +76,8 @@ mod tests {
         let whole = lock(ShownLockKind::Whole, true, 4711, 0, None);
         let part = lock(ShownLockKind::OpenFile, false, -1, 5, Some(10));
         let expected = [
-            LockOnFile { lock: whole, device: libc::makedev(0xfe, 1), inode: 99 },
-            LockOnFile { lock: part, device: libc::makedev(0, 0x1a), inode: 7 },
+            LockOnFile { lock: whole, device: makedev(0xfe, 1), inode: 99 },
+            LockOnFile { lock: part, device: makedev(0, 0x1a), inode: 7 },
         ];
         assert_eq!(LockOnFile::parse_all(text), expected);
     }

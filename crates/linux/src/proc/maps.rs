@@ -2,6 +2,7 @@
 
 use super::{malformed, parse, parse_hex};
 use crate::Pid;
+use rustix::fs::makedev;
 use standfast_core::{Address, PageRange};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -112,7 +113,7 @@ fn parse_line(line: &[u8]) -> Option<Map> {
     let &[read, write, execute, sharing] = fields.next()? else { return None };
     let offset = parse_hex(fields.next()?)?;
     let mut device = fields.next()?.splitn(2, |byte| *byte == b':');
-    let device = libc::makedev(parse_hex(device.next()?)? as u32, parse_hex(device.next()?)? as u32);
+    let device = makedev(parse_hex(device.next()?)? as u32, parse_hex(device.next()?)? as u32);
     let inode = parse(fields.next()?)?;
     let path = fields.next().unwrap_or_default().trim_ascii_start().to_vec();
     let protection = MapProtection { read: read == b'r', write: write == b'w', execute: execute == b'x' };
@@ -133,7 +134,7 @@ mod tests {
         let maps = Map::parse(text).unwrap();
         assert_eq!(maps[0].path, b"/usr/lib/a b.so (deleted)");
         assert!(maps[0].is_deleted() && maps[0].protection.execute && !maps[0].shared);
-        assert_eq!((maps[0].device, maps[0].inode), (libc::makedev(0xfe, 0), 325_835));
+        assert_eq!((maps[0].device, maps[0].inode), (makedev(0xfe, 0), 325_835));
         assert!(maps[1].is_stack());
         assert!(maps[2].shared && maps[2].path.is_empty() && maps[2].protection == MapProtection::default());
     }

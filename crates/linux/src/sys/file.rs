@@ -8,11 +8,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 /// `F_SEAL_SEAL`: no more seals.
-pub const SEAL_SEAL: u32 = libc::F_SEAL_SEAL as u32;
+pub const SEAL_SEAL: u32 = SealFlags::SEAL.bits();
 /// `F_SEAL_EXEC`: the permission to execute cannot be changed (Linux 6.3).
 pub const SEAL_EXEC: u32 = 0x20;
 /// `F_SEAL_FUTURE_WRITE`: writes are possible only through mappings that already exist.
-pub const SEAL_FUTURE_WRITE: u32 = libc::F_SEAL_FUTURE_WRITE as u32;
+pub const SEAL_FUTURE_WRITE: u32 = SealFlags::FUTURE_WRITE.bits();
 
 /// The kind of a file's file system, which determines the source of its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
