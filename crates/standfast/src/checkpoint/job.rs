@@ -1,7 +1,7 @@
 //! Operations that a checkpoint needs on its job. The engine implements them; the tests of the phases have a job of
 //! their own, which fails on demand.
 
-use super::{FREEZE_MAX, STOPPABLE_MAX};
+use super::{FREEZE_MAX, STOPPABLE_MAX, Shortfall, Shortfalls};
 use standfast_engine::{
     Advised, BrokenPromise, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Precopied, Readiness,
     Tracking, Unconfirmed,
@@ -140,9 +140,7 @@ pub(super) struct CaptureNews {
     pub(super) huge_pages_split: u64,
     pub(super) first_writes: u64,
     pub(super) scanning: Duration,
-    pub(super) untracked: Option<String>,
-    pub(super) uncloned: Option<String>,
-    pub(super) ignored_directives: Option<String>,
+    pub(super) shortfalls: Shortfalls,
     pub(super) broken: Vec<BrokenPromise>,
     pub(super) outputs: Vec<Output>,
 }
@@ -277,6 +275,12 @@ impl CapturedJob for Captured {
     fn into_news(self) -> CaptureNews {
         let Self { tasks, processes, pages, unchanged, huge_pages_split, first_writes, scanning, .. } = self;
         let Self { untracked, uncloned, ignored_directives, broken, outputs, .. } = self;
+        let reasons = [
+            (Shortfall::Untracked, untracked),
+            (Shortfall::Uncloned, uncloned),
+            (Shortfall::DirectivesIgnored, ignored_directives),
+        ];
+        let shortfalls = reasons.into_iter().filter_map(|(shortfall, reason)| Some((shortfall, reason?))).collect();
         CaptureNews {
             tasks,
             processes,
@@ -285,9 +289,7 @@ impl CapturedJob for Captured {
             huge_pages_split,
             first_writes,
             scanning,
-            untracked,
-            uncloned,
-            ignored_directives,
+            shortfalls,
             broken,
             outputs,
         }

@@ -16,15 +16,18 @@ mod failure;
 mod job;
 mod phases;
 mod reporting;
+mod shortfall;
 mod snapshots;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use destination::Destination;
 pub(crate) use failure::Failure;
+pub(crate) use shortfall::{Shortfall, Shortfalls};
 pub(crate) use snapshots::Past;
 
 use crate::background::Background;
+use crate::quoting::without_numbers;
 use crate::report::CheckpointReport;
 use job::{FrozenJob, JobFreezer};
 use phases::Requested;
@@ -63,23 +66,17 @@ pub(crate) enum Purpose {
 pub(crate) struct Taken {
     /// Level that holds it.
     pub(crate) level: Level,
-    /// Why it is not in memory although it was to be.
-    pub(crate) degraded: Option<String>,
+    /// What it lacks.
+    pub(crate) shortfalls: Shortfalls,
     /// For a checkpoint in memory: files that the program writes and that are not durable yet.
     pub(crate) unsynced: Vec<Output>,
     /// Its figures.
     pub(crate) report: CheckpointReport,
     /// Files that the program writes.
     pub(crate) outputs: Vec<PathBuf>,
-    /// Why the kernel does not allow write tracking, if it was requested.
-    pub(crate) untracked: Option<String>,
-    /// Why a process could not be cloned, if that was tried.
-    pub(crate) uncloned: Option<String>,
-    /// Why the program's directives about its memory were ignored, if they were.
-    pub(crate) ignored_directives: Option<String>,
     /// Promises that the program has broken since the previous checkpoint.
     pub(crate) broken: Vec<BrokenPromise>,
-    /// Why older generations could not be removed, if that failed. The checkpoint itself is good.
+    /// Whether older generations could be removed. The checkpoint itself is good in any case.
     pub(crate) retention: Result<(), StoreError>,
 }
 
@@ -154,7 +151,9 @@ fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) ->
             attempt => return attempt,
         },
     };
-    take_at(disk).map(|taken| Taken { degraded: Some(reason), ..taken })
+    let mut taken = take_at(disk)?;
+    taken.shortfalls.insert(Shortfall::NotInMemory, without_numbers(&reason));
+    Ok(taken)
 }
 
 fn take_at<F: JobFreezer>(request: Requested<'_, F>) -> Attempt {

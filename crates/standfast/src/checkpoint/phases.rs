@@ -318,21 +318,10 @@ impl<F: JobFreezer> Committed<'_, F> {
         if order.past.last_read().max(report.pages_read) >= GIVE_BACK_PAGES {
             standfast_linux::give_back_unused();
         }
-        let CaptureNews { untracked, uncloned, ignored_directives, broken, outputs, .. } = news;
+        let CaptureNews { shortfalls, broken, outputs, .. } = news;
         let paths = outputs.iter().map(|output| output.path.clone()).collect();
         let unsynced = if level == Level::Memory { outputs } else { Vec::new() };
-        Taken {
-            level,
-            degraded: None,
-            unsynced,
-            report,
-            outputs: paths,
-            untracked,
-            uncloned,
-            ignored_directives,
-            broken,
-            retention,
-        }
+        Taken { level, shortfalls, unsynced, report, outputs: paths, broken, retention }
     }
 }
 

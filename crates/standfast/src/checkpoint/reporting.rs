@@ -2,6 +2,7 @@
 
 use super::job::CaptureNews;
 use super::phases::{CaptureFacts, Durations};
+use super::shortfall::Shortfall;
 use crate::report::CheckpointReport;
 use crate::settings::{Method, Why};
 use standfast_format::manifest::{Generation, GenerationNumber};
@@ -12,10 +13,12 @@ use std::time::Duration;
 impl<F> CaptureFacts<'_, F> {
     /// Returns the report about a checkpoint that is durable.
     pub(super) fn report(&self, news: &CaptureNews, generation: &Generation, durations: Durations) -> CheckpointReport {
-        let (method, why) = match &news.uncloned {
-            Some(_) => (Method::Copy, Why::NoClone),
-            None if self.choice.method == Method::Precopy && self.is_untracked => (Method::Copy, Why::Untracked),
-            None => (self.choice.method, self.choice.why),
+        let (method, why) = if news.shortfalls.contains_key(&Shortfall::Uncloned) {
+            (Method::Copy, Why::NoClone)
+        } else if self.choice.method == Method::Precopy && self.is_untracked {
+            (Method::Copy, Why::Untracked)
+        } else {
+            (self.choice.method, self.choice.why)
         };
         CheckpointReport {
             generation: generation.number.get(),

@@ -53,13 +53,10 @@ impl Supervisor<'_, '_> {
         TakenFacts {
             report: taken.report,
             level: taken.level,
-            degraded: taken.degraded,
-            untracked: taken.untracked,
-            uncloned: taken.uncloned,
-            ignored_directives: taken.ignored_directives,
+            shortfalls: taken.shortfalls,
             broken: taken.broken,
             listing: freezer.listing_news(),
-            not_retained: taken.retention.err().map(|error| error.to_string()),
+            retention: taken.retention.map_err(|error| error.to_string()),
             has_promises: freezer.has_promises(),
         }
     }

@@ -1,7 +1,8 @@
 //! Requests to a supervisor through the control socket, from people and from the program itself.
 
 use super::Supervisor;
-use super::machine::Event;
+use super::machine::{CheckpointRequest, Event};
+use crate::checkpoint::Purpose;
 use crate::control::{ClientId, Reply, Request};
 use std::time::Instant;
 
@@ -11,7 +12,10 @@ impl Supervisor<'_, '_> {
         let requests = self.setup.control.as_mut().map(|control| control.take_requests(now)).unwrap_or_default();
         for (client, request) in requests {
             let event = match request {
-                Request::Checkpoint { stop } => Event::Asked { client, stop },
+                Request::Checkpoint { stop } => {
+                    let purpose = if stop { Purpose::Stop } else { Purpose::Protect };
+                    Event::Asked(CheckpointRequest { client, purpose })
+                }
                 Request::Coalesce => Event::CoalescingAsked { client },
                 Request::Here { again } => Event::AskedHere { client, again },
                 Request::Enabled => Event::Enabled { client },

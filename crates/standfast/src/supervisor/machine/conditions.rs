@@ -1,5 +1,6 @@
 //! Lasting conditions, each with its reason. They are reported when they begin or change, not at each checkpoint.
 
+use crate::checkpoint::Shortfall;
 use std::collections::BTreeMap;
 
 /// A condition that may last from one checkpoint to the next.
@@ -7,16 +8,10 @@ use std::collections::BTreeMap;
 pub(super) enum Condition {
     /// The last checkpoint failed.
     NotTaken,
-    /// The last checkpoint is not in memory although it was to be.
-    NotInMemory,
+    /// The last checkpoint lacks this.
+    Lacking(Shortfall),
     /// The last flush failed.
     NotFlushed,
-    /// The kernel does not allow write tracking.
-    Untracked,
-    /// A process could not be cloned.
-    Uncloned,
-    /// The program's directives about its memory are ignored.
-    DirectivesIgnored,
     /// A restart would fail.
     NotRestartable,
 }
@@ -54,13 +49,13 @@ mod tests {
     #[test]
     fn a_condition_is_reported_again_when_its_reason_changes() {
         let mut reported = ReportedConditions::default();
-        let mut note = |reason: Option<&str>| reported.note(Condition::Uncloned, reason.map(str::to_owned));
+        let mut note = |reason: Option<&str>| reported.note(Condition::NotTaken, reason.map(str::to_owned));
         assert_eq!(note(Some("a")).as_deref(), Some("a"));
         assert_eq!(note(Some("a")), None);
         assert_eq!(note(Some("b")).as_deref(), Some("b"));
         assert_eq!(note(None), None);
         assert_eq!(note(Some("b")).as_deref(), Some("b"));
-        assert!(reported.end(Condition::Uncloned) && !reported.end(Condition::Uncloned));
-        assert_eq!(reported.reason(Condition::Uncloned), None);
+        assert!(reported.end(Condition::NotTaken) && !reported.end(Condition::NotTaken));
+        assert_eq!(reported.reason(Condition::NotTaken), None);
     }
 }

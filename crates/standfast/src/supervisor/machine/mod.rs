@@ -43,8 +43,8 @@ use stops::Stops;
 pub(super) enum Event {
     /// Time has passed, so that work may be due.
     Tick,
-    /// A client asks for a checkpoint, and perhaps for the program to stop after it.
-    Asked { client: ClientId, stop: bool },
+    /// A client asks for a checkpoint.
+    Asked(CheckpointRequest),
     /// A client asks to coalesce as much as possible.
     CoalescingAsked { client: ClientId },
     /// The program asks for a checkpoint at its present point. `again`: it has asked before and has no outcome yet.
@@ -71,6 +71,14 @@ pub(super) enum Event {
     Sized { resident_bytes: u64 },
     /// The job has ended: nothing new begins.
     JobEnded,
+}
+
+/// A client that waits for a checkpoint.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CheckpointRequest {
+    pub(super) client: ClientId,
+    /// What the program is to do after it.
+    pub(super) purpose: Purpose,
 }
 
 /// Work for the supervisor.
@@ -180,8 +188,8 @@ pub(super) struct Machine {
     coalescing: Option<Vec<ClientId>>,
     /// Clients that wait for a coalescing that has not begun.
     coalescing_asked: Vec<ClientId>,
-    /// Clients that wait for a checkpoint that has not begun, and whether the program is to stop after it.
-    asked: Vec<(ClientId, bool)>,
+    /// Requests for a checkpoint that has not begun.
+    asked: Vec<CheckpointRequest>,
     /// Whether a program has asked for a checkpoint that has not begun.
     here_asked: bool,
     /// Whether a signal has asked for a checkpoint that has not begun.
@@ -238,7 +246,7 @@ impl Machine {
                 self.coalesce_as_asked(&mut effects);
                 self.begin_flush(now, &mut effects);
             }
-            Event::Asked { client, stop } => self.asked.push((client, stop)),
+            Event::Asked(request) => self.asked.push(request),
             Event::CoalescingAsked { client } => self.coalescing_asked.push(client),
             Event::AskedHere { client, again } => effects.push(self.answer_program(client, again, now)),
             Event::Enabled { client } => {
@@ -337,14 +345,15 @@ impl Machine {
         if self.checkpoint.is_some() || self.stopped_after().is_some() || !is_wanted || is_put_off {
             return;
         }
-        let stops = self.stop == Stop::Wanted || self.asked.iter().any(|(_, stop)| *stop);
+        let stops = self.stop == Stop::Wanted || self.asked.iter().any(|request| request.purpose == Purpose::Stop);
         if self.stands_still_for_flush() {
             effects.extend(stops.then_some(Effect::GiveUpFlush));
             return;
         }
         let purpose = if stops { Purpose::Stop } else { Purpose::Protect };
         (self.here_asked, self.signal_asked) = (false, false);
-        self.checkpoint = Some(Running { purpose, served: self.asked.drain(..).map(|(client, _)| client).collect() });
+        let served = self.asked.drain(..).map(|request| request.client).collect();
+        self.checkpoint = Some(Running { purpose, served });
         effects.push(Effect::BeginCheckpoint(Order {
             purpose,
             past: self.past,

@@ -1,9 +1,9 @@
 //! Consequences of the end of a checkpoint, a flush or a coalescing: answers, reports, and what begins next.
 
 use super::conditions::Condition;
-use super::{Effect, Machine, Running, Stop};
+use super::{CheckpointRequest, Effect, Machine, Running, Stop};
 use crate::GenerationNumber;
-use crate::checkpoint::{Failure, Purpose};
+use crate::checkpoint::{Failure, Purpose, Shortfall, Shortfalls};
 use crate::control::{ClientId, Reply};
 use crate::event::JobEvent;
 use crate::quoting::without_numbers;
@@ -23,20 +23,14 @@ pub(in crate::supervisor) struct TakenFacts {
     pub(in crate::supervisor) report: CheckpointReport,
     /// Level that holds it.
     pub(in crate::supervisor) level: Level,
-    /// Why it is not in memory although it was to be.
-    pub(in crate::supervisor) degraded: Option<String>,
-    /// Why the kernel does not allow write tracking, if it was requested.
-    pub(in crate::supervisor) untracked: Option<String>,
-    /// Why a process could not be cloned, if that was tried.
-    pub(in crate::supervisor) uncloned: Option<String>,
-    /// Why the program's directives about its memory were ignored, if they were.
-    pub(in crate::supervisor) ignored_directives: Option<String>,
+    /// What it lacks.
+    pub(in crate::supervisor) shortfalls: Shortfalls,
     /// Promises that the program has broken.
     pub(in crate::supervisor) broken: Vec<BrokenPromise>,
     /// News about files that the job does not have open.
     pub(in crate::supervisor) listing: Vec<ListingNews>,
-    /// Why older generations could not be removed, if that failed.
-    pub(in crate::supervisor) not_retained: Option<String>,
+    /// Whether older generations could be removed, or why not.
+    pub(in crate::supervisor) retention: Result<(), String>,
     /// Whether the program promises not to change some memory.
     pub(in crate::supervisor) has_promises: bool,
 }
@@ -90,11 +84,12 @@ impl Machine {
     }
 
     fn note_taken(&mut self, taken: TakenFacts, running: Running, now: Instant, effects: &mut Vec<Effect>) {
-        let TakenFacts { report, level, .. } = taken;
+        let TakenFacts { report, level, mut shortfalls, .. } = taken;
         let generation = report.generation;
         self.disabled_since = None;
         self.has_promises = taken.has_promises;
-        self.note_level(level, taken.degraded, generation, now, effects);
+        self.note_level(level, generation, now);
+        self.note_shortfall(Shortfall::NotInMemory, shortfalls.remove(&Shortfall::NotInMemory), effects);
         self.schedule.arm(now, AttemptEnd::Taken);
         self.last_checkpoint = Some(report);
         self.past.note(&report, self.settings.is_tracking);
@@ -104,18 +99,11 @@ impl Machine {
         if self.reported.end(Condition::NotTaken) {
             say(JobEvent::ProtectedAgain { generation });
         }
-        if let Some(error) = taken.not_retained {
+        if let Err(error) = taken.retention {
             say(JobEvent::Trouble { reason: format!("cannot remove older checkpoints: {error}") });
         }
-        if let Some(reason) = self.reported.note(Condition::Untracked, taken.untracked) {
-            say(JobEvent::Untracked { reason });
-        }
-        if let Some(reason) = self.reported.note(Condition::Uncloned, taken.uncloned) {
-            say(JobEvent::Uncloned { reason });
-        }
-        if let Some(reason) = self.reported.note(Condition::DirectivesIgnored, taken.ignored_directives) {
-            let reason = format!("the program's memory directives are ignored, and all memory is saved: {reason}");
-            say(JobEvent::Trouble { reason });
+        for shortfall in [Shortfall::Untracked, Shortfall::Uncloned, Shortfall::DirectivesIgnored] {
+            self.note_shortfall(shortfall, shortfalls.remove(&shortfall), effects);
         }
         if running.purpose != Purpose::Stop {
             self.keep_deadline(now, effects);
@@ -137,34 +125,35 @@ impl Machine {
     }
 
     /// Records which level has a checkpoint.
-    fn note_level(
-        &mut self,
-        level: Level,
-        degraded: Option<String>,
-        generation: u64,
-        now: Instant,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn note_level(&mut self, level: Level, generation: u64, now: Instant) {
         let Some(number) = GenerationNumber::new(generation) else { return };
         match level {
             Level::Memory => self.flushes.taken_in_memory(number),
             Level::Directory => self.flushes.durable(number, now),
         }
-        let degraded = degraded.map(|reason| without_numbers(&reason));
-        if let Some(reason) = self.reported.note(Condition::NotInMemory, degraded) {
-            let is_selector = !self.settings.memory_is_automatic;
-            effects.push(Effect::Say(JobEvent::NotInMemory { reason, is_selector }));
-            if self.flush.is_none() {
-                effects.push(Effect::RenewMemory);
-            }
+    }
+
+    /// Notes a shortfall of a checkpoint, or that it has none of this kind. A shortfall is reported when it begins and
+    /// when its reason changes.
+    fn note_shortfall(&mut self, shortfall: Shortfall, reason: Option<String>, effects: &mut Vec<Effect>) {
+        let Some(reason) = self.reported.note(Condition::Lacking(shortfall), reason) else { return };
+        effects.push(Effect::Say(match shortfall {
+            Shortfall::NotInMemory => JobEvent::NotInMemory { reason, is_selector: !self.settings.memory_is_automatic },
+            Shortfall::Untracked => JobEvent::Untracked { reason },
+            Shortfall::Uncloned => JobEvent::Uncloned { reason },
+            Shortfall::DirectivesIgnored => JobEvent::Trouble {
+                reason: format!("the program's memory directives are ignored, and all memory is saved: {reason}"),
+            },
+        }));
+        if shortfall == Shortfall::NotInMemory && self.flush.is_none() {
+            effects.push(Effect::RenewMemory);
         }
     }
 
     fn note_failure(&mut self, failed: Failed, running: Running, now: Instant, effects: &mut Vec<Effect>) {
         let Running { purpose, served } = running;
         if self.is_to_wait(&failed, now) {
-            let stop = purpose == Purpose::Stop;
-            self.asked.extend(served.into_iter().map(|client| (client, stop)));
+            self.asked.extend(served.into_iter().map(|client| CheckpointRequest { client, purpose }));
             self.schedule.put_off(now);
             return;
         }
@@ -255,7 +244,7 @@ impl Machine {
     /// Tells all waiting clients that the job has ended.
     pub(super) fn disappoint(&mut self, effects: &mut Vec<Effect>) {
         let served = self.checkpoint.take().map(|running| running.served).into_iter().flatten();
-        let asked = self.asked.drain(..).map(|(client, _)| client);
+        let asked = self.asked.drain(..).map(|request| request.client);
         let coalescing = self.coalescing.take().into_iter().flatten().chain(self.coalescing_asked.drain(..));
         let waiting: Vec<ClientId> = served.chain(asked).chain(coalescing).collect();
         answer(waiting, &Reply::Failed { message: "the program ended".to_owned() }, effects);

@@ -3,6 +3,7 @@
 //! done in the end.
 
 use super::*;
+use crate::checkpoint::Shortfall;
 use crate::settings::Beside;
 use crate::supervisor::flushing::{End, Measured};
 use fastrand::Rng;
@@ -135,16 +136,14 @@ impl World {
             ..CheckpointReport::default()
         };
         let mut reason = || self.random.choice([None, Some("a"), Some("b")]).flatten().map(str::to_owned);
+        let all = [Shortfall::NotInMemory, Shortfall::Untracked, Shortfall::Uncloned, Shortfall::DirectivesIgnored];
         TakenFacts {
             report,
             level: if is_in_memory { Level::Memory } else { Level::Directory },
-            degraded: reason(),
-            untracked: reason(),
-            uncloned: reason(),
-            ignored_directives: reason(),
+            shortfalls: all.into_iter().filter_map(|shortfall| Some((shortfall, reason()?))).collect(),
             broken: Vec::new(),
             listing: Vec::new(),
-            not_retained: reason(),
+            retention: reason().map_or(Ok(()), Err),
             has_promises: is_in_memory,
         }
     }
@@ -185,8 +184,9 @@ impl World {
     fn happen(&mut self) {
         match self.random.u8(..100) {
             0..15 => {
-                let (client, stop) = (self.client(), self.random.u8(..20) == 0);
-                self.on(Event::Asked { client, stop });
+                let purpose = if self.random.u8(..20) == 0 { Purpose::Stop } else { Purpose::Protect };
+                let client = self.client();
+                self.on(Event::Asked(CheckpointRequest { client, purpose }));
             }
             15..20 => {
                 let client = self.client();
