@@ -14,6 +14,7 @@
 
 mod conditions;
 mod deadlines;
+mod ending;
 mod outcomes;
 mod rehearsals;
 mod stops;
@@ -69,7 +70,7 @@ pub(super) enum Event {
     RehearsalEnded(Option<Result<RehearsalReport, String>>),
     /// The job has been looked at: its bytes in memory.
     Sized { resident_bytes: u64 },
-    /// The job has ended: nothing new begins.
+    /// The job has ended. From now on, clients are answered and everything else is ignored.
     JobEnded,
 }
 
@@ -197,6 +198,8 @@ pub(super) struct Machine {
     /// When a checkpoint was first wanted that a program has disabled.
     disabled_since: Option<Instant>,
     stop: Stop,
+    /// Whether the job has ended.
+    has_ended: bool,
     /// Clients that wait until the stopped job can be restarted.
     stopped_for: Vec<ClientId>,
     last_checkpoint: Option<CheckpointReport>,
@@ -225,6 +228,7 @@ impl Machine {
             signal_asked: false,
             disabled_since: None,
             stop: Stop::NotAsked,
+            has_ended: false,
             stopped_for: Vec::new(),
             last_checkpoint: None,
             past: Past::default(),
@@ -239,6 +243,9 @@ impl Machine {
 
     /// Handles an event, and returns the effects in the order in which they are to be carried out.
     pub(super) fn on(&mut self, event: Event, now: Instant) -> Vec<Effect> {
+        if self.has_ended {
+            return ending::after_end(&event);
+        }
         let mut effects = Vec::new();
         match event {
             Event::Tick => {
@@ -269,13 +276,16 @@ impl Machine {
             Event::CoalescingNotBegun(reason) => self.miss_coalescing(reason, &mut effects),
             Event::RehearsalEnded(outcome) => self.end_rehearsal(outcome, now, &mut effects),
             Event::Sized { resident_bytes } => self.note_size(resident_bytes, now),
-            Event::JobEnded => self.disappoint(&mut effects),
+            Event::JobEnded => self.end(&mut effects),
         }
         effects
     }
 
     /// Returns when the next [`Event::Tick`] will find something to begin; `None` if never.
     pub(super) fn due(&self) -> Option<Instant> {
+        if self.has_ended {
+            return None;
+        }
         let is_held = self.checkpoint.is_some() || self.stands_still_for_flush();
         let checkpoint = if is_held { None } else { self.schedule.due() };
         let flush = if self.flush.is_some() { None } else { self.flushes.due() };

@@ -240,17 +240,8 @@ impl Machine {
         }
         answer(served, &Reply::Failed { message: reason }, effects);
     }
-
-    /// Tells all waiting clients that the job has ended.
-    pub(super) fn disappoint(&mut self, effects: &mut Vec<Effect>) {
-        let served = self.checkpoint.take().map(|running| running.served).into_iter().flatten();
-        let asked = self.asked.drain(..).map(|request| request.client);
-        let coalescing = self.coalescing.take().into_iter().flatten().chain(self.coalescing_asked.drain(..));
-        let waiting: Vec<ClientId> = served.chain(asked).chain(coalescing).collect();
-        answer(waiting, &Reply::Failed { message: "the program ended".to_owned() }, effects);
-    }
 }
 
-fn answer(clients: Vec<ClientId>, reply: &Reply, effects: &mut Vec<Effect>) {
+pub(super) fn answer(clients: Vec<ClientId>, reply: &Reply, effects: &mut Vec<Effect>) {
     effects.extend(clients.into_iter().map(|client| Effect::Answer(client, reply.clone())));
 }

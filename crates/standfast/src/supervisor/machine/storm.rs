@@ -1,6 +1,6 @@
 //! Storms: events in random order, from a seed. In every storm, no two pieces of work of a kind are under way at once,
 //! and nothing is saved while there is nothing new to save. Each client is answered once, and what was asked for is
-//! done in the end.
+//! done in the end. After the end of the job nothing begins.
 
 use super::*;
 use crate::checkpoint::Shortfall;
@@ -12,6 +12,7 @@ use std::num::NonZeroU32;
 
 const STORMS: u64 = 2000;
 const EVENTS: usize = 200;
+const EVENTS_AFTER_END: usize = 20;
 
 /// Surroundings of a machine: work under way, and waiting clients.
 struct World {
@@ -29,6 +30,7 @@ struct World {
     clients: u64,
     is_stop_asked: bool,
     is_stop_refused: bool,
+    has_ended: bool,
 }
 
 impl World {
@@ -61,6 +63,7 @@ impl World {
             clients: 0,
             is_stop_asked: false,
             is_stop_refused: false,
+            has_ended: false,
         }
     }
 
@@ -79,6 +82,7 @@ impl World {
     }
 
     fn carry_out(&mut self, effect: Effect) {
+        assert!(!self.has_ended || matches!(effect, Effect::Answer(..)), "after the end: {effect:?}");
         match effect {
             Effect::BeginCheckpoint(order) => {
                 assert_eq!(self.checkpoint, None, "two checkpoints at once");
@@ -257,8 +261,11 @@ fn under_random_events_each_client_is_answered_once() {
         let lifetime = world.random.usize(..=EVENTS);
         (0..lifetime).for_each(|_| world.happen());
         world.on(Event::JobEnded);
-        // Work that was under way ends late. The supervisor never reports the late end of a flush.
+        world.has_ended = true;
+        (0..EVENTS_AFTER_END).for_each(|_| world.happen());
+        // Work that was under way ends late.
         world.end_checkpoint(true);
+        world.end_flush(Ok(End::OnDisk(None)));
         world.end_coalescing(Err("the program ended".to_owned()));
         let stopped = world.machine.stopped_answers();
         stopped.into_iter().for_each(|(client, _)| world.note_answer(client));
