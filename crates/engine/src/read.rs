@@ -10,7 +10,7 @@ use crate::objects::ObjectContents;
 use crate::outputs::Output;
 use crate::pages::Pages;
 use crate::precopy::{Kept, Precopied};
-use crate::program::ProgramIdentity;
+use crate::promises::Honoured;
 use crate::reading::{Gathering, Wanted};
 use crate::shared::JobMemory;
 use crate::tables::Directions;
@@ -23,6 +23,7 @@ use standfast_format::records::JobState;
 use standfast_format::{BackingPage, ImageSink};
 use standfast_linux::{MemoryClone, ProcessMemory};
 use std::io;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -157,10 +158,10 @@ struct Saved {
     unchanged: u64,
 }
 
-impl Saved {
-    fn add(&mut self, compared: &Compared) {
-        self.changed += compared.saved;
-        self.unchanged += compared.inherited;
+impl AddAssign for Saved {
+    fn add_assign(&mut self, other: Self) {
+        self.changed += other.changed;
+        self.unchanged += other.unchanged;
     }
 }
 
@@ -193,6 +194,13 @@ impl ToRead {
         PageSet::of(self.changed.iter().chain(&self.compared).map(|(range, _)| *range))
     }
 
+    /// Leaves precopied pages to the precopy, which keeps no others.
+    fn leave_to_precopy(&mut self, kept: &mut Kept) {
+        let (read, unread) = divide(&self.changed, &kept.pages);
+        kept.pages = PageSet::of(read.into_iter().map(|(range, _)| range));
+        self.changed = unread;
+    }
+
     /// Splits off the pages outside `held`, which therefore cannot be read from there. None of them is compared, since
     /// this is rare.
     fn split_off_those_outside(&mut self, held: &PageSet) -> Self {
@@ -214,14 +222,16 @@ impl ToRead {
         let read = |ranges: &[PageRange], into: &mut [u8]| memory.read_pages(ranges, into);
         let masked_pages = self.masked_pages.as_ref();
         let changed = Wanted { owner, ranges: &self.changed, masked_pages, read: &read }.save(sink)?;
+        let mut saved = Saved { changed, unchanged: 0 };
         if self.compared.is_empty() {
-            return Ok(Saved { changed, unchanged: 0 });
+            return Ok(saved);
         }
         let page_filter = tracks.hashes.page_filter(Key::Process(identity), owner);
         let wanted = Wanted { owner, ranges: &self.compared, masked_pages: None, read: &read };
         let compared = Compared::of(&wanted, page_filter, None, sink)?;
         tracks.of(identity).into_iter().for_each(|track| track.learn_compared(&compared.changed));
-        Ok(Saved { changed: changed + compared.saved, unchanged: compared.inherited })
+        saved += compared.saved;
+        Ok(saved)
     }
 }
 
@@ -253,86 +263,134 @@ impl Frozen {
         let collection = Collection::take(self, options, !precopied.is_empty())
             .map_err(|error| if_another_ended(error, self.main))?;
         let scanning = begin.elapsed();
-        let mut tracks = self.shared.memory.tracks();
+        let Collection { state, identities, pages, objects, outputs, unconfirmed } = collection;
+        let frozen = &*self;
+        let mut tracks = frozen.shared.memory.tracks();
         let tracking = tracks.begin_reading(options.tracking);
-        let (mut changed, mut unchanged, mut ignored_directives) = (0, 0, None);
-        let (mut clones, mut uncloned, mut kept, mut broken) = (Vec::new(), None, Vec::new(), Vec::new());
-        let scanned = self.processes.iter().zip(collection.identities).zip(collection.pages);
-        for (place, ((process, identity), mut held)) in scanned.enumerate() {
-            let owner = place as u32;
-            let promises = &mut tracks.promises;
-            let program = process.program(identity);
-            let mut directions = process.directions(program, &mut promises.tables)?;
-            let honoured = promises.keep(program, owner, directions.as_mut(), &mut held);
-            broken.append(&mut promises.watch.scan(&watched(program, process), directions.as_ref()));
-            tracks.of(identity).into_iter().for_each(|track| track.disown(&honoured.stale));
-            if let Some(Directions { table, problem, .. }) = directions {
-                tracks.promises.tables.put(program, table);
-                ignored_directives = problem.or(ignored_directives);
-            }
-            inherit(sink, owner, honoured.was.or_else(|| tracks.was(identity)), &held)?;
-            unchanged += held.unchanged.pages();
-            let mut ours = precopied.keep(identity, owner, &held.still, honoured.masked_pages.as_ref());
-            let mut rest = ToRead::of(owner, identity, held, honoured.masked_pages, tracking);
-            let (read, unread) = divide(&rest.changed, &ours.pages);
-            ours.pages = PageSet::of(read.into_iter().map(|(range, _)| range));
-            rest.changed = unread;
-            kept.push(ours);
-            if options.reading == Reading::Cloned && !rest.is_empty() {
-                match self.leave_to_clone(process, &collection.state, &mut rest)? {
-                    Ok(cloned) => clones.push(cloned),
-                    Err(why) => uncloned = Some(why),
-                }
-            }
-            let saved = rest.save(&process.memory, &mut tracks, sink)?;
-            changed += saved.changed;
-            unchanged += saved.unchanged;
+        let mut reader = Reader {
+            frozen,
+            state: &state,
+            reading: options.reading,
+            tracking,
+            tracks: &mut tracks,
+            precopied: &mut precopied,
+            sink,
+            read: ReadProcesses::default(),
+        };
+        for (place, ((process, identity), held)) in frozen.processes.iter().zip(identities).zip(pages).enumerate() {
+            reader.read_process(process, place as u32, identity, held)?;
         }
-        let of_objects = self.save_objects(&collection.state, &collection.objects, &mut tracks, tracking, sink)?;
-        changed += of_objects.changed;
-        unchanged += of_objects.unchanged;
-        self.check_alive()?;
+        let ReadProcesses { mut saved, kept, clones, uncloned, ignored_directives, broken } = reader.read;
+        saved += frozen.save_objects(&state, &objects, &mut tracks, tracking, sink)?;
+        frozen.check_alive()?;
         if clones.is_empty() {
-            tracks.note_read(changed);
+            tracks.note_read(saved.changed);
         }
         Ok(Captured {
-            state: collection.state,
-            processes: self.processes.len(),
-            tasks: self.processes.iter().map(|process| process.tasks.len()).sum(),
-            pages: changed,
-            unchanged,
+            state,
+            processes: frozen.processes.len(),
+            tasks: frozen.processes.iter().map(|process| process.tasks.len()).sum(),
+            pages: saved.changed,
+            unchanged: saved.unchanged,
             huge_pages_split: tracks.huge_pages_split(),
             first_writes: tracks.first_writes(),
             scanning,
-            outputs: collection.outputs,
+            outputs,
             untracked: tracks.problem().map(str::to_owned),
             uncloned,
             ignored_directives,
             broken,
-            unconfirmed: Some(collection.unconfirmed),
+            unconfirmed: Some(unconfirmed),
             kept,
             precopied,
             clones,
             ended: Vec::new(),
-            memory: Arc::clone(&self.shared.memory),
+            memory: Arc::clone(&frozen.shared.memory),
         })
     }
+}
 
-    /// Leaves pages that a clone of the process holds to be read from the clone; pages that it lacks stay in `rest`.
-    /// Returns the reason if there is no clone.
-    fn leave_to_clone(
-        &self,
+/// Reads the memory of the processes, one after the other.
+struct Reader<'a> {
+    frozen: &'a Frozen,
+    state: &'a JobState,
+    reading: Reading,
+    tracking: Tracking,
+    tracks: &'a mut Tracks,
+    precopied: &'a mut Precopied,
+    sink: &'a mut dyn ImageSink,
+    read: ReadProcesses,
+}
+
+/// The processes that have been read so far. The fields are those of [`Captured`].
+#[derive(Debug, Default)]
+struct ReadProcesses {
+    saved: Saved,
+    kept: Vec<Kept>,
+    clones: Vec<Cloned>,
+    uncloned: Option<String>,
+    ignored_directives: Option<String>,
+    broken: Vec<BrokenPromise>,
+}
+
+impl Reader<'_> {
+    /// Reads the pages of a process that no precopy and no clone holds; `owner` is its number in the image.
+    fn read_process(
+        &mut self,
         process: &FrozenProcess,
-        state: &JobState,
-        rest: &mut ToRead,
-    ) -> Result<Result<Cloned, String>, EngineError> {
-        let clone = match clone_of(self, process, state)? {
-            Ok(clone) => clone,
-            Err(why) => return Ok(Err(why)),
-        };
-        let held = PageSet::of(copied(&clone, process, &rest.pages())?);
-        let lacking = rest.split_off_those_outside(&held);
-        Ok(Ok(Cloned { rest: std::mem::replace(rest, lacking), clone }))
+        owner: u32,
+        identity: ProcessIdentity,
+        mut held: Pages,
+    ) -> Result<(), EngineError> {
+        let Honoured { was, masked_pages, .. } = self.honour_directives(process, owner, identity, &mut held)?;
+        inherit(self.sink, owner, was.or_else(|| self.tracks.was(identity)), &held)?;
+        self.read.saved.unchanged += held.unchanged.pages();
+        let mut kept = self.precopied.keep(identity, owner, &held.still, masked_pages.as_ref());
+        let mut rest = ToRead::of(owner, identity, held, masked_pages, self.tracking);
+        rest.leave_to_precopy(&mut kept);
+        self.read.kept.push(kept);
+        if self.reading == Reading::Cloned && !rest.is_empty() {
+            self.leave_to_clone(process, &mut rest)?;
+        }
+        self.read.saved += rest.save(&process.memory, self.tracks, self.sink)?;
+        Ok(())
+    }
+
+    /// Removes the pages that need not be saved according to the program's directives. Notes promises that the program
+    /// has broken.
+    fn honour_directives(
+        &mut self,
+        process: &FrozenProcess,
+        owner: u32,
+        identity: ProcessIdentity,
+        held: &mut Pages,
+    ) -> Result<Honoured, EngineError> {
+        let program = process.program(identity);
+        let promises = &mut self.tracks.promises;
+        let mut directions = process.directions(program, &mut promises.tables)?;
+        let honoured = promises.keep(program, owner, directions.as_mut(), held);
+        let watched = Watched { program, pid: process.pid, memory: &process.memory, maps: &process.maps };
+        self.read.broken.append(&mut promises.watch.scan(&watched, directions.as_ref()));
+        if let Some(Directions { table, problem, .. }) = directions {
+            promises.tables.put(program, table);
+            self.read.ignored_directives = problem.or(self.read.ignored_directives.take());
+        }
+        self.tracks.of(identity).into_iter().for_each(|track| track.disown(&honoured.stale));
+        Ok(honoured)
+    }
+
+    /// Leaves pages that a clone of the process holds to be read from the clone; pages that it lacks stay in `rest`, all
+    /// of them if there is no clone.
+    fn leave_to_clone(&mut self, process: &FrozenProcess, rest: &mut ToRead) -> Result<(), EngineError> {
+        match clone_of(self.frozen, process, self.state)? {
+            Ok(clone) => {
+                let held = PageSet::of(copied(&clone, process, &rest.pages())?);
+                let lacking = rest.split_off_those_outside(&held);
+                self.read.clones.push(Cloned { rest: std::mem::replace(rest, lacking), clone });
+            }
+            Err(why) => self.read.uncloned = Some(why),
+        }
+        Ok(())
     }
 }
 
@@ -369,7 +427,7 @@ impl Frozen {
             } else if Gathering::takes(&wanted) {
                 let page_filter = tracks.hashes.page_filter(key, owner);
                 let compared = Compared::of(&wanted, page_filter, Some(&mut gathering), sink)?;
-                saved.add(&compared);
+                saved += compared.saved;
                 tracks.hashes.set_stamp(object.stamp);
             } else {
                 large.push((owner, key, object, ranges));
@@ -380,7 +438,7 @@ impl Frozen {
             let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
             let wanted = Wanted { owner, ranges: &ranges, masked_pages: None, read: &read };
             let page_filter = tracks.hashes.page_filter(key, owner);
-            saved.add(&Compared::of(&wanted, page_filter, None, sink)?);
+            saved += Compared::of(&wanted, page_filter, None, sink)?.saved;
             tracks.hashes.set_stamp(object.stamp);
         }
         Ok(saved)
@@ -407,10 +465,7 @@ impl Frozen {
 
 /// What became of compared pages.
 struct Compared {
-    /// Number of pages handed to the sink.
-    saved: u64,
-    /// Number of unchanged pages.
-    inherited: u64,
+    saved: Saved,
     /// The changed pages, except pages of zeros.
     changed: PageSet,
 }
@@ -423,7 +478,7 @@ impl Compared {
         gathering: Option<&mut Gathering>,
         sink: &mut dyn ImageSink,
     ) -> Result<Self, EngineError> {
-        let saved = match gathering {
+        let handed_over = match gathering {
             Some(gathering) => gathering.save_changed(wanted, &mut page_filter, sink)?,
             None => wanted.save_changed(&mut page_filter, sink)?,
         };
@@ -432,10 +487,6 @@ impl Compared {
         if !unchanged.is_empty() {
             sink.inherit(wanted.owner, was, &unchanged).map_err(EngineError::Image)?;
         }
-        Ok(Self { saved, inherited: unchanged.pages(), changed })
+        Ok(Self { saved: Saved { changed: handed_over, unchanged: unchanged.pages() }, changed })
     }
-}
-
-fn watched(program: ProgramIdentity, process: &FrozenProcess) -> Watched<'_> {
-    Watched { program, pid: process.pid, memory: &process.memory, maps: &process.maps }
 }
