@@ -89,8 +89,8 @@ use plan::JobPlan;
 pub use rehearsal::{RehearsalOptions, Rehearsed, rehearse_restart};
 use standfast_format::records::FileReference;
 use standfast_format::{BoxError, ImageSource};
-use standfast_linux::InheritedSignals;
 use standfast_linux::sys::process;
+use standfast_linux::{InheritedSignals, NamespaceInit};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 pub use streams::Streams;
@@ -140,7 +140,7 @@ pub struct Restarted {
 /// # Errors
 /// Returns an error if anything blocks the restart. Nothing of the half-built job remains then, and no file was cut
 /// back unless all pages had verified.
-pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
+pub fn restart(source: &dyn ImageSource, mut options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
     let mut stopwatch = Stopwatch::start();
     let of_files = FileOptions { own_directory: Some(options.news.directory), ..options.files };
     let plan = JobPlan::make(source.state(), of_files, options.saved_binary)?;
@@ -149,65 +149,97 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     // The image holds what differs from the default, so nothing that this process ignores may interfere.
     let mut family = Family::begin(&plan, options.ids, options.clocks, InheritedSignals::none())?;
     stopwatch.lap("start");
-    let mut files = plan.notes.clone();
-    let (mut remade, mut compared) = (Remade::default(), Vec::new());
-    let known = KnownNames::new(plan.names_in_doubt(), source.runs());
-    let build = |()| family.build(&plan, source, &known, options.on_wait, &mut stopwatch);
-    let built = plan.remake.carry_out(&mut remade).and_then(build).and_then(|()| {
-        compared = family.compare_with_image(&plan, options.despite)?;
-        stopwatch.lap("compare");
-        let differing = family.main().differing(&plan, &known)?;
-        let (appended, stay) = family.settle_listed(&plan, &known)?;
-        files.extend(stay);
-        // What is cut off is kept first: restored contents may end where the tail began.
-        files.extend(family.cut_back(&plan, options.keep_tail)?);
-        files.extend(plan.keep_replaced(&differing, options.keep_tail)?);
-        files.extend(family.cut_back_listed(&appended, &plan.come, options.keep_tail)?);
-        files.extend(family.processes[0].put_back(&plan, &differing)?);
-        plan.put_folders_right(&mut files)?;
-        remove_made_since(source.state());
-        family.forget_events(&plan)?;
-        family.let_go_of_objects(&plan)?;
-        family.report_restart(&plan, options.news)?;
-        stopwatch.lap("files");
-        let identity = ProcessIdentity::of(family.main().pid())?;
-        family.held.take().map_or(Ok(()), options.hold_terminal).map_err(EngineError::Image)?;
-        (options.before_thaw)(identity).map_err(EngineError::Image)?;
-        stopwatch.lap("record");
-        Ok(identity)
-    });
+    let mut remade = Remade::default();
+    let missing_made = plan.remake.carry_out(&mut remade);
+    let ready = missing_made.and_then(|()| family.make_ready(&plan, source, &mut options, &mut stopwatch));
     // The job may make objects of System V as soon as it runs. These are its own.
     let inheritance = Inheritance::of_children();
-    match built.and_then(|identity| family.commit().map(|init| (identity, init))) {
-        Ok((identity, init)) => {
-            stopwatch.lap("thaw");
-            if init.is_some() {
-                remove_leftovers(source.state());
-            }
-            let watching = |source| kernel("watching the program", source);
-            let end = match init {
-                Some(init) => End::Namespace(init),
-                None => End::Child(process::pidfd_open(identity.pid).map_err(watching)?),
-            };
-            let job = Job::new(identity, end, inheritance);
-            job.go_on_with(&family.waits());
-            job.share_ports_of(std::mem::take(&mut family.sharing));
-            job.has_written(mapped_files::written(source.state()));
-            let code = source.state().code_files().filter(|file| (options.saved_binary)(file).is_some());
-            code.for_each(|file| job.freezer().has_copy_of(file));
-            let notes = plan.remarks.iter().cloned().chain(family.notes()).chain(compared).collect();
-            Ok(Restarted {
-                job,
-                ids: family.main().ids.clone(),
-                notes,
-                files: condensed(files),
-                phases: stopwatch.phases(),
-            })
-        }
+    let committed = ready.and_then(|ready| Ok((ready, family.commit()?)));
+    let (ReadyJob { identity, files, compared }, init) = match committed {
+        Ok(committed) => committed,
         Err(error) => {
             family.abandon();
             remade.undo();
-            Err(error)
+            return Err(error);
         }
+    };
+    stopwatch.lap("thaw");
+    if init.is_some() {
+        remove_leftovers(source.state());
     }
+    let job = Job::new(identity, end_of(identity, init)?, inheritance);
+    job.go_on_with(&family.waits());
+    job.share_ports_of(std::mem::take(&mut family.sharing));
+    job.has_written(mapped_files::written(source.state()));
+    let code = source.state().code_files().filter(|file| (options.saved_binary)(file).is_some());
+    code.for_each(|file| job.freezer().has_copy_of(file));
+    let notes = plan.remarks.iter().cloned().chain(family.notes()).chain(compared).collect();
+    Ok(Restarted { job, ids: family.main().ids.clone(), notes, files: condensed(files), phases: stopwatch.phases() })
+}
+
+/// A rebuilt job that is about to run.
+struct ReadyJob {
+    identity: ProcessIdentity,
+    /// What was done about files.
+    files: Vec<FileNote>,
+    /// What its comparison with the checkpoint has shown.
+    compared: Vec<String>,
+}
+
+impl Family {
+    /// Builds the job, compares it with the image, and puts its files right. Then lets the caller record that it runs.
+    fn make_ready(
+        &mut self,
+        plan: &JobPlan<'_>,
+        source: &dyn ImageSource,
+        options: &mut RestartOptions<'_>,
+        stopwatch: &mut Stopwatch,
+    ) -> Result<ReadyJob, EngineError> {
+        let known = KnownNames::new(plan.names_in_doubt(), source.runs());
+        self.build(plan, source, &known, options.on_wait, stopwatch)?;
+        let compared = self.compare_with_image(plan, options.despite)?;
+        stopwatch.lap("compare");
+        let files = self.put_files_right(plan, &known, options.keep_tail)?;
+        remove_made_since(source.state());
+        self.forget_events(plan)?;
+        self.let_go_of_objects(plan)?;
+        self.report_restart(plan, options.news)?;
+        stopwatch.lap("files");
+        let identity = ProcessIdentity::of(self.main().pid())?;
+        if let Some(master) = self.held.take() {
+            (options.hold_terminal)(master).map_err(EngineError::Image)?;
+        }
+        (options.before_thaw)(identity).map_err(EngineError::Image)?;
+        stopwatch.lap("record");
+        Ok(ReadyJob { identity, files, compared })
+    }
+
+    /// Makes the files what they were at the checkpoint. Returns what was done about them.
+    fn put_files_right(
+        &mut self,
+        plan: &JobPlan<'_>,
+        known: &KnownNames<'_>,
+        keep_tail: &mut KeepTail<'_>,
+    ) -> Result<Vec<FileNote>, EngineError> {
+        let mut files = plan.notes.clone();
+        let differing = self.main().differing(plan, known)?;
+        let (appended, stay) = self.settle_listed(plan, known)?;
+        files.extend(stay);
+        // What is cut off is kept first: restored contents may end where the tail began.
+        files.extend(self.cut_back(plan, keep_tail)?);
+        files.extend(plan.keep_replaced(&differing, keep_tail)?);
+        files.extend(self.cut_back_listed(&appended, &plan.come, keep_tail)?);
+        files.extend(self.processes[0].put_back(plan, &differing)?);
+        plan.put_folders_right(&mut files)?;
+        Ok(files)
+    }
+}
+
+/// Returns what shows the end of a running job: the init of its namespaces if it has one.
+fn end_of(main: ProcessIdentity, init: Option<NamespaceInit>) -> Result<End, EngineError> {
+    let watching = |source| kernel("watching the program", source);
+    Ok(match init {
+        Some(init) => End::Namespace(init),
+        None => End::Child(process::pidfd_open(main.pid).map_err(watching)?),
+    })
 }
