@@ -2,45 +2,35 @@
 
 #[cfg(feature = "planted-faults")]
 mod planted;
+mod revive;
 
 use crate::checkpoint::Destination;
 use crate::context::JobContext;
 use crate::control::bind_control;
 use crate::doctor::check_kernel;
-use crate::event::{JobEvent, Listener, LongWork};
-use crate::identity::in_lease;
+use crate::event::{JobEvent, Listener};
 use crate::interrupts::Interrupts;
-use crate::job_folders::{save_folders, started};
 use crate::quoting::without_numbers;
 use crate::report::{PhaseReport, RestartReport};
-use crate::reported_image::ReportedImage;
-use crate::settings::{Files, JobOptions, Memory, OptionChoices, file_policy, id_policy};
-use crate::signals::SignalInbox;
-use crate::supervisor::{AttemptEnd, Schedule, SupervisorSetup, foreground_of, newest, supervise, sync_paths};
+use crate::settings::{JobOptions, Memory, OptionChoices};
+use crate::supervisor::{SupervisorSetup, newest, supervise, sync_paths};
 use crate::takeover::take_lease;
-use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
-use standfast_engine::{
-    self as engine, ClockPolicy, EngineError, FileOptions, RestartNews, RestartOptions, Restarted, Stopwatch, Tail,
-};
+use revive::{Revived, Unrevived, revive};
+use standfast_engine::{ClockPolicy, Restarted, Stopwatch};
+use standfast_format::ImageSource;
 use standfast_format::manifest::{GenerationNumber, Manifest};
-use standfast_format::records::{FileReference, JobState};
-use standfast_format::{BoxError, ImageSource};
+use standfast_format::records::JobState;
 use standfast_store::{
-    GenerationChoice, JobDirectory, KeptTail, Lease, LeaseRequest, LeaseState, Level, Levels, Pacing, Purpose,
-    Selector, StoreError, TAIL_BYTES_MAX,
+    GenerationChoice, JobDirectory, Lease, LeaseRequest, LeaseState, Level, Levels, Pacing, Purpose, Selector,
+    StoreError,
 };
-use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// A wait for an address is reported if it lasts longer than this.
-const UNREPORTED_MAX: Duration = Duration::from_secs(1);
+use std::time::Duration;
 
 /// What to restart.
 #[derive(Debug, Clone)]
@@ -152,35 +142,7 @@ pub(crate) fn continue_job(
             listener(&skipped_event(skipped.number, &skipped.reason));
         }
         match revive(&job, &mut life, options, files, &choice, listener) {
-            Ok((Restarted { job: revived, ids, notes, files: touched, phases }, Supervision { signals, terminal })) => {
-                let generation = choice.number.get();
-                let taken = choice.image.state().clocks.realtime_nanoseconds;
-                let outputs = outputs(choice.image.state());
-                let was_in_namespaces = was_in_namespaces(choice.image.state());
-                drop(choice);
-                stopwatch.add(phases);
-                let restart = RestartReport::of(generation, stopwatch);
-                listener(&JobEvent::Continued { taken_nanoseconds: taken, restart: restart.clone() });
-                listener(&JobEvent::Ids { ids, is_known: was_in_namespaces });
-                notes.into_iter().for_each(|remark| listener(&JobEvent::Without { remark }));
-                touched.into_iter().for_each(|note| listener(&JobEvent::File(note)));
-                life.trouble.drain(..).for_each(|reason| listener(&JobEvent::Trouble { reason }));
-                let control = bind_control(&job.context.directory, listener);
-                let destination = Destination::new(life.levels, job.lease, &options);
-                let memory_is_automatic = life.memory == Memory::Auto;
-                let setup = SupervisorSetup {
-                    context: job.context,
-                    destination,
-                    options,
-                    outputs,
-                    signals,
-                    control,
-                    memory_is_automatic,
-                    terminal,
-                    restart: Some(restart),
-                };
-                return supervise(setup, revived, listener);
-            }
+            Ok(revived) => return supervise_revived(job, life, options, choice, revived, stopwatch, listener),
             Err(Unrevived::Damaged(reason)) if level == Level::Memory => {
                 listener(&skipped_event(choice.number, &reason));
                 trusted.memory = None;
@@ -193,6 +155,43 @@ pub(crate) fn continue_job(
             Err(Unrevived::Other(error)) => return Err(*error),
         }
     }
+}
+
+/// Reports that the job runs again, and supervises it.
+fn supervise_revived(
+    job: Continuation,
+    mut life: Life,
+    options: JobOptions,
+    choice: GenerationChoice,
+    revived: Revived,
+    mut stopwatch: Stopwatch,
+    listener: &mut Listener<'_>,
+) -> Result<Ending, Error> {
+    let Revived { restarted: Restarted { job: running, ids, notes, files, phases }, signals, terminal } = revived;
+    let state = choice.image.state();
+    let (taken_nanoseconds, is_known) = (state.clocks.realtime_nanoseconds, was_in_namespaces(state));
+    let outputs = outputs(state);
+    stopwatch.add(phases);
+    let restart = RestartReport::of(choice.number.get(), stopwatch);
+    drop(choice);
+    listener(&JobEvent::Continued { taken_nanoseconds, restart: restart.clone() });
+    listener(&JobEvent::Ids { ids, is_known });
+    notes.into_iter().for_each(|remark| listener(&JobEvent::Without { remark }));
+    files.into_iter().for_each(|note| listener(&JobEvent::File(note)));
+    life.trouble.drain(..).for_each(|reason| listener(&JobEvent::Trouble { reason }));
+    let control = bind_control(&job.context.directory, listener);
+    let setup = SupervisorSetup {
+        context: job.context,
+        destination: Destination::new(life.levels, job.lease, &options),
+        options,
+        outputs,
+        signals,
+        control,
+        memory_is_automatic: life.memory == Memory::Auto,
+        terminal,
+        restart: Some(restart),
+    };
+    supervise(setup, running, listener)
 }
 
 impl RestartReport {
@@ -287,188 +286,6 @@ fn outputs(state: &JobState) -> Vec<PathBuf> {
     let mapped = state.objects.iter().filter_map(|object| object.kind.file());
     let files = written.filter_map(|open| open.kind.file()).chain(mapped);
     files.map(|file| PathBuf::from(OsStr::from_bytes(&file.path.0))).collect()
-}
-
-/// Why the job could not be revived from a generation.
-enum Unrevived {
-    /// The image is damaged: another generation may work.
-    Damaged(Box<StoreError>),
-    /// Another error, which affects every generation.
-    Other(Box<Error>),
-}
-
-impl Unrevived {
-    fn of_engine(error: EngineError) -> Self {
-        match error {
-            EngineError::Image(error) => match error.downcast::<StoreError>() {
-                Ok(error) => Self::Damaged(error),
-                Err(error) => Self::Other(Box::new(EngineError::Image(error).into())),
-            },
-            error => Self::Other(Box::new(error.into())),
-        }
-    }
-}
-
-/// What a supervisor needs from the moment at which the job runs.
-struct Supervision {
-    signals: SignalInbox,
-    /// The job's own terminal, if it has one.
-    terminal: Option<Arc<HeldTerminal>>,
-}
-
-/// Rebuilds the job from one generation and lets it run. The restart is recorded after everything is rebuilt and before
-/// the first instruction: files have then been cut back, and no later generation fits them any more.
-fn revive(
-    job: &Continuation,
-    life: &mut Life,
-    options: JobOptions,
-    files: Files,
-    choice: &GenerationChoice,
-    listener: &mut Listener<'_>,
-) -> Result<(Restarted, Supervision), Unrevived> {
-    let waiting = Waiting::new(Interrupts::of(job.context.foreground_proxy.as_ref(), &options), listener);
-    let on_wait = |wait: &engine::AddressWait| waiting.goes_on(wait);
-    let ends = life.manifest.ends.clone();
-    let (began, ended) = (started(&life.manifest.description), life.manifest.ended_nanoseconds);
-    let mut signals = None;
-    let mut refusal = None;
-    let terminal = OnceCell::new();
-    let mut hold_terminal = |master: OwnedFd| -> Result<(), BoxError> {
-        let held = HeldTerminal::start(&job.context.directory, master)?;
-        terminal.set(Arc::new(held)).expect("there is one at most");
-        Ok(())
-    };
-    let mut before_thaw = |process: engine::ProcessIdentity| -> Result<(), BoxError> {
-        match job.begin_life(process, life, options, choice.number) {
-            Ok(inbox) => {
-                let own = terminal.get().map(Arc::as_ref);
-                foreground_of(process.pid.get(), own, job.context.foreground_proxy.clone()).hand_on();
-                signals = Some(inbox);
-                Ok(())
-            }
-            Err(error) => {
-                refusal = Some(error);
-                Err("the restart was interrupted".into())
-            }
-        }
-    };
-    let mut keep_tail = |tail: &Tail<'_>| job.keep_tail(choice.number, tail).map_err(BoxError::from);
-    let saved_binary = |file: &FileReference| {
-        let checksum = file.digest?.checksum;
-        job.directory.saved_binary(checksum, Path::new(OsStr::from_bytes(&file.path.0)))
-    };
-    let work = LongWork::Restoring { generation: choice.number.get() };
-    let source = ReportedImage::new(&choice.image, work, &waiting.listener);
-    #[cfg(feature = "planted-faults")]
-    let source = planted::Planted::new(&source);
-    let revived = engine::restart(
-        &source,
-        RestartOptions {
-            ids: id_policy(options.ids),
-            clocks: job.clocks,
-            despite: &job.despite,
-            files: FileOptions {
-                policy: file_policy(files),
-                ends: &ends,
-                streams: job.context.streams,
-                started_nanoseconds: began,
-                ended_nanoseconds: ended,
-                ..FileOptions::default()
-            },
-            saved_binary: &saved_binary,
-            keep_tail: &mut keep_tail,
-            news: RestartNews {
-                generation: choice.number.get(),
-                directory: &std::path::absolute(&job.context.directory).unwrap_or_default(),
-                advised: Schedule::new(options.interval, options.min_interval, Instant::now())
-                    .advised(AttemptEnd::Taken, Instant::now()),
-            },
-            on_wait: &on_wait,
-            hold_terminal: &mut hold_terminal,
-            before_thaw: &mut before_thaw,
-        },
-    );
-    let revived = revived.map_err(|error| match waiting.called_off.into_inner().or(refusal) {
-        Some(reason) => Unrevived::Other(Box::new(reason)),
-        None => Unrevived::of_engine(error),
-    })?;
-    let signals = signals.expect("the engine asks before it thaws");
-    save_folders(&revived.job, &life.manifest.description, &job.context.directory);
-    Ok((revived, Supervision { signals, terminal: terminal.into_inner() }))
-}
-
-/// Waits for an address that the previous life still holds.
-struct Waiting<'a, 'l> {
-    interrupts: Interrupts<'a>,
-    listener: RefCell<&'a mut Listener<'l>>,
-    /// Address that was reported last.
-    reported: RefCell<Option<String>>,
-    /// How a signal has ended the wait.
-    called_off: OnceCell<Error>,
-}
-
-impl<'a, 'l> Waiting<'a, 'l> {
-    fn new(interrupts: Interrupts<'a>, listener: &'a mut Listener<'l>) -> Self {
-        let listener = RefCell::new(listener);
-        Self { interrupts, listener, reported: RefCell::default(), called_off: OnceCell::new() }
-    }
-
-    /// Reports a wait that takes long. Returns an error if a signal has ended it.
-    fn goes_on(&self, wait: &engine::AddressWait) -> Result<(), BoxError> {
-        if let Err(called_off) = self.interrupts.check() {
-            let _ = self.called_off.set(called_off);
-            return Err("the restart was interrupted".into());
-        }
-        let engine::AddressWait { address, waited, rest } = wait.clone();
-        if waited >= UNREPORTED_MAX && self.reported.borrow().as_ref() != Some(&address) {
-            self.reported.replace(Some(address.clone()));
-            (self.listener.borrow_mut())(&JobEvent::AddressAwaited { address, rest });
-        }
-        Ok(())
-    }
-}
-
-impl Continuation {
-    /// Records the new life of the job, and returns the signals that are now meant for the supervisor.
-    fn begin_life(
-        &self,
-        process: engine::ProcessIdentity,
-        life: &mut Life,
-        options: JobOptions,
-        number: GenerationNumber,
-    ) -> Result<SignalInbox, Error> {
-        let of_store = |error| Error::of_store(&self.context.directory, error);
-        self.lease.set_program(in_lease(process)).map_err(of_store)?;
-        note_continuation(self, life, options, number).map_err(of_store)?;
-        SignalInbox::open().map_err(Error::system("take over the signals"))
-    }
-
-    /// Keeps a copy of what a restart removes from a file, and returns the copy's path.
-    fn keep_tail(&self, number: GenerationNumber, tail: &Tail<'_>) -> Result<PathBuf, StoreError> {
-        if tail.is_removed
-            && let Some(kept) = self.directory.keep_file(&self.lease, number, tail.path, tail.file)?
-        {
-            return Ok(kept);
-        }
-        let bytes_max = if tail.is_whole { u64::MAX } else { TAIL_BYTES_MAX };
-        let kept = KeptTail { start: tail.start, bytes: tail.bytes.min(bytes_max) };
-        self.directory.keep_tail(&self.lease, number, tail.path, tail.file, kept)
-    }
-}
-
-/// Records that the job continues from `number`. Writes only what has changed.
-fn note_continuation(
-    job: &Continuation,
-    life: &mut Life,
-    options: JobOptions,
-    number: GenerationNumber,
-) -> Result<(), StoreError> {
-    // Later generations are abandoned from now on. If this one had been abandoned, it belongs to the job's life again.
-    if life.levels.differs_from_life_at(number)? {
-        life.levels.mark_superseded_after(&job.lease, number)?;
-    }
-    life.settle_memory(&job.lease)?;
-    job.directory.begin_life(&job.lease, options.to_record())
 }
 
 #[cfg(test)]
