@@ -26,25 +26,19 @@ impl fmt::Display for JobEvent {
             Self::StartedAfresh { reason } => write!(f, "started from the beginning: {reason}"),
             Self::Taken(report) => write_taken(f, report),
             Self::Coalesced { generation, file_bytes, removed } => {
-                write!(f, "coalesced into checkpoint {generation}: {file_bytes} bytes, {removed} older ones gone")
+                write_coalesced(f, *generation, *file_bytes, *removed)
             }
             Self::Rehearsed { generation, was_reported } => f.write_str(&rehearsed(*generation, *was_reported)),
             Self::NotRestartable { reason } => write!(f, "a restart would fail at present: {reason}"),
-            Self::Flushed { generation, file_bytes } => {
-                write!(f, "checkpoint {generation} flushed to disk: {file_bytes} bytes")
-            }
+            Self::Flushed { generation, file_bytes } => write_flushed(f, *generation, *file_bytes),
             Self::NotInMemory { reason, .. } => write!(f, "checkpoints go to disk instead of memory: {reason}"),
             Self::LeftInMemory { place, generation, on_disk, reason } => {
                 write_left_in_memory(f, place, *generation, *on_disk, reason)
             }
             Self::Progress { work, done_bytes, total_bytes } => write_progress(f, *work, *done_bytes, *total_bytes),
-            Self::MemoryLost { reason } => {
-                write!(f, "checkpoints in memory are lost; those on disk are used: {reason}")
-            }
+            Self::MemoryLost { reason } => write_memory_lost(f, reason),
             Self::Untracked { reason } => write_untracked(f, reason),
-            Self::Uncloned { reason } => {
-                write!(f, "a process could not be cloned ({reason}): its memory was copied during the pause")
-            }
+            Self::Uncloned { reason } => write_uncloned(f, reason),
             Self::NotTaken { reason } => write!(f, "checkpoint failed, the program continues: {reason}"),
             Self::Unprotectable { reason } => write_unprotectable(f, reason),
             Self::ProtectedAgain { generation } => write!(f, "checkpoints work again: {generation} is durable"),
@@ -52,18 +46,12 @@ impl fmt::Display for JobEvent {
             Self::Deadline(news) => news.fmt(f),
             Self::Broken { generation, promise } => write_broken(f, *generation, promise),
             Self::Listing(news) => write_listing_news(f, news),
-            Self::GoesOn { processes } => {
-                write!(f, "the program exited; its remaining processes stay supervised: {}", list(processes))
-            }
+            Self::GoesOn { processes } => write_goes_on(f, processes),
             Self::InBackground { directory, processes, interrupted } => {
                 write_in_background(f, directory, processes, interrupted.as_deref())
             }
-            Self::Detached { directory } => {
-                write!(f, "the program runs in the background; its terminal: standfast attach {}", ForShell(directory))
-            }
-            Self::AwaitsExit { pid } => {
-                write!(f, "waiting for the previous run of this job to end: process {pid} is still exiting")
-            }
+            Self::Detached { directory } => write_detached(f, directory),
+            Self::AwaitsExit { pid } => write_awaits_exit(f, *pid),
             Self::WatchesHeartbeat { host, time } => write_watches_heartbeat(f, host, *time),
             Self::Alone { .. } => f.write_str("the program now runs without this command"),
             Self::TerminalLost => {
@@ -71,13 +59,8 @@ impl fmt::Display for JobEvent {
             }
             Self::Leftovers { processes } => write_leftovers(f, processes),
             Self::Container(news) => news.fmt(f),
-            Self::Stopped { directory, generation } => {
-                let directory = ForShell(directory);
-                write!(f, "stopped after checkpoint {generation}; continue with: standfast restart {directory}")
-            }
-            Self::Unfinished { directory, end } => {
-                write!(f, "program {end}; continue it with: standfast restart {}", ForShell(directory))
-            }
+            Self::Stopped { directory, generation } => write_stopped(f, directory, *generation),
+            Self::Unfinished { directory, end } => write_unfinished(f, directory, end),
             Self::Failed { directory, end, generation } => write_failed(f, directory, end, *generation),
             Self::Kept { directory, checkpoints, bytes } => write_kept(f, directory, *checkpoints, *bytes),
             Self::HasFinished { directory, generation } => write_finished(f, directory, *generation),
@@ -96,6 +79,14 @@ fn write_continued(f: &mut fmt::Formatter<'_>, restart: &RestartReport) -> fmt::
         milliseconds(restart.nanoseconds),
         phases.join(", ")
     )
+}
+
+fn write_coalesced(f: &mut fmt::Formatter<'_>, generation: u64, file_bytes: u64, removed: u64) -> fmt::Result {
+    write!(f, "coalesced into checkpoint {generation}: {file_bytes} bytes, {removed} older ones gone")
+}
+
+fn write_flushed(f: &mut fmt::Formatter<'_>, generation: u64, file_bytes: u64) -> fmt::Result {
+    write!(f, "checkpoint {generation} flushed to disk: {file_bytes} bytes")
 }
 
 fn rehearsed(generation: u64, was_reported: bool) -> String {
@@ -142,6 +133,14 @@ fn write_left_in_memory(
     )
 }
 
+fn write_memory_lost(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
+    write!(f, "checkpoints in memory are lost; those on disk are used: {reason}")
+}
+
+fn write_goes_on(f: &mut fmt::Formatter<'_>, processes: &[i32]) -> fmt::Result {
+    write!(f, "the program exited; its remaining processes stay supervised: {}", list(processes))
+}
+
 fn write_in_background(
     f: &mut fmt::Formatter<'_>,
     directory: &Path,
@@ -159,6 +158,22 @@ fn write_in_background(
             "the program exited; its remaining processes stay supervised in the background: {remaining}\nhint: see standfast status {directory}"
         ),
     }
+}
+
+fn write_detached(f: &mut fmt::Formatter<'_>, directory: &Path) -> fmt::Result {
+    write!(f, "the program runs in the background; its terminal: standfast attach {}", ForShell(directory))
+}
+
+fn write_awaits_exit(f: &mut fmt::Formatter<'_>, pid: i32) -> fmt::Result {
+    write!(f, "waiting for the previous run of this job to end: process {pid} is still exiting")
+}
+
+fn write_stopped(f: &mut fmt::Formatter<'_>, directory: &Path, generation: u64) -> fmt::Result {
+    write!(f, "stopped after checkpoint {generation}; continue with: standfast restart {}", ForShell(directory))
+}
+
+fn write_unfinished(f: &mut fmt::Formatter<'_>, directory: &Path, end: &str) -> fmt::Result {
+    write!(f, "program {end}; continue it with: standfast restart {}", ForShell(directory))
 }
 
 fn write_kept(f: &mut fmt::Formatter<'_>, directory: &Path, checkpoints: u64, bytes: u64) -> fmt::Result {
@@ -215,6 +230,10 @@ fn write_untracked(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
         f,
         "the kernel cannot report which pages the program writes ({reason}): --track auto compares checksums instead, which lengthens the pause"
     )
+}
+
+fn write_uncloned(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
+    write!(f, "a process could not be cloned ({reason}): its memory was copied during the pause")
 }
 
 fn write_unprotectable(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
