@@ -14,6 +14,8 @@
 //! stripe group 3         0   1   2   .        takes M / (n - 1) beside the copy of the pages themselves (D18).
 //! ```
 //!
+//! MPI programs use rotating checks only; the dedicated layout completes the forms of diskless checkpointing in groups.
+//!
 //! Runs exist because a column's pages are read one after the other: adjoining pages take half the time of every third
 //! page.
 

@@ -3,6 +3,9 @@
 //!
 //! Nothing here sends, stores, waits or draws a random number. A [`Protocol`] takes events and returns effects. Its
 //! driver owns transport, storage and clock: an MPI library in a running job, a simulator in the tests.
+//!
+//! The crate has all forms of diskless checkpointing in groups, so also recovery in place, parity nodes and several codes
+//! that only the simulator uses yet.
 #![forbid(unsafe_code)]
 
 mod buffers;

@@ -2,7 +2,8 @@
 //!
 //! Members are sorted by rack and node and dealt out to the groups in turn. So a domain with c members has at most c /
 //! groups, rounded up, in any one group, and no other distribution has fewer. [`weaknesses`] checks against the code,
-//! loss by loss, whether that is few enough; this includes parity nodes.
+//! loss by loss, whether that is few enough; this includes parity nodes. Groups with parity nodes complete the forms of
+//! diskless checkpointing; MPI programs cannot choose them yet.
 
 use crate::identity::LogicalRank;
 use crate::plan::{Group, Plan, PlanError};

@@ -2,6 +2,9 @@
 //!
 //! A job makes its plan once, and it is the same in every process. Its digest is in every message and every sealed shard.
 //! It names logical ranks, not processes: each recovery assigns processes to logical ranks ([`crate::decide`]).
+//!
+//! Plans of MPI programs have relaunch and rotating checks so far: recovery in place and dedicated parity nodes complete
+//! the forms of diskless checkpointing in groups.
 
 use crate::identity::LogicalRank;
 use crate::layout::{Layout, RUN};

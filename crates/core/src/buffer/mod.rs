@@ -16,7 +16,8 @@
 //! free room may be unusable. Comparing [`Held::bytes`] with the size in [`Buffer::new`] shows how much. [`cost`]
 //! computes what it all costs.
 //!
-//! Nothing here reads the program or measures time.
+//! Nothing here reads the program or measures time. No checkpoint uses these buffers yet: they are for experiments that
+//! repeat the measurements of the papers on diskless checkpointing.
 
 pub mod cost;
 mod room;

@@ -8,6 +8,8 @@
 //! P[l] = sum over j of x_j[l]
 //! Q[l] = S + sum over j of x_j[(l - j) mod p],   S = sum over j of x_j[(p - 1 - j) mod p],   x_j[p - 1] = 0
 //! ```
+//!
+//! MPI programs cannot choose this code yet: it is here to complete the forms of diskless checkpointing in groups.
 
 use super::kernel::xor;
 use crate::PAGE_BYTES;

@@ -10,7 +10,9 @@
 //! rebuild   member 0 ----------------> + member 2 --> + checks --> solve --> member 1
 //! ```
 //!
-//! `algorithm.md` beside this file contains the mathematics. This module has no notion of epochs, ranks or messages.
+//! `algorithm.md` beside this file contains the mathematics. This module has no notion of epochs, ranks or messages. MPI
+//! programs can choose parity and Reed-Solomon so far: the other codes complete the forms of diskless checkpointing in
+//! groups.
 
 mod coefficients;
 mod evenodd;
