@@ -7,7 +7,6 @@ use crate::shared_binaries::SharedBinaries;
 use crate::tails::is_tail;
 use crate::{JobDirectory, Lease, LeaseRequest, StoreError};
 use standfast_format::manifest::MANIFEST_NAME;
-use std::path::Path;
 use std::sync::Arc;
 
 /// The content of a job's directory.
@@ -127,11 +126,6 @@ impl JobDirectory {
     }
 }
 
-/// Removes the binaries in `place` that no job shares any more.
-pub fn sweep_shared_binaries(place: &Path) {
-    SharedBinaries::find(place).iter().for_each(SharedBinaries::sweep);
-}
-
 fn remove(storage_backend: &Arc<dyn crate::StorageBackend>, name: &str) -> std::io::Result<()> {
     match storage_backend.remove(name) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -147,6 +141,7 @@ fn is_kept(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::Purpose;
+    use std::path::Path;
 
     const LIVE: LeaseRequest = LeaseRequest { purpose: Purpose::Live, force: false };
 

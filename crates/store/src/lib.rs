@@ -74,7 +74,7 @@ mod trust;
 
 pub use chain::{Chain, LINKS_MAX, Verified};
 pub use choose::{GenerationChoice, Selector};
-pub use clean::{Cleaned, Holdings, sweep_shared_binaries};
+pub use clean::{Cleaned, Holdings};
 pub use coalesce::{CoalesceRule, Coalesced};
 pub use error::{Skipped, StoreError};
 pub use flush::{Pacer, Pacing};
