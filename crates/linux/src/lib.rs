@@ -5,9 +5,9 @@
 //! invariant and undo themselves when dropped. ARCHITECTURE.md says where else `unsafe` is allowed.
 //!
 //! Calls go through rustix where it has them. The others go through libc. So do calls that a type of rustix would narrow:
-//! a signal, a resource, an option or the address of a socket may be one that it does not know, and a process group
-//! outside our namespace has the number 0. Clocks are read through libc too, since rustix makes further calls for the
-//! first one, which may come while a job is frozen.
+//! a signal, a resource, an option of a socket or the address that a socket returns may be one that it does not know, a
+//! mask of processors may be longer than its own, and a process group outside our namespace has the number 0. Clocks are
+//! read through libc too, since rustix makes further calls for the first one, which may come while a job is frozen.
 //!
 //! The `/proc` parsers in [`proc`] take bytes and return values; one thin function beside each opens the file.
 

@@ -42,6 +42,7 @@ pub fn timer_remaining(timer: BorrowedFd<'_>) -> io::Result<u64> {
 
 /// `F_DUPFD_CLOEXEC`: returns a copy of a descriptor of this process.
 pub fn duplicate(number: i32) -> io::Result<OwnedFd> {
+    // Through libc, since rustix borrows a descriptor, and this number may be that of none.
     // SAFETY: plain numbers; nothing else owns the new descriptor.
     unsafe {
         let made = check(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0).into())?;

@@ -14,7 +14,8 @@ use std::time::Duration;
 /// Longest sleep for which 50 us more matter.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// Bytes of the largest processor mask requested: 8192 processors, the most for which Linux can be built.
+/// Bytes of the largest processor mask requested: 8192 processors, the most for which Linux can be built. rustix has room
+/// for 1024.
 const AFFINITY_BYTES_MAX: usize = 1024;
 /// `IOPRIO_WHO_PROCESS`.
 const WHO_PROCESS: libc::c_long = 1;
