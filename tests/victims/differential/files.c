@@ -188,8 +188,14 @@ static long do_remove_directory(const long *a)
     return rmdir(path_of(a[0]));
 }
 
+/* A file that keeps another name is shown under that one after a restart (docs/states.md). */
 static long do_unlink(const long *a)
 {
+    struct stat file;
+    if (lstat(path_of(a[0]), &file) == 0 && S_ISREG(file.st_mode) && file.st_nlink > 1) {
+        errno = EBUSY;
+        return -1;
+    }
     return unlink(path_of(a[0]));
 }
 
