@@ -116,7 +116,7 @@ fn a_stopped_container_has_a_checkpoint_and_the_next_one_continues() -> Result<(
 }
 
 #[test]
-fn process_1_stays_with_a_program_whose_supervisor_was_killed() -> Result<()> {
+fn process_1_waits_for_a_program_whose_supervisor_was_killed() -> Result<()> {
     if !is_possible("a killed supervisor in a container")? {
         return Ok(());
     }
@@ -163,7 +163,7 @@ fn process_1_reaps_orphans_that_are_not_of_the_job() -> Result<()> {
 }
 
 #[test]
-fn what_a_program_leaves_behind_ends_with_the_container() -> Result<()> {
+fn leftover_processes_end_with_the_container() -> Result<()> {
     if !is_possible("remaining processes in a container")? {
         return Ok(());
     }
@@ -179,7 +179,7 @@ fn what_a_program_leaves_behind_ends_with_the_container() -> Result<()> {
 }
 
 #[test]
-fn a_container_cannot_be_left_by_its_process_1() -> Result<()> {
+fn detach_is_refused_for_process_1_of_a_container() -> Result<()> {
     if !is_possible("--detach in a container")? {
         return Ok(());
     }
@@ -261,7 +261,7 @@ fn is_named(program: &Program, words: &str) -> Result<()> {
 
 #[test]
 #[ignore = "slow: it waits for Go and bash"]
-fn what_a_container_cannot_protect_is_named_at_the_first_checkpoint() -> Result<()> {
+fn blockers_of_a_container_are_named_at_the_first_checkpoint() -> Result<()> {
     for (victim, named) in [
         (ROUTINES, "a Go program must have its old ids"),
         (PIPELINES, "several processes: this container forbids kcmp"),

@@ -165,7 +165,7 @@ fn gdb_finds_the_threads_and_values_of_a_checkpoint_that_inherits_pages() -> Res
 
 #[test]
 #[ignore = "1 s of gdb; that newer checkpoints are read is tested"]
-fn a_core_file_shows_the_checkpoint_that_was_asked_for_also_of_a_dead_job() -> Result<()> {
+fn a_core_file_shows_the_requested_checkpoint_of_a_dead_job() -> Result<()> {
     let options = ["--keep", "4", "--compress", "lz4"];
     let Some(mut scene) = Scene::set("gdb reads core files", &options, &[])? else { return Ok(()) };
     scene.checkpoints(3)?;
@@ -253,7 +253,7 @@ fn recipe() -> Result<&'static str> {
 
 #[test]
 #[ignore = "2 s of checkpoints and gdb; that core files are right is tested"]
-fn the_recipe_of_the_documentation_finds_the_round_that_went_wrong() -> Result<()> {
+fn the_documented_bisection_finds_the_wrong_round() -> Result<()> {
     let promise = "a bisection finds a wrong value";
     let Some(mut scene) = Scene::set(promise, &["--keep", "40"], &["alone"])? else { return Ok(()) };
     scene.checkpoints(20)?;

@@ -97,7 +97,7 @@ fn is_fast(standfast: Standfast<'_>, arena: &Arena) -> Result<bool> {
 
 #[test]
 #[ignore = "some seconds; simulated programs check the verdicts in make test"]
-fn a_deadline_that_cannot_be_met_is_reported_and_the_program_goes_on() -> Result<()> {
+fn a_deadline_that_cannot_be_met_is_reported_and_the_program_continues() -> Result<()> {
     let words = ["64", "400", "12"];
     let program = PACER.with(&words)?;
     let arena = Arena::new()?;

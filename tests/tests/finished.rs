@@ -82,7 +82,7 @@ fn a_program_that_failed_by_itself_is_not_advised_to_restart() -> Result<()> {
 }
 
 #[test]
-fn a_finished_job_says_what_it_leaves_and_clean_removes_it() -> Result<()> {
+fn a_finished_job_reports_its_checkpoints_and_clean_removes_them() -> Result<()> {
     let arena = Arena::new()?;
     let job = ended(&arena, &[], "exit 0")?.well("the job")?;
     ensure!(job.errors.contains("1 checkpoint is left") && job.errors.contains("standfast clean"), "{}", job.errors);

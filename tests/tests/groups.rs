@@ -37,7 +37,7 @@ fn a_job_saves_its_state_at_its_time_limit() -> Result<()> {
 }
 
 #[test]
-fn a_checkpoint_without_memory_is_abandoned_and_the_job_runs_on() -> Result<()> {
+fn a_checkpoint_without_memory_is_abandoned_and_the_job_continues() -> Result<()> {
     with_open_mpi("room", |mpi, path| {
         if goes_on_where_memory_is_too_small(mpi, path)?.is_none() {
             skip("too little memory", &Lacking::system("a file system cannot be mounted here"));

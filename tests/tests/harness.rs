@@ -44,7 +44,7 @@ fn strike_script(script: &str, at: u64, blow: Blow) -> Result<Struck> {
 const THREE_LINES: &str = "exec > ../images/file && echo one && echo two && echo three";
 
 #[test]
-fn a_struck_write_fails_and_is_not_made() -> Result<()> {
+fn a_struck_write_fails_and_writes_nothing() -> Result<()> {
     let struck = strike_script(THREE_LINES, 3, Blow::Fail(Errno::EIO))?;
     ensure!(struck.seen.struck == Some("write"), "{:?}", struck.seen);
     ensure!(!matches!(struck.status, WaitStatus::Exited(_, 0)), "the shell did not notice");

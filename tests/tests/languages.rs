@@ -108,7 +108,7 @@ fn signals_arrive_once_and_in_order_across_kills() -> Result<()> {
 }
 
 #[test]
-fn waiting_calls_end_as_ever_across_kills() -> Result<()> {
+fn waiting_calls_end_normally_across_kills() -> Result<()> {
     survives(WAITS)
 }
 

@@ -128,7 +128,7 @@ fn a_job_stopped_before_its_flush_continues_from_memory() -> Result<()> {
 }
 
 #[test]
-fn a_job_goes_on_after_its_memory_level_is_emptied() -> Result<()> {
+fn a_job_continues_after_its_memory_level_is_emptied() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, running) = at_gate(&arena, &["--flush-every", "100"])?;
     (0..3).try_for_each(|_| standfast.checkpoint())?;

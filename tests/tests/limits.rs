@@ -189,7 +189,11 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("32-bit programs", "", Victims(&["code-of-32-bits-is-refused"])),
     ("programs that may not be traced", "undumpable", Victims(&["program-that-hides-itself-is-refused"])),
     ("programs that may not be traced", "debugger", Victims(&["tree-child-under-a-debugger-is-refused"])),
-    ("programs that may not be traced", "set-uid", Test("other_users.rs", "a_set_uid_program_is_refused_and_runs_on")),
+    (
+        "programs that may not be traced",
+        "set-uid",
+        Test("other_users.rs", "a_set_uid_program_is_refused_and_continues"),
+    ),
 ];
 
 /// Returns the lines of the list: what is refused, and the remark.

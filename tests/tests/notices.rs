@@ -168,7 +168,7 @@ fn a_file_or_a_command_can_be_a_notice() -> Result<()> {
 
 #[test]
 #[ignore = "a life with a pause; the unit tests of the watcher's parts run in make test"]
-fn a_silent_metadata_service_is_reported_and_harms_nothing() -> Result<()> {
+fn a_silent_metadata_service_is_reported_and_changes_nothing() -> Result<()> {
     let program = SMALL.with(&[])?;
     let arena = Arena::new()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;

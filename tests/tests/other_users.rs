@@ -240,7 +240,7 @@ fn another_user_cannot_impersonate_a_supervisor() -> Result<()> {
 }
 
 #[test]
-fn a_set_uid_program_is_refused_and_runs_on() -> Result<()> {
+fn a_set_uid_program_is_refused_and_continues() -> Result<()> {
     let promise = "a set-uid program is refused";
     if !geteuid().is_root() {
         skip(promise, &Lacking::user("only root can make one"));

@@ -37,7 +37,7 @@ fn the_exit_status_is_that_of_the_program() -> Result<()> {
 }
 
 #[test]
-fn death_by_a_signal_looks_like_death_by_that_signal() -> Result<()> {
+fn a_program_killed_by_a_signal_ends_the_command_by_that_signal() -> Result<()> {
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGSEGV, Signal::SIGABRT, Signal::SIGHUP] {
         let ended = run_plain(&["die", &(signal as i32).to_string()])?;
         ensure!(ended.killed_by(signal), "instead of {signal}: {}; {}", ended.status, ended.errors);
@@ -138,7 +138,7 @@ fn sigterm_stops_after_a_checkpoint_and_resume_continues() -> Result<()> {
 }
 
 #[test]
-fn a_restart_that_is_to_redirect_the_output_continues_in_the_new_file() -> Result<()> {
+fn a_restart_with_redirected_output_continues_in_the_new_file() -> Result<()> {
     let program = SMALL.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -157,7 +157,7 @@ fn a_restart_that_is_to_redirect_the_output_continues_in_the_new_file() -> Resul
 
 /// Imitates batch systems, which write into a job's output why they ended it.
 #[test]
-fn an_output_changed_by_others_continues_in_that_of_the_restart() -> Result<()> {
+fn an_output_changed_by_others_continues_in_the_output_of_the_restart() -> Result<()> {
     let program = SMALL.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

@@ -76,7 +76,7 @@ fn a_shell_is_detached_attached_and_restarted_with_its_jobs() -> Result<()> {
 }
 
 #[test]
-fn an_editor_comes_back_in_the_middle_of_its_work() -> Result<()> {
+fn an_editor_with_unsaved_text_survives_a_restart() -> Result<()> {
     if Command::new("vim").arg("--version").output().is_err() {
         skip("an editor comes back in the middle of its work", &Lacking::program("vim"));
         return Ok(());

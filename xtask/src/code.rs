@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_literals_are_no_code() {
+    fn comments_and_literals_are_not_code() {
         let text = "a /* b /* c */ d */ e // f\n\"g \\\" h\" i 'j' '\\'' k r#\"l \" m\"# n br\"o\" p";
         let words: Vec<_> = without_comments(text).split_whitespace().map(str::to_owned).collect();
         assert_eq!(words, ["a", "e", "i", "k", "n", "p"]);

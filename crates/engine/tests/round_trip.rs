@@ -231,7 +231,7 @@ fn continued_despite(held: &HeldImage, despite: &[String]) -> Result<(ExitStatus
 }
 
 #[test]
-fn a_killed_program_goes_on_from_memory() {
+fn a_killed_program_continues_from_memory() {
     let (_directory, program) = compile("counter.c");
     let result = program.with_extension("out");
     let native = Command::new(&program).arg(A_WHILE).output().unwrap().stdout;

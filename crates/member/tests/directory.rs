@@ -38,7 +38,7 @@ fn is_done(cluster: &Cluster, last: u64, seed: u64) {
 
 /// Every node loses its memory again and again, sometimes in the middle of a copy.
 #[test]
-fn a_job_that_loses_all_nodes_goes_on_from_the_directory() {
+fn a_job_that_loses_all_nodes_continues_from_the_directory() {
     for seed in 0..6 {
         let mut random = Rng::with_seed(seed);
         let ranks = random.u32(2..5);

@@ -74,7 +74,7 @@ fn excluded_memory_is_neither_saved_nor_restored() {
 }
 
 #[test]
-fn a_part_that_is_not_there_cannot_be_excluded() {
+fn a_part_outside_a_region_cannot_be_excluded() {
     let cluster = Cluster::new(0, Scheme::Parity, 2, 2);
     launch(&cluster, |mut member| {
         member.protect(REGION, filled(1)).unwrap();

@@ -242,7 +242,7 @@ fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn another_jobs_leftovers_are_left_alone() {
+fn leftovers_of_another_job_are_not_touched() {
     let cluster = begun();
     let before = files(&cluster);
     let other = |rank| Settings { job: JobId::from_bytes([9; 16]), ..cluster.settings(rank) };
@@ -272,7 +272,7 @@ fn memory_that_one_process_cannot_use_is_named_by_all() {
 
 /// One process cannot store what it must store after a recovery; no other process waits for it.
 #[test]
-fn a_process_that_cannot_go_on_in_a_recovery_is_named_by_all() {
+fn a_process_that_fails_in_a_recovery_is_named_by_all() {
     let cluster = begun();
     let state = files_of(cluster.nodes[cluster.homes[1]].path()).into_keys().find(|path| path.ends_with("state"));
     // The next state is written here before it replaces this one.
@@ -309,7 +309,7 @@ fn a_shard_store_of_another_version_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_job_goes_on_with_as_many_processes_as_before_or_not_at_all() {
+fn a_job_continues_only_with_as_many_processes_as_before() {
     let cluster = Cluster::new(4, Scheme::Parity, 4, 4);
     assert!(cluster.launch(1000, Some((1, 300))).iter().all(|end| *end == End::Killed));
     let reasons = launch_as(|rank| cluster.settings(rank), |_, member| member.err().map(|error| error.to_string()));

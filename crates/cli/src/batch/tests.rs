@@ -64,7 +64,7 @@ fn directives_are_lines_for_the_scheduler() {
 }
 
 #[test]
-fn what_the_scripts_decide_themselves_is_refused() {
+fn options_that_the_scripts_set_themselves_are_refused() {
     for option in ["--notice=TERM=stop", "--fresh", "--detach", "--stopped-status=3"] {
         let refused = printed(&["slurm", option, "--", "./heat"]).unwrap_err().to_string();
         assert!(refused.contains("does not go with batch") && refused.contains("hint:"), "{refused}");

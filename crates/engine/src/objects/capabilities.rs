@@ -113,7 +113,7 @@ mod tests {
     const ALL: u64 = 0x3ff;
 
     #[test]
-    fn everything_that_a_program_gave_up_can_be_given_up() {
+    fn dropped_capabilities_are_dropped_again() {
         let root = Capabilities { permitted: ALL, effective: ALL, bounding: ALL, ..Capabilities::default() };
         let less = Capabilities { inheritable: 2, permitted: 3, effective: 1, bounding: 4, ambient: 2 };
         assert_eq!(reachable(root, less), less);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_more_than_he_has() {
+    fn no_user_gets_more_capabilities_than_before() {
         let user = Capabilities { bounding: ALL, ..Capabilities::default() };
         let root = Capabilities { permitted: ALL, effective: ALL, bounding: 7, ..Capabilities::default() };
         assert_eq!(reachable(user, root), user);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_and_bytes_between_them_are_told_apart() {
+    fn packets_and_bytes_between_them_are_distinguished() {
         for writes in [
             &[][..],
             &[(1, false)],

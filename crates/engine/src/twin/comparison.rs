@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_of_both_has_is_a_difference() {
+    fn an_item_on_only_one_side_is_a_difference() {
         let open = |flags| OpenFile {
             flags,
             kind: OpenFileKind::Pipe { pipe: 0 },

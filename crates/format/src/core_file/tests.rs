@@ -340,7 +340,7 @@ fn a_file_that_has_changed_is_not_named_and_its_copy_is() {
 }
 
 #[test]
-fn what_is_no_process_of_this_architecture_is_refused() {
+fn a_process_of_another_architecture_is_refused() {
     let refused =
         |job: &JobState, runs: &[Run]| CoreFilePlan::of(job, 0, runs, &|_| MappedFileNow::default()).unwrap_err();
     let fine = job(vec![mapping(1, 1, Backing::Anonymous)]);

@@ -324,7 +324,7 @@ mod tests {
 
     /// The third socket is of IPv6 and sends to an IPv4 host.
     #[test]
-    fn a_datagram_that_is_being_put_together_is_told_and_stays_as_it_is() {
+    fn a_datagram_under_assembly_is_detected_and_unchanged() {
         for (family, own, other) in [
             (libc::AF_INET, "127.0.0.1:0", "127.0.0.1:0"),
             (libc::AF_INET6, "[::1]:0", "[::1]:0"),

@@ -232,7 +232,7 @@ fn protect(script: Script) -> Outcome {
 }
 
 #[test]
-fn a_program_runs_on_before_its_checkpoint_is_durable() {
+fn a_program_continues_before_its_checkpoint_is_durable() {
     let outcome = protect(Script::default());
     let wanted = [
         "prefetch",
@@ -304,7 +304,7 @@ fn an_unstoppable_program_is_not_stopped_again_to_report_failure() {
 }
 
 #[test]
-fn a_program_that_has_disabled_checkpoints_runs_on_at_once() {
+fn a_program_that_has_disabled_checkpoints_continues_at_once() {
     let outcome = protect(Script { has_disabled_checkpoints: true, ..Script::default() });
     assert!(matches!(outcome.attempt, Err(abandoned) if matches!(abandoned.failure, Failure::Disabled)));
     assert_eq!((outcome.done, outcome.generations), (["prefetch", "freeze", "thaw"].map(str::to_owned).to_vec(), 0));

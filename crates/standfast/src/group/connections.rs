@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_falls_silent_and_does_not_answer_is_lost() {
+    fn a_silent_node_that_does_not_answer_is_lost() {
         let silent = |folder: &Path, connection| {
             die(folder);
             kill(connection, Signal::STOP);

@@ -147,7 +147,7 @@ mod tests {
     const LEFT: Option<LaunchProgress> = Some(LaunchProgress::Left);
 
     #[test]
-    fn a_launch_that_goes_on_is_left_alone() {
+    fn a_launch_that_makes_progress_is_not_reported() {
         let course = [(None, 9), (JOINED, 1000), (LEFT, 4)];
         assert_eq!(found(course.into_iter().flat_map(|(it, seconds)| std::iter::repeat_n((it, false), seconds))), None);
     }

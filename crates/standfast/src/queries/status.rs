@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_tells_a_stop_from_a_program_that_ends_with_the_same_status() {
+    fn a_stop_differs_from_a_program_that_ends_with_the_same_status() {
         let word = |state| JobPhase::of(state).to_string();
         assert_eq!(word(JobStatus::Stopped), "stopped");
         assert_eq!(word(JobStatus::Exited { status: 75 }), "failed");

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_told_the_time_of_the_next_checkpoint() {
+    fn the_time_of_the_next_checkpoint_is_reported_to_the_program() {
         let minute = Duration::from_secs(60);
         let now = Instant::now();
         let schedule = Schedule::new(Interval::Every(minute), MinInterval::Never, now);

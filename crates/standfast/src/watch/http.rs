@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_no_answer() {
+    fn noise_is_not_an_answer() {
         for noise in [&b""[..], b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n1234"] {
             assert_eq!((parse(noise, false), parse(noise, true)), (Parsed::Part, Parsed::Malformed), "{noise:?}");
         }
