@@ -5,8 +5,12 @@ use crate::disaster::KilledJob;
 use crate::result::RunResult;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+
+/// [`flip_bits_throughout`] flips a bit between each two of this many parts of a file.
+const FLIPPED_PARTS: u64 = 40;
 
 /// The place of a flipped bit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +53,21 @@ pub fn flip_random_bit(directory: &Path, random: &mut Rng) -> Result<Flip> {
     bytes[at] ^= 1 << bit;
     fs::write(&file, bytes)?;
     Ok(Flip { file, at, bit })
+}
+
+/// Flips bits throughout a file. Doing it twice puts the file back as it was.
+///
+/// # Errors
+/// When the file cannot be changed.
+pub fn flip_bits_throughout(path: &Path) -> Result<()> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let length = file.metadata()?.len();
+    for place in (1..FLIPPED_PARTS).map(|part| length * part / FLIPPED_PARTS) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, place)?;
+        file.write_all_at(&[byte[0] ^ 1], place)?;
+    }
+    Ok(())
 }
 
 /// Flips one bit. `verify` must report it, and `restart` must refuse or fall back to an intact generation, with a

@@ -1,4 +1,4 @@
-//! Rehearsed restarts: a restart that would fail is known while the job is running, and the job notices nothing of it.
+//! Rehearsed restarts: a restart that would fail is reported while the job is running, and the job notices nothing of it.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
@@ -6,11 +6,12 @@ use nix::unistd::geteuid;
 use serde_json::Value;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::damage::flip_bits_throughout;
 use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::victims::Program;
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Holds what a restart needs and others can take away. At the end it checks that nobody has touched its lock or its
@@ -63,9 +64,6 @@ try: os.wait(); raise AssertionError("a child too many")
 except ChildProcessError: pass
 print("unnoticed", file=open("result", "w"))
 "#;
-
-/// A bit is flipped between each two of these parts of an image.
-const FLIPPED_PARTS: u64 = 40;
 
 /// A job whose restart is rehearsed.
 struct Rehearsed<'a> {
@@ -126,27 +124,17 @@ fn with_another(path: &Path, work: impl FnOnce() -> Result<()>) -> Result<()> {
     Ok(fs::rename(aside, path)?)
 }
 
-/// Flips bits all over the largest image for the time of `work`: later checkpoints build upon some of its pages.
+/// Flips bits throughout the largest image for the time of `work`: later checkpoints build upon some of its pages.
 fn with_flipped_bits(arena: &Arena, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let images = fs::read_dir(arena.images())?.flatten().map(|entry| entry.path());
     let image = images.max_by_key(|path| fs::metadata(path).map_or(0, |it| it.len())).context("an image")?;
-    let file = fs::File::options().read(true).write(true).open(&image)?;
-    let length = file.metadata()?.len();
-    let flip = || -> Result<()> {
-        for place in (1..FLIPPED_PARTS).map(|part| length * part / FLIPPED_PARTS) {
-            let mut byte = [0];
-            file.read_exact_at(&mut byte, place)?;
-            file.write_all_at(&[byte[0] ^ 1], place)?;
-        }
-        Ok(())
-    };
-    flip()?;
+    flip_bits_throughout(&image)?;
     work()?;
-    flip()
+    flip_bits_throughout(&image)
 }
 
 #[test]
-fn a_restart_that_would_fail_is_known_while_the_job_runs() -> Result<()> {
+fn a_rehearsal_reports_a_restart_that_would_fail() -> Result<()> {
     let arena = Arena::new()?;
     let job = Rehearsed::start(&arena, &["--save-files=1"])?;
     let said = job.passes("a rehearsal")?;
@@ -164,9 +152,9 @@ fn a_restart_that_would_fail_is_known_while_the_job_runs() -> Result<()> {
     with_another(&job.path("door"), || job.fails("no socket", &["door", "another file has taken its place"]))?;
     if !geteuid().is_root() {
         fs::set_permissions(job.path("deep"), fs::Permissions::from_mode(0o000))?;
-        let told = job.fails("a closed directory", &["deep/input"]);
+        let refused = job.fails("a closed directory", &["deep/input"]);
         fs::set_permissions(job.path("deep"), fs::Permissions::from_mode(0o755))?;
-        told?;
+        refused?;
     }
     job.passes("a rehearsal of a job that others have given back what is its own")?;
     fs::write(job.path("close"), "")?;
@@ -179,7 +167,7 @@ fn a_restart_that_would_fail_is_known_while_the_job_runs() -> Result<()> {
 }
 
 #[test]
-fn a_damaged_page_is_known_while_the_job_runs() -> Result<()> {
+fn a_rehearsal_reports_a_damaged_page() -> Result<()> {
     let arena = Arena::new()?;
     let job = Rehearsed::start(&arena, &[])?;
     with_flipped_bits(&arena, || job.fails("a flipped bit", &["damaged"]))?;
@@ -188,7 +176,7 @@ fn a_damaged_page_is_known_while_the_job_runs() -> Result<()> {
 }
 
 #[test]
-fn the_first_checkpoint_of_a_run_is_rehearsed_unless_it_is_told_otherwise() -> Result<()> {
+fn the_first_checkpoint_of_a_run_is_rehearsed_by_default() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let mut command = standfast.command(&["run", "-i", "off", "-d"]);

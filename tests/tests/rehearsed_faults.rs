@@ -9,12 +9,13 @@ use nix::libc;
 use nix::unistd::geteuid;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::damage::flip_bits_throughout;
 use standfast_tests::running::{Ended, Output, PATIENCE, Running, until};
 use standfast_tests::victims::Program;
 use std::fs::{self, File, Permissions};
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,8 +28,6 @@ const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libz.so.1";
 const GENERATION: &str = "2";
 /// Faults that a plain user can plant, at least.
 const FAULTS_MIN: usize = 50;
-/// A bit is flipped between each two of these parts of an image.
-const FLIPPED_PARTS: u64 = 40;
 
 /// Takes a fault away.
 type Undo = Box<dyn FnOnce() -> Result<()>>;
@@ -114,20 +113,10 @@ fn mode(path: &Path, mode: u32) -> Result<Undo> {
     undo(move || Ok(fs::set_permissions(path, before)?))
 }
 
-/// Flips bits all over a file.
 fn flipped(path: &Path) -> Result<Undo> {
-    let file = File::options().read(true).write(true).open(path)?;
-    let length = file.metadata()?.len();
-    let flip = move || -> Result<()> {
-        for place in (1..FLIPPED_PARTS).map(|part| length * part / FLIPPED_PARTS) {
-            let mut byte = [0];
-            file.read_exact_at(&mut byte, place)?;
-            file.write_all_at(&[byte[0] ^ 1], place)?;
-        }
-        Ok(())
-    };
-    flip()?;
-    undo(flip)
+    flip_bits_throughout(path)?;
+    let path = path.to_owned();
+    undo(move || flip_bits_throughout(&path))
 }
 
 fn both(first: Undo, second: Result<Undo>) -> Result<Undo> {
@@ -209,7 +198,7 @@ impl Place {
         ]
     }
 
-    /// Files with code are told only if the copy that Standfast keeps of them is gone, too: it takes their place.
+    /// Files with code are reported only if the copy that Standfast keeps of them is gone, too: it takes their place.
     fn code(&self) -> Vec<Fault> {
         let without_copies = |name, file: &str, plant: fn(&Path) -> Result<Undo>| {
             let (path, images) = (self.of(file), self.images.clone());
@@ -325,20 +314,20 @@ impl Place {
     }
 }
 
-/// Plants each fault and reports those of which `told` does not return the words.
-fn untold(faults: &[Fault], mut told: impl FnMut(&Fault) -> Result<Option<String>>) -> Result<Vec<String>> {
-    let mut untold = Vec::new();
+/// Plants each fault, and returns those of which `report` does not return the words.
+fn unreported(faults: &[Fault], mut report: impl FnMut(&Fault) -> Result<Option<String>>) -> Result<Vec<String>> {
+    let mut unreported = Vec::new();
     for fault in faults {
         let undo = (fault.plant)().with_context(|| format!("planting: {}", fault.name))?;
-        let told = told(fault);
+        let reported = report(fault);
         undo().with_context(|| format!("taking away: {}", fault.name))?;
-        match told? {
-            None => untold.push(format!("{}: nothing", fault.name)),
+        match reported? {
+            None => unreported.push(format!("{}: nothing", fault.name)),
             Some(said) if fault.words.iter().all(|word| said.contains(word)) => {}
-            Some(said) => untold.push(format!("{}: {said}", fault.name)),
+            Some(said) => unreported.push(format!("{}: {said}", fault.name)),
         }
     }
-    Ok(untold)
+    Ok(unreported)
 }
 
 fn refusal(ended: Ended) -> Option<String> {
@@ -369,7 +358,7 @@ fn begin(arena: &Arena) -> Result<Running> {
 
 #[test]
 #[ignore = "it rehearses and restarts a job a hundred times"]
-fn fifty_faults_are_told_in_advance_as_the_restart_would_tell_them() -> Result<()> {
+fn rehearsals_report_fifty_faults_that_refuse_the_restart() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let running = begin(&arena)?;
@@ -377,7 +366,7 @@ fn fifty_faults_are_told_in_advance_as_the_restart_would_tell_them() -> Result<(
     let faults = place.faults()?;
     ensure!(geteuid().is_root() || faults.len() >= FAULTS_MIN, "only {} faults", faults.len());
     let rehearse = |_: &Fault| Ok(refusal(standfast.ask("rehearse", &arena.images(), &[GENERATION])?));
-    let by_rehearsal = untold(&faults, rehearse)?;
+    let by_rehearsal = unreported(&faults, rehearse)?;
     for harmless in place.harmless() {
         let undo = (harmless.plant)()?;
         let rehearsed = standfast.ask("rehearse", &arena.images(), &[GENERATION])?;
@@ -389,7 +378,7 @@ fn fifty_faults_are_told_in_advance_as_the_restart_would_tell_them() -> Result<(
     standfast.ask("rehearse", &arena.images(), &[GENERATION])?.well("a rehearsal without faults")?;
     standfast.kill_job()?;
     running.wait(PATIENCE)?;
-    let by_restart = untold(&faults, |_| {
+    let by_restart = unreported(&faults, |_| {
         let restarted = restart(&arena, &standfast)?;
         let ended = restarted.wait(Duration::from_secs(3));
         if ended.is_err() {
@@ -397,10 +386,10 @@ fn fifty_faults_are_told_in_advance_as_the_restart_would_tell_them() -> Result<(
         }
         Ok(ended.ok().and_then(refusal))
     })?;
-    let all = |untold: &[String]| untold.join("\n");
+    let all = |faults: &[String]| faults.join("\n");
     ensure!(
         by_rehearsal.is_empty() && by_restart.is_empty(),
-        "not told by a rehearsal:\n{}\nnot refused by the restart:\n{}",
+        "not reported by a rehearsal:\n{}\nnot refused by the restart:\n{}",
         all(&by_rehearsal),
         all(&by_restart)
     );
@@ -421,7 +410,7 @@ fn restart(arena: &Arena, standfast: &Standfast<'_>) -> Result<Running> {
 
 #[test]
 #[ignore = "it needs namespaces in which a plain user may change what the system offers"]
-fn what_the_system_takes_away_is_told_in_advance() -> Result<()> {
+fn rehearsals_report_what_the_system_no_longer_offers() -> Result<()> {
     let arena = Arena::new()?;
     fs::write(arena.work().join("surroundings.sh"), SURROUNDINGS)?;
     let mut command = arena.command("unshare");
@@ -429,6 +418,6 @@ fn what_the_system_takes_away_is_told_in_advance() -> Result<()> {
     let standfast = Standfast::new(&arena)?.command(&[]).get_program().to_owned();
     command.args(["--kill-child", "bash", "surroundings.sh"]).arg(standfast).arg("/usr/bin/python3");
     let said = Running::complete(&arena, "surroundings", &mut command)?.well("the script")?.output;
-    ensure!(said.ends_with("told\n"), "it says {said}");
+    ensure!(said.ends_with("reported\n"), "it says {said}");
     Ok(())
 }

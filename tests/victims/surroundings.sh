@@ -8,9 +8,9 @@ plain() { setpriv --ambient-caps=-all --inh-caps=-all "$@"; }
 
 passes() { plain "$standfast" rehearse images >said 2>&1 || fail "$1: $(cat said)"; }
 
-told() {
+reported() {
     local loss=$1 words=$2
-    if plain "${@:3}" "$standfast" rehearse images >said 2>&1; then fail "$loss is not told: $(cat said)"; fi
+    if plain "${@:3}" "$standfast" rehearse images >said 2>&1; then fail "$loss is not reported: $(cat said)"; fi
     grep -q "$words" said || fail "$loss: it says $(cat said)"
 }
 
@@ -38,18 +38,18 @@ plain "$standfast" checkpoint images
 passes 'without a loss'
 
 ip address del 10.9.9.9/32 dev lo
-told 'an address that is gone' '10\.9\.9\.9'
+reported 'an address that is gone' '10\.9\.9\.9'
 ip address add 10.9.9.9/32 dev lo
 
 namespaces=$(cat /proc/sys/user/max_user_namespaces)
 echo 0 >/proc/sys/user/max_user_namespaces
-told 'namespaces that are switched off' 'namespace'
+reported 'namespaces that are switched off' 'namespace'
 echo "$namespaces" >/proc/sys/user/max_user_namespaces
 
 # A limit on process ids is none here: since Linux 6.14 the namespace of a restart has a limit of its own.
-told 'a lower limit of descriptors' 'descriptors' prlimit --nofile=8:8
+reported 'a lower limit of descriptors' 'descriptors' prlimit --nofile=8:8
 
 passes 'when all is back'
 touch gate
 wait "$job"
-echo told
+echo reported
