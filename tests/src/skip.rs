@@ -1,13 +1,12 @@
 //! Promises that cannot be tested here. `scripts/test` lists the skipped promises at its end. If all required programs
-//! are installed, a skipped promise is a failure. Exceptions are promises that another user tests, and those on the list
-//! below.
+//! are installed, a skipped promise is a failure, unless it is on one of the lists below.
 
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
 /// The first words of promises that may be skipped, and the reasons why not every machine can test them.
-const MAY_BE_SKIPPED: &[(&str, &str)] = &[
+pub const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("bpf-map-is-refused", "where the kernel lets only root make one, no other job can have one"),
     ("device-node-is-refused", "a virtual machine may have no device that a plain user may open"),
     ("encryption-by-the-kernel-is-refused", "the module tls is not part of every kernel"),
@@ -31,11 +30,54 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ),
 ];
 
+/// The first words of promises that only root, or only other users, can test, and the reasons. If root starts
+/// `scripts/test`, it tests them as both.
+pub const ONLY_SOME_USERS: &[(&str, &str)] = &[
+    ("capabilities-that-were-given-up-stay-so", ONLY_ROOT_HAS_CAPABILITIES),
+    ("file-system-of-its-own-is-refused", "only root may mount a file system everywhere"),
+    ("memfd-that-may-not-be-read-is-refused", ROOT_SEES_ALL),
+    ("namespaces-for-children-to-come-are-refused", "only root may make namespaces everywhere"),
+    ("network-device-is-refused", "only root may open the device"),
+    ("private-mapping-of-a-closed-memfd-is-refused", ROOT_SEES_ALL),
+    ("program-that-hides-from-others-still-does", "only root may inspect such a program"),
+    ("program-that-hides-itself-is-refused", ROOT_SEES_ALL),
+    ("security-bits-are-refused", "only root may change them"),
+    ("shared-memory-beneath-a-guard-is-refused", ROOT_SEES_ALL),
+    ("socket-buffers-above-the-limit-are-kept", "only root may exceed the limit"),
+    ("socket-of-another-network-is-refused", "only root may make namespaces everywhere"),
+    ("system-v-segment-on-huge-pages", "only root may make one everywhere"),
+    ("terminal-exclusive-that-nobody-has-open-is-kept-by-root", "only root may open such a terminal"),
+    ("terminal-exclusive-that-nobody-has-open-is-refused", ROOT_SEES_ALL),
+    ("thread-that-is-another-user-is-refused", ONLY_ROOT_CHANGES_USERS),
+    ("tree-child-of-another-user-is-refused", ONLY_ROOT_CHANGES_USERS),
+    ("tree-child-with-another-root-is-refused", "only root may change its root directory"),
+    ("tree-child-with-less-capabilities-stays-without-them", ONLY_ROOT_HAS_CAPABILITIES),
+    ("virtual-machine-is-refused", "only root may open the device everywhere"),
+    ("another user cannot read a job", ONLY_ROOT_CHANGES_USERS),
+    ("a directory behind a link of another user is refused", ONLY_ROOT_CHANGES_USERS),
+    ("a supervisor does not answer another user", ONLY_ROOT_CHANGES_USERS),
+    ("another user cannot impersonate a supervisor", ONLY_ROOT_CHANGES_USERS),
+    ("a set-uid program is refused", ONLY_ROOT_GIVES_FILES),
+    ("an open file that the user may not reopen is refused", ONLY_ROOT_CHANGES_USERS),
+    ("an output that cannot be reopened continues elsewhere", ONLY_ROOT_CHANGES_USERS),
+    ("a working directory that cannot be entered is refused", ONLY_ROOT_CHANGES_USERS),
+    ("root inspects a user's job", ONLY_ROOT_CHANGES_USERS),
+    ("a saved folder with a file of another user refuses the checkpoint", ONLY_ROOT_GIVES_FILES),
+    ("an image of another user is skipped", ONLY_ROOT_GIVES_FILES),
+    ("a directory without write permission fails the checkpoint", "root may write everywhere"),
+    ("postgres", "its servers refuse to run as root"),
+    ("rust", "rustup installs Rust for one user, often for root"),
+];
+
+const ONLY_ROOT_CHANGES_USERS: &str = "only root can run programs as several users";
+const ONLY_ROOT_GIVES_FILES: &str = "only root can give files to other users";
+const ONLY_ROOT_HAS_CAPABILITIES: &str = "only root has capabilities to give up";
+const ROOT_SEES_ALL: &str = "root can read what the checkpoint of another user is refused for";
 const ONLY_ROOT_FILLS_THE_POOL: &str = "scripts/test fills the pool of huge pages where root has started it";
 
 /// Set if all programs that the tests need are installed, so that nothing may be missing.
 const NO_SKIPS: &str = "STANDFAST_NO_SKIPS";
-/// Names the file that lists what was skipped.
+/// Names the file that lists what was skipped or retried.
 const LIST: &str = "STANDFAST_SKIPPED";
 
 /// What a test needs and this run lacks.
@@ -70,11 +112,12 @@ impl Lacking {
 
     /// Reports whether a run with all programs installed must be able to test this promise.
     fn must_be_here_for(&self, promise: &str) -> bool {
-        match self {
-            Self::Program(_) => true,
-            Self::User(_) => false,
-            Self::System(_) => !MAY_BE_SKIPPED.iter().any(|(beginning, _)| promise.starts_with(beginning)),
-        }
+        let listed: &[(&str, &str)] = match self {
+            Self::Program(_) => &[],
+            Self::User(_) => ONLY_SOME_USERS,
+            Self::System(_) => NOT_EVERYWHERE,
+        };
+        !listed.iter().any(|(beginning, _)| promise.starts_with(beginning))
     }
 }
 
@@ -101,15 +144,23 @@ pub fn skip(promise: &str, lacking: &Lacking) {
 pub fn note(promise: &str, lacking: &Lacking) -> Option<String> {
     if lacking.must_be_here_for(promise) && std::env::var_os(NO_SKIPS).is_some_and(|value| value == "1") {
         return Some(format!(
-            "{promise} was not tested: {lacking}; with {NO_SKIPS}=1 it must be, or be on the list of tests/src/skip.rs"
+            "{promise} was not tested: {lacking}; with {NO_SKIPS}=1 it must be, or be on a list of tests/src/skip.rs"
         ));
     }
-    let line = format!("skipped: {promise}: {lacking}\n");
+    report(&format!("skipped: {promise}: {lacking}\n"));
+    None
+}
+
+/// Reports that a promise is tried once more, for this reason. `scripts/test` counts the retries at its end.
+pub fn note_retry(promise: &str, reason: &str) {
+    report(&format!("retried: {promise}: {reason}\n"));
+}
+
+fn report(line: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
     let list = std::env::var_os(LIST).map(|path| OpenOptions::new().append(true).open(path));
     // One write per line, since several tests share the file. Without the list, the line above is the only report.
     if let Some(Ok(mut list)) = list {
         let _ = list.write_all(line.as_bytes());
     }
-    None
 }

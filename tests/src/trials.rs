@@ -17,6 +17,7 @@ use crate::features::{Expectation, Feature, Prepared};
 use crate::moments::{FOLDER_VARIABLE, Moment, Moments};
 use crate::result::{OUTPUT, RunResult};
 use crate::running::{Ended, Output, PATIENCE, Running, until};
+use crate::skip::note_retry;
 use crate::survival::was_killed;
 use crate::victims::{CROWD, Program};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -39,6 +40,9 @@ pub enum Verdict {
 
 /// How often a victim runs again that was refused because of what another one has made.
 const RETRIES_MAX: usize = 3;
+/// The code of that refusal. Known: what another victim has made in System V, and not used yet, counts as the job's
+/// (docs/states.md).
+const MADE_BY_ANOTHER: &str = "(SF0710)";
 
 /// Tests whether the promise of `feature` holds.
 ///
@@ -55,11 +59,12 @@ pub fn judge(feature: &Feature) -> Result<Verdict> {
     };
     let mut arena = Arena::new()?;
     let mut outcome = Trial::new(&arena, feature, &program, &native).and_then(|trial| trial.hold());
-    // Known: what another victim has made in System V, and not used yet, counts as the job's (docs/states.md).
     for _ in 0..RETRIES_MAX {
-        if !outcome.as_ref().is_err_and(|problem| format!("{problem:#}").contains("(SF0710)")) {
+        if !outcome.as_ref().is_err_and(|problem| format!("{problem:#}").contains(MADE_BY_ANOTHER)) {
             break;
         }
+        let reason = format!("a System V object that another victim made was taken for the job's {MADE_BY_ANOTHER}");
+        note_retry(&feature.name, &reason);
         arena = Arena::new()?;
         outcome = Trial::new(&arena, feature, &program, &native).and_then(|trial| trial.hold());
     }

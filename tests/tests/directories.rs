@@ -80,7 +80,7 @@ fn a_restart_is_refused_if_all_images_are_writable_by_others() -> Result<()> {
 #[test]
 fn an_image_of_another_user_is_skipped_and_named() -> Result<()> {
     if !geteuid().is_root() {
-        skip("an image of another user is passed over by name", &Lacking::user("only root can give files away"));
+        skip("an image of another user is skipped and named", &Lacking::user("only root can give files away"));
         return Ok(());
     }
     let job = KilledJob::new(&Subject::small()?)?;

@@ -126,7 +126,7 @@ impl Scene {
 
 #[test]
 fn another_user_cannot_read_query_or_restart_a_job() -> Result<()> {
-    let Some(scene) = Scene::set("nobody else can look at a job")? else { return Ok(()) };
+    let Some(scene) = Scene::set("another user cannot read a job")? else { return Ok(()) };
     asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint for the owner")?;
     let mode = |path: &Path| -> Result<u32> { Ok(fs::symlink_metadata(path)?.permissions().mode() & 0o777) };
     ensure!(mode(&scene.arena.images())? == 0o700, "others may enter");
@@ -163,7 +163,7 @@ fn linked(link: &Path, target: &Path, owner: u32) -> Result<()> {
 
 #[test]
 fn a_directory_behind_a_link_of_another_user_is_refused() -> Result<()> {
-    let Some(scene) = Scene::set("a stranger's link leads nobody")? else { return Ok(()) };
+    let Some(scene) = Scene::set("a directory behind a link of another user is refused")? else { return Ok(()) };
     asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint")?;
     let shared = scene.arena.folder().join("shared");
     fs::create_dir(&shared)?;
@@ -221,7 +221,7 @@ fn a_supervisor_does_not_answer_another_user() -> Result<()> {
 
 #[test]
 fn another_user_cannot_impersonate_a_supervisor() -> Result<()> {
-    let Some(scene) = Scene::set("nobody else passes for a supervisor")? else { return Ok(()) };
+    let Some(scene) = Scene::set("another user cannot impersonate a supervisor")? else { return Ok(()) };
     let socket = scene.arena.images().join("control");
     fs::remove_file(&socket)?;
     scene.open()?;
@@ -266,7 +266,7 @@ fn a_set_uid_program_is_refused_and_continues() -> Result<()> {
 
 #[test]
 fn an_open_file_that_the_user_may_not_reopen_is_refused() -> Result<()> {
-    let promise = "what a restart could not open is refused";
+    let promise = "an open file that the user may not reopen is refused";
     if !geteuid().is_root() {
         skip(promise, &Lacking::user("only root can be two users"));
         return Ok(());
@@ -295,7 +295,7 @@ fn an_open_file_that_the_user_may_not_reopen_is_refused() -> Result<()> {
 
 #[test]
 fn an_output_that_cannot_be_reopened_continues_elsewhere() -> Result<()> {
-    let Some(scene) = Scene::set("an output of root's continues elsewhere")? else { return Ok(()) };
+    let Some(scene) = Scene::set("an output that cannot be reopened continues elsewhere")? else { return Ok(()) };
     give(&scene.arena.work().join(standfast_tests::result::OUTPUT), 0, 0o600)?;
     let Scene { arena, job, .. } = scene;
     asked_by(&arena, OWNER, &["checkpoint", "--stop"])?.well("a checkpoint with an output of root's")?;
@@ -339,7 +339,7 @@ fn contents(folder: &Path) -> Result<Vec<Entry>> {
 
 #[test]
 fn root_inspects_a_users_job_without_writing_or_following_links() -> Result<()> {
-    let Some(scene) = Scene::set("root looks at a user's job")? else { return Ok(()) };
+    let Some(scene) = Scene::set("root inspects a user's job")? else { return Ok(()) };
     asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint for the owner")?;
     let images = scene.arena.images();
     let as_root = |words: &[&str]| asked_by(&scene.arena, 0, words);

@@ -46,6 +46,7 @@ mod rehearsals;
 mod rehearsed_faults;
 mod replaced;
 mod saved_folders;
+mod skips;
 mod snapshots;
 mod standstill;
 mod states;
