@@ -50,6 +50,26 @@ pub struct Header {
     pub alone: Option<String>,
     /// Why the promise excludes frequent checkpoints.
     pub seldom: Option<String>,
+    /// What the victim makes superfluous in `make test`.
+    pub replaces: Option<Replaced>,
+    /// Why the victim runs in `make test-all` only.
+    pub rest: Option<String>,
+}
+
+/// What a victim makes superfluous in `make test`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replaced {
+    /// The victim of this name.
+    Victim(String),
+    /// A test of `tests/tests`.
+    Test {
+        /// Its file.
+        file: String,
+        /// Its function.
+        function: String,
+    },
+    /// Nothing, for this reason.
+    Nothing(String),
 }
 
 /// The expected outcome.
@@ -196,6 +216,7 @@ impl Header {
         ensure!(header.promise.ends_with('.'), "the first comment says the promise in a sentence");
         ensure!(!keyed.is_empty(), "the first comment says what to expect: `expect: survive`");
         keyed.into_iter().try_for_each(|line| header.set(line))?;
+        ensure!(header.replaces.is_none() || header.rest.is_none(), "what is not in make test replaces nothing there");
         Ok(header)
     }
 
@@ -216,9 +237,28 @@ impl Header {
             "doctor-blind" => self.doctor_blind = Some(value.to_owned()),
             "alone" => self.alone = Some(value.to_owned()),
             "seldom" => self.seldom = Some(value.to_owned()),
+            "replaces" => self.replaces = Some(Replaced::parse(value)?),
+            "rest" => self.rest = Some(value.to_owned()),
             _ => bail!("nobody knows the key {key:?}"),
         }
         Ok(())
+    }
+}
+
+impl Replaced {
+    fn parse(text: &str) -> Result<Self> {
+        if let Some(reason) = text.strip_prefix("nothing, since ") {
+            return Ok(Self::Nothing(reason.to_owned()));
+        }
+        let (file, name) = text.split_once(": ").map_or((None, text), |(file, name)| (Some(file), name));
+        let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_whitespace);
+        match file {
+            None if is_name(name) && name != "nothing" => Ok(Self::Victim(name.to_owned())),
+            Some(file) if is_name(file) && is_name(name) => {
+                Ok(Self::Test { file: file.to_owned(), function: name.to_owned() })
+            }
+            _ => bail!("a victim replaces `VICTIM`, `FILE.rs: TEST` or `nothing, since REASON`, not {text:?}"),
+        }
     }
 }
 
@@ -250,6 +290,21 @@ mod tests {
         assert_eq!(header.promise, "A lock on a file is refused.");
         assert_eq!(header.expect, Expectation::Refuse(vec!["flock".to_owned(), "lock".to_owned()]));
         assert_eq!((header.needs.len(), header.flags.len()), (2, 2));
+    }
+
+    #[test]
+    fn a_header_says_what_its_victim_replaces() {
+        let replaced = |value: &str| {
+            let header = Header::parse(&format!("/* A promise.\n * expect: survive\n * replaces: {value}\n */"))?;
+            header.replaces.context("the key is there")
+        };
+        assert_eq!(replaced("older-victim").unwrap(), Replaced::Victim("older-victim".to_owned()));
+        let (file, function) = ("ids.rs".to_owned(), "a_test".to_owned());
+        assert_eq!(replaced("ids.rs: a_test").unwrap(), Replaced::Test { file, function });
+        assert_eq!(replaced("nothing, since it is new").unwrap(), Replaced::Nothing("it is new".to_owned()));
+        for wrong in ["nothing", "two words", "ids.rs: two words", "older-victim\n * rest: it is slow"] {
+            assert!(replaced(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

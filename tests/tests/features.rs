@@ -3,7 +3,7 @@
 //! few milliseconds, and among hundreds of short-lived processes of the same job. With `STANDFAST_SNAPSHOT=fork`,
 //! `STANDFAST_EVERY=10` (milliseconds), or `STANDFAST_CROWD=1`, all victims run in that way only. The same holds for
 //! whatever options `STANDFAST_OPTIONS="--compress auto"` names. `STANDFAST_SHARE=3` leaves out two thirds of the victims
-//! that run without privileges as well as with them.
+//! that run without privileges as well as with them. Victims with the key `rest:` are ignored unless one of these is set.
 #![allow(missing_docs, reason = "a test binary")]
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -14,6 +14,9 @@ use std::process::ExitCode;
 
 /// A victim mostly waits for others, so a processor can serve two.
 const TRIALS_PER_PROCESSOR: usize = 2;
+
+/// Variables each of which makes all victims run in another way only.
+const IN_OTHER_WAYS: [&str; 4] = ["STANDFAST_OPTIONS", "STANDFAST_SNAPSHOT", "STANDFAST_EVERY", "STANDFAST_CROWD"];
 
 /// Ways to take memory other than the usual one.
 const SNAPSHOTS: [&str; 2] = ["fork", "precopy"];
@@ -37,7 +40,7 @@ fn main() -> ExitCode {
             .retain(|named| place.next().is_some_and(|place: usize| place.is_multiple_of(share)) || needs_root(named));
     }
     let trial = |(name, feature): Named| Trial::ignorable_test(name.clone(), move || try_one(&name, feature));
-    let ways = ["STANDFAST_OPTIONS", "STANDFAST_SNAPSHOT", "STANDFAST_EVERY", "STANDFAST_CROWD"].map(asked);
+    let ways = IN_OTHER_WAYS.map(asked);
     let mut in_other_ways: Vec<Named> = Vec::new();
     let chosen: Vec<Named> = match ways {
         [Some(options), ..] => protected_with(&options, features).collect(),
@@ -55,8 +58,15 @@ fn main() -> ExitCode {
             features
         }
     };
+    // The ways that a variable chooses are no part of `make test`.
+    let is_quick = asked("STANDFAST_SHARE").is_none() && !IN_OTHER_WAYS.iter().any(|name| asked(name).is_some());
+    let is_rest = |feature: &anyhow::Result<Feature>| feature.as_ref().is_ok_and(|it| it.header.rest.is_some());
+    let chosen = chosen.into_iter().map(|named| {
+        let is_ignored = is_quick && is_rest(&named.1);
+        trial(named).with_ignored_flag(is_ignored)
+    });
     let in_other_ways = in_other_ways.into_iter().map(trial).map(|trial| trial.with_ignored_flag(true));
-    let trials = chosen.into_iter().map(trial).chain(in_other_ways).collect();
+    let trials = chosen.chain(in_other_ways).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -52,6 +52,7 @@ mod standstill;
 mod states;
 mod stuck;
 mod terminals;
+mod tiers;
 mod unmodified;
 
 #[test]
