@@ -89,7 +89,7 @@ class Group:
         """Registers memory under a number. A number that is already registered gets the new memory."""
         with memoryview(buffer) as view:
             if view.readonly or not view.c_contiguous:
-                raise StandfastError(f"region {id}: its memory is not one writable stretch")
+                raise StandfastError(f"region {id} cannot be used: its memory is not one writable stretch")
             memory = (ctypes.c_char * view.nbytes).from_buffer(view.cast("B") if view.nbytes else bytearray(1))
         self._call("protect", id, ctypes.addressof(memory), ctypes.sizeof(memory), 1)
         self._held[id] = (buffer, memory)

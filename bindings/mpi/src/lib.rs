@@ -156,15 +156,15 @@ pub unsafe extern "C" fn standfast_group_protect(
     call(|| {
         let bytes = count.checked_mul(element).ok_or("the length overflows")?;
         if memory.is_null() && bytes > 0 {
-            return Err(format!("region {id}: the memory is NULL"));
+            return Err(format!("region {id} cannot be used: the memory is NULL"));
         }
         if (memory as usize).checked_add(bytes).is_none() || isize::try_from(bytes).is_err() {
-            return Err(format!("region {id}: it goes beyond the end of the address space"));
+            return Err(format!("region {id} cannot be used: it goes beyond the end of the address space"));
         }
         // SAFETY: promised by the caller.
         let memory = unsafe { RegisteredMemory::new(memory.cast(), bytes) };
         if !memory.is_mapped() {
-            return Err(format!("region {id}: not all of it is mapped, readable and writable"));
+            return Err(format!("region {id} cannot be used: not all of it is mapped, readable and writable"));
         }
         // SAFETY: as the module says.
         said(unsafe { group(of) }?.member.protect(region(id)?, memory)).map(|()| 0)
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn standfast_group_protect_packed(
         // SAFETY: as the module says.
         let group = unsafe { group(of) }?;
         let (Some(size), Some(pack), Some(unpack)) = (size, pack, unpack) else {
-            return Err(format!("region {id}: a function is NULL"));
+            return Err(format!("region {id} cannot be used: a function is NULL"));
         };
         said(group.packed.register(&mut group.member, region(id)?, PackFunctions { size, pack, unpack }, context))
             .map(|()| 0)

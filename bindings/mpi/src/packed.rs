@@ -75,7 +75,7 @@ impl PackedRegions {
         for (id, packed) in self.0.iter_mut().filter(|(_, packed)| packed.awaited) {
             packed.awaited = false;
             if (packed.functions.unpack)(packed.context, packed.buffer.as_ptr().cast(), packed.buffer.len()) != 0 {
-                let reason = "its function could not unpack it; end the job".into();
+                let reason = "its function could not unpack it\nhint: end the job".into();
                 return Err(MemberError::Region { id: *id, reason });
             }
         }

@@ -104,7 +104,9 @@ pub enum Refusal {
     },
     /// There are fewer processes than members.
     #[n(3)]
-    #[error("the application has {members} members and only {present} processes are here: add processes, then recover")]
+    #[error(
+        "the application has {members} members and only {present} processes are here\nhint: add processes, then recover"
+    )]
     TooFew {
         /// Members of the plan.
         #[n(0)]

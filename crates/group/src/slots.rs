@@ -8,6 +8,7 @@
 use minicbor::{Decode, Encode};
 use standfast_core::PAGE_BYTES;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
 /// Slots covered by one sum.
@@ -180,6 +181,12 @@ impl FromIterator<u32> for SlotSet {
 #[cbor(transparent)]
 pub struct RegionId(#[n(0)] pub u64);
 
+impl fmt::Display for RegionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Adjoining slots for adjoining pages.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Extent {
@@ -239,10 +246,10 @@ pub struct SlotMap {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlotError {
     /// No free slot numbers are left.
-    #[error("a member has room for {SLOTS_MAX} pages, which is not enough for region {0:?}")]
+    #[error("a member has room for {SLOTS_MAX} pages, which is not enough for region {0}")]
     Full(RegionId),
     /// Two pages in one slot, a slot beyond the end, regions out of order, or lengths that do not fit.
-    #[error("the slot map makes no sense: {0}")]
+    #[error("the slot map is inconsistent: {0}")]
     Senseless(&'static str),
 }
 

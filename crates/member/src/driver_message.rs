@@ -271,7 +271,7 @@ impl<T: Transport> Wire<T> {
         }
         let message = opened(&bytes).map_err(|error| {
             MemberError::Disagreement(format!(
-                "process {from} sent a message that cannot be decoded ({error}): all processes must use one version"
+                "process {from} sent a message that cannot be decoded ({error})\nhint: use one version everywhere"
             ))
         })?;
         if let DriverMessage::Leaves(reason) = message {

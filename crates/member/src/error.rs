@@ -11,7 +11,7 @@ pub enum MemberError {
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// A file or directory operation failed.
-    #[error("{path}: {source}")]
+    #[error("cannot use {path}: {source}")]
     File {
         /// The path.
         path: PathBuf,
@@ -36,7 +36,7 @@ pub enum MemberError {
     #[error("this process cannot continue: {0}")]
     Leave(String),
     /// A region cannot be registered or used.
-    #[error("region {id}: {reason}")]
+    #[error("region {id} cannot be used: {reason}")]
     Region {
         /// The number of the region.
         id: u64,
@@ -50,7 +50,7 @@ pub enum MemberError {
     #[error(transparent)]
     Damaged(#[from] Damaged),
     /// The shard to be restored is not what it was. The memory holds part of it: the job must end.
-    #[error("the state cannot be restored, end the job: {0}")]
+    #[error("the state cannot be restored: {0}\nhint: end the job, since this process holds only a part of the state")]
     Load(#[from] LoadError),
 }
 
@@ -68,5 +68,40 @@ impl MemberError {
     /// Creates an error for an unusable file.
     pub(crate) fn unusable(path: &Path, reason: impl Into<String>) -> Self {
         Self::Unusable { path: path.to_owned(), reason: reason.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::manifest::JobId;
+    use standfast_group::{EpochId, Life, LogicalRank, Place, RegionId, ShardId};
+
+    /// After a change: `INSTA_UPDATE=always cargo test -p standfast-member`, then read the difference.
+    #[test]
+    fn error_texts_match_the_reviewed_snapshot() {
+        let path = Path::new("/dev/shm/standfast/0");
+        let epoch = EpochId { job: JobId::from_bytes([7; 16]), life: Life(2), number: 5, random: 9 };
+        let shard = ShardId { epoch, logical_rank: LogicalRank(3) };
+        let damaged = || Damaged { shard, place: Place::Slot(8) };
+        let errors = [
+            TransportError("MPI_Isend failed".to_owned()).into(),
+            MemberError::file(path)(std::io::ErrorKind::StorageFull.into()),
+            MemberError::unusable(path, "it is damaged"),
+            MemberError::Disagreement("process 1: region 2 cannot be used: it overlaps region 3".to_owned()),
+            Refusal::Nothing.into(),
+            Refusal::TooMuchLost { epoch, group: 1, missing: vec![LogicalRank(2), LogicalRank(3)] }.into(),
+            Refusal::TooFew { members: 4, present: 3 }.into(),
+            Refusal::Rejected { epoch, reason: damaged().to_string() }.into(),
+            MemberError::Leave("logical rank 3 could not be sealed".to_owned()),
+            MemberError::Region { id: 2, reason: "it is not registered".to_owned() },
+            SlotError::Full(RegionId(2)).into(),
+            SlotError::Senseless("two pages in one slot").into(),
+            damaged().into(),
+            LoadError::Missing(shard).into(),
+            LoadError::Damaged(damaged()).into(),
+            LoadError::Different { shard, slot: 8 }.into(),
+        ];
+        insta::assert_snapshot!(errors.map(|error: MemberError| error.to_string()).join("\n\n"));
     }
 }

@@ -90,7 +90,8 @@ impl RegisteredRegions {
         let refused = |reason| Err(MemberError::Region { id: id.0, reason });
         if let Some(recorded) = self.recorded(id).filter(|recorded| *recorded != bytes) {
             return refused(format!(
-                "{bytes} bytes are registered, and the epoch to restore has {recorded}: register as many, restore, then register the new length"
+                "{bytes} bytes are registered, and the epoch to restore has {recorded}\n\
+                 hint: register as many, restore, then register the new length"
             ));
         }
         let overlapping = self.held.iter().find(|(other, held)| **other != id && held.memory.overlaps(&memory));
@@ -161,7 +162,9 @@ impl RegisteredRegions {
     pub(crate) fn check_registered(&self) -> Result<(), MemberError> {
         match self.awaited.iter().find(|(id, _)| !self.held.contains_key(id)) {
             Some((id, bytes)) => {
-                let reason = format!("the epoch to restore has {bytes} bytes of it, and it is not registered");
+                let reason = format!(
+                    "the epoch to restore has {bytes} bytes of it, and it is not registered\nhint: register it first"
+                );
                 Err(MemberError::Region { id: id.0, reason })
             }
             None => Ok(()),
@@ -206,7 +209,8 @@ impl RegisteredRegions {
     pub(crate) fn check_restored(&self) -> Result<(), MemberError> {
         match self.awaited.first_key_value() {
             Some((id, _)) => {
-                let reason = "it has not been restored yet, and a checkpoint now would lose it".into();
+                let reason =
+                    "it has not been restored yet, and a checkpoint now would lose it\nhint: restore it first".into();
                 Err(MemberError::Region { id: id.0, reason })
             }
             None => Ok(()),

@@ -265,7 +265,10 @@ fn memory_that_one_process_cannot_use_is_named_by_all() {
         _ => cluster.settings(rank),
     };
     for reason in launch_as(elsewhere, |_, member| member.err().map(|error| error.to_string())) {
-        assert!(reason.as_ref().is_some_and(|it| it.contains("process 1: /dev/shm/there/is/no/such")), "{reason:?}");
+        assert!(
+            reason.as_ref().is_some_and(|it| it.contains("process 1: cannot use /dev/shm/there/is/no/such")),
+            "{reason:?}"
+        );
     }
     is_whole(&|rank| cluster.settings(rank));
 }

@@ -280,7 +280,7 @@ impl LevelDirectory {
         }
         Err(MemberError::unusable(
             &self.path,
-            "it belongs to another user, or others may write it\nhint: chmod go-w it",
+            "it belongs to another user, or others may write it\nhint: name one that only you may write (chmod go-w)",
         ))
     }
 }

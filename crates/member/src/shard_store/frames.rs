@@ -43,9 +43,10 @@ impl Frames {
     pub(super) fn open(directory: &Path) -> Result<Self, MemberError> {
         let path = directory.join("pages");
         let file = FrameFile::open(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => {
-                MemberError::unusable(directory, "another process of this job still uses it")
-            }
+            std::io::ErrorKind::WouldBlock => MemberError::unusable(
+                directory,
+                "another process of this job still uses it\nhint: wait until that process has ended, or end it",
+            ),
             _ => MemberError::File { path, source: error },
         })?;
         Ok(Self {

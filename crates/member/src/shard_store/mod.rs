@@ -154,7 +154,7 @@ impl FileShardStore {
         if state.job != job || state.logical_rank != logical_rank {
             return Err(MemberError::unusable(
                 directory,
-                format!("it is logical rank {} of job {}", state.logical_rank.0, state.job),
+                format!("it holds logical rank {} of job {}", state.logical_rank.0, state.job),
             ));
         }
         if state.plan != *plan {
@@ -212,7 +212,7 @@ impl FileShardStore {
     /// As [`Self::open`]; and if there is none.
     pub(crate) fn open_found(directory: &Path) -> Result<Self, MemberError> {
         let state =
-            read_state(directory)?.ok_or_else(|| MemberError::unusable(directory, "no shard store lies there"))?;
+            read_state(directory)?.ok_or_else(|| MemberError::unusable(directory, "it holds no shard store"))?;
         Self::open(directory, state.job, state.logical_rank, &state.plan)
     }
 
