@@ -61,6 +61,8 @@ fn complaint(rendered: &str) -> Option<String> {
     for line in lines {
         if let Some(tip) = line.strip_prefix("tip: ") {
             hints.push(tip.to_owned());
+        } else if let Some(hint) = line.strip_prefix("hint: ") {
+            hints.push(hint.to_owned());
         } else if let Some(usage) = line.strip_prefix("Usage: ") {
             hints.push(format!("usage: {usage}"));
         } else if line.starts_with("For more information") {
@@ -113,6 +115,11 @@ mod tests {
             told("standfast run").expect("a complaint"),
             "the following required arguments were not provided: <PROGRAM>...\n\
              hint: usage: standfast run <PROGRAM>...\nhint: --help lists the options"
+        );
+        assert_eq!(
+            told("standfast run --ids old prog").expect("a complaint"),
+            "invalid value 'old' for '--ids <POLICY>': 'old' is not a policy for process ids\n\
+             hint: write 'auto' or 'new'\nhint: --help lists the options"
         );
         assert_eq!(told("standfast --help"), None);
     }

@@ -46,7 +46,10 @@ fn joined(line: &[OsString], matches: &ArgMatches, text: &[u8]) -> anyhow::Resul
     let alone = ["standfast".into(), TABLE.into()].into_iter().chain(all).chain(program);
     if let Err(error) = Arguments::try_parse_from(alone) {
         let text = error.to_string();
-        bail!("{SETTINGS}: {}", text.lines().next().unwrap_or_default().trim_start_matches("error: "));
+        let cause = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        let hints: String =
+            text.lines().filter(|line| line.starts_with("hint: ")).map(|hint| format!("\n{hint}")).collect();
+        bail!("{SETTINGS}: {cause}{hints}");
     }
     // The options before the command take no values.
     let place = line.iter().position(|word| word == TABLE).context("there is a run")? + 1;
@@ -74,7 +77,7 @@ fn settings(text: &[u8]) -> anyhow::Result<Vec<Setting>> {
                     settings.push(setting(&key, &value)?);
                 }
             }
-            _ => bail!("{SETTINGS}: unknown section '{name}': settings belong in [{TABLE}]"),
+            _ => bail!("{SETTINGS}: unknown section '{name}'\nhint: settings belong in [{TABLE}]"),
         }
     }
     Ok(settings)
@@ -87,7 +90,7 @@ fn setting(key: &str, value: &Value) -> anyhow::Result<Setting> {
     let mut known = run.get_arguments().filter(is_setting);
     let Some(argument) = known.find(|argument| argument.get_long() == Some(key)) else {
         let names = run.get_arguments().filter(is_setting).filter_map(Arg::get_long).collect::<Vec<_>>();
-        bail!("{SETTINGS}: unknown setting '{key}' in [{TABLE}]: use one of {}", names.join(", "));
+        bail!("{SETTINGS}: unknown setting '{key}' in [{TABLE}]\nhint: use one of {}", names.join(", "));
     };
     let values = match value {
         Value::Array(values) if matches!(argument.get_action(), ArgAction::Append) => &values[..],
@@ -152,7 +155,7 @@ mod tests {
     fn errors_in_the_settings_file_name_the_file() {
         for (text, wanted) in [
             ("[run]\nintervall = \"1m\"", "unknown setting 'intervall'"),
-            ("[run]\ninterval = \"soon\"", "soon"),
+            ("[run]\ninterval = \"soon\"", "'soon' is not an interval\nhint: write a time"),
             ("[run]\nfresh = true", "unknown setting 'fresh'"),
             ("[restart]\nids = \"new\"", "unknown section 'restart'"),
             ("keep = 3", "unknown section 'keep'"),

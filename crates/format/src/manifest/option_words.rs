@@ -5,22 +5,23 @@ use minicbor::{Decode, Encode};
 
 /// A text that is not a value of the option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' {hint}")]
+#[error("'{text}' {wrong}\nhint: {remedy}")]
 pub struct OptionError {
     text: String,
-    hint: String,
+    wrong: String,
+    remedy: String,
 }
 
 impl OptionError {
-    /// Makes an error of the text and of a hint that follows it: what is wrong, and what to write instead.
-    pub fn new(text: &str, hint: &str) -> Self {
-        Self { text: text.to_owned(), hint: hint.to_owned() }
+    /// Makes an error of the text, of what it fails to be, and of what to write instead.
+    pub fn new(text: &str, wrong: &str, remedy: &str) -> Self {
+        Self { text: text.to_owned(), wrong: wrong.to_owned(), remedy: remedy.to_owned() }
     }
 
     /// Makes an error of a text that is none of `words`, and of what it fails to be.
     pub fn no_word(text: &str, wrong: &str, words: &[&str]) -> Self {
         let (last, others) = words.split_last().expect("an option has words");
-        Self::new(text, &format!("{wrong}: write '{}' or '{last}'", others.join("', '")))
+        Self::new(text, wrong, &format!("write '{}' or '{last}'", others.join("', '")))
     }
 }
 
@@ -185,7 +186,7 @@ words! {
     /// Whether changed pages are saved as differences (C4).
     #[derive(Encode, Decode)]
     #[cbor(index_only)]
-    DeltaMode, "is not a mode of differences",
+    DeltaMode, "is not a mode of page differences",
     /// Pages are saved as they are.
     #[n(0)]
     #[default]
@@ -202,7 +203,7 @@ words! {
     /// Whether pages are compressed (L9).
     #[derive(Encode, Decode)]
     #[cbor(index_only)]
-    Compress, "is not a compression",
+    Compress, "is not a compression method",
     /// Pages are not compressed.
     #[n(0)]
     #[default]
@@ -239,7 +240,7 @@ words! {
     /// Whether checkpoints stay when the program has ended with status 0.
     #[derive(Encode, Decode)]
     #[cbor(index_only)]
-    KeepFinished, "is no answer",
+    KeepFinished, "is not an answer",
     /// They stay, so that the job can be repeated from one of them, or inspected.
     #[n(0)]
     #[default]

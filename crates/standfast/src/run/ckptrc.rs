@@ -300,14 +300,14 @@ pub struct LineError {
 pub enum LineFault {
     /// The line begins with none of the keys.
     #[error(
-        "unknown key '{text}': use checkpointing, dir, maxtime, mintime, incremental, maxfiles or fork, or put a # in front"
+        "unknown key '{text}'\nhint: use checkpointing, dir, maxtime, mintime, incremental, maxfiles or fork, or put a # in front"
     )]
     Key {
         /// The word in place of the key.
         text: String,
     },
     /// The value is neither on nor off.
-    #[error("'{text}' is not a value of {key}: write '{key} on' or '{key} off'")]
+    #[error("'{text}' is not a value of {key}\nhint: write '{key} on' or '{key} off'")]
     Switch {
         /// The key.
         key: &'static str,
@@ -315,7 +315,7 @@ pub enum LineFault {
         text: String,
     },
     /// The value is not a number within the bounds.
-    #[error("'{text}' is not a value of {key}: write a whole number from {least} to {most}")]
+    #[error("'{text}' is not a value of {key}\nhint: write a whole number from {least} to {most}")]
     Number {
         /// The key.
         key: &'static str,
@@ -327,10 +327,10 @@ pub enum LineFault {
         most: u64,
     },
     /// The value is not a path.
-    #[error("dir names no directory: write its path after the key")]
+    #[error("dir names no directory\nhint: write its path after the key")]
     Directory,
     /// The key was set before.
-    #[error("{key} is set a second time: keep one of the two lines")]
+    #[error("{key} is set a second time\nhint: keep one of the two lines")]
     Repeated {
         /// The key.
         key: &'static str,
@@ -352,7 +352,9 @@ pub enum TrustFault {
         user: u32,
     },
     /// Its mode lets other users write.
-    #[error("other users may write it (mode {mode:o})\nhint: if you are sure that nobody has, chmod go-w it")]
+    #[error(
+        "other users may write it (mode {mode:o})\nhint: if you are sure that nobody has, let only yourself write it: chmod go-w"
+    )]
     Mode {
         /// Permission bits.
         mode: u32,

@@ -50,8 +50,8 @@ impl FromStr for Deadline {
             return Ok(Self::Off);
         }
         let time = day_at_most(humantime::parse_duration(text).ok()).filter(|time| *time >= Duration::from_millis(1));
-        let hint = "is not a deadline: write a time of at most a day with its unit (30s, 2m), or 'off'";
-        time.map(Self::Within).ok_or_else(|| OptionError::new(text, hint))
+        let remedy = "write a time of at most a day with its unit (30s, 2m), or 'off'";
+        time.map(Self::Within).ok_or_else(|| OptionError::new(text, "is not a deadline", remedy))
     }
 }
 

@@ -58,8 +58,8 @@ impl FromStr for Interval {
         if text == "off" {
             return Ok(Self::Off);
         }
-        let hint = "is not an interval: write a time from 10ms to a year with its unit (90s, 10m, 1h 30m), or 'off'";
-        let wrong = || OptionError::new(text, hint);
+        let remedy = "write a time from 10ms to a year with its unit (90s, 10m, 1h 30m), or 'off'";
+        let wrong = || OptionError::new(text, "is not an interval", remedy);
         let interval = humantime::parse_duration(text).map_err(|_| wrong())?;
         if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
             return Err(wrong());

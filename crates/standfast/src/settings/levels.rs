@@ -45,7 +45,7 @@ impl FromStr for Memory {
 
 number! {
     /// Every Nth in-memory checkpoint is flushed to disk (H1).
-    FlushEvery, "is not a number: write N to flush every Nth in-memory checkpoint to disk",
+    FlushEvery, "is not a number of in-memory checkpoints",
     /// Sixteen: if the disk costs 50 times as much as memory, and memory survives 83 % of the failures, the model of H2
     /// says 15.6.
     16

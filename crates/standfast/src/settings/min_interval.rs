@@ -52,8 +52,8 @@ impl FromStr for MinInterval {
             return Ok(Self::Never);
         }
         let wait = humantime::parse_duration(text).ok().filter(|wait| *wait <= INTERVAL_MAX);
-        let hint = "is not a minimum interval: write a time with its unit (90s, 10m), 0s, or 'never'";
-        wait.map(Self::After).ok_or_else(|| OptionError::new(text, hint))
+        let remedy = "write a time of at most a year with its unit (90s, 10m), 0s, or 'never'";
+        wait.map(Self::After).ok_or_else(|| OptionError::new(text, "is not a minimum interval", remedy))
     }
 }
 

@@ -56,8 +56,9 @@ impl FromStr for SignalNotice {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<Self, OptionError> {
-        let wrong = "is not a notice: write a signal and its meaning (USR1=checkpoint, TERM=stop)";
-        let (signal, meaning) = text.split_once('=').ok_or_else(|| OptionError::new(text, wrong))?;
+        let remedy = "write a signal and its meaning (USR1=checkpoint, TERM=stop)";
+        let (signal, meaning) =
+            text.split_once('=').ok_or_else(|| OptionError::new(text, "is not a notice", remedy))?;
         Ok(Self { signal: parse_signal(signal)?, meaning: meaning.parse()? })
     }
 }
@@ -90,7 +91,8 @@ fn parse_signal(text: &str) -> Result<i32, OptionError> {
     number.filter(is_possible).ok_or_else(|| {
         OptionError::new(
             text,
-            "is not a signal that can be a notice: write HUP, INT, QUIT, USR1, USR2, ALRM, TERM, XCPU, or RTMIN+N",
+            "is not a signal that can be a notice",
+            "write HUP, INT, QUIT, USR1, USR2, ALRM, TERM, XCPU, or RTMIN+N",
         )
     })
 }

@@ -71,7 +71,7 @@ macro_rules! number {
             type Err = $crate::settings::option_kinds::OptionError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                text.parse().map(Self).map_err(|_| Self::Err::new(text, concat!($wrong, ": write 1 or more")))
+                text.parse().map(Self).map_err(|_| Self::Err::new(text, $wrong, "write 1 or more"))
             }
         }
 
@@ -121,9 +121,9 @@ macro_rules! time {
             type Err = $crate::settings::option_kinds::OptionError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                let hint = concat!($wrong, ": write a time of at most a day with its unit (90s, 10m)");
+                let remedy = "write a time of at most a day with its unit (90s, 10m)";
                 let time = $crate::settings::option_kinds::day_at_most(humantime::parse_duration(text).ok());
-                time.map(Self).ok_or_else(|| Self::Err::new(text, hint))
+                time.map(Self).ok_or_else(|| Self::Err::new(text, $wrong, remedy))
             }
         }
 
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_wrong_value_is_refused_with_the_valid_ones() {
         let refused = "gzip".parse::<Compress>().expect_err("no word of it").to_string();
-        assert_eq!(refused, "'gzip' is not a compression: write 'none', 'lz4', 'zstd' or 'auto'");
+        assert_eq!(refused, "'gzip' is not a compression method\nhint: write 'none', 'lz4', 'zstd' or 'auto'");
         for text in ["0", "-1", "many", ""] {
             assert!(text.parse::<Keep>().expect_err(text).to_string().contains("1 or more"));
         }

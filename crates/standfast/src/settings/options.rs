@@ -64,6 +64,16 @@ macro_rules! options {
             }
         }
 
+        /// Returns how each option that is no list refuses a text, below the option's name.
+        #[cfg(test)]
+        fn refusals(text: &str) -> Vec<String> {
+            vec![$(format!(
+                "--{}\n{}",
+                stringify!($option).replace('_', "-"),
+                text.parse::<$kind>().map(drop).expect_err("the text is a value of no option")
+            ),)+]
+        }
+
         impl OptionChoices {
             /// Returns these choices, with `otherwise` for those that were not made.
             pub fn or(self, otherwise: JobOptions) -> JobOptions {
@@ -209,6 +219,7 @@ pub(crate) fn file_policy(files: Files) -> FilePolicy {
 #[cfg(test)]
 mod tests {
     use super::super::interval::{INTERVAL_MAX, INTERVAL_MIN};
+    use super::super::notices::SignalNotice;
     use super::*;
 
     #[test]
@@ -245,6 +256,15 @@ mod tests {
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }
         assert_eq!(JobOptions::from_record(manifest::RunOptions::default()), JobOptions::default());
+    }
+
+    /// After a change: `INSTA_UPDATE=always cargo test -p standfast`, then read the difference.
+    #[test]
+    fn error_texts_match_the_reviewed_snapshot() {
+        let notice = |text: &str| text.parse::<SignalNotice>().expect_err(text).to_string();
+        let notices = ["nonsense", "KILL=stop", "USR1=nonsense"].map(notice).join("\n");
+        let refusals = refusals("nonsense").into_iter().chain([format!("--notice\n{notices}")]);
+        insta::assert_snapshot!(refusals.collect::<Vec<_>>().join("\n\n"));
     }
 
     #[test]

@@ -50,9 +50,8 @@ impl FromStr for Rehearse {
             "first" => Ok(Self::First),
             _ => {
                 let number = text.strip_prefix(EVERY).and_then(|number| number.parse().ok());
-                number.map(Self::Every).ok_or_else(|| {
-                    OptionError::new(text, "does not say when to rehearse: write 'first', 'every:N' or 'off'")
-                })
+                let remedy = "write 'first', 'every:N' or 'off'";
+                number.map(Self::Every).ok_or_else(|| OptionError::new(text, "does not say when to rehearse", remedy))
             }
         }
     }

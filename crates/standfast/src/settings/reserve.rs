@@ -20,9 +20,9 @@ impl FromStr for Reserve {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<Self, OptionError> {
-        let hint = "is not a size of free space: write a number with its unit (500M, 10G) or 'off'";
+        let remedy = "write a number with its unit (500M, 10G) or 'off'";
         let bytes = if text == "off" { Some(0) } else { parse_bytes(text) };
-        bytes.map(Self).ok_or_else(|| OptionError::new(text, hint))
+        bytes.map(Self).ok_or_else(|| OptionError::new(text, "is not a size of free space", remedy))
     }
 }
 

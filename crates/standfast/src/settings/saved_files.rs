@@ -56,8 +56,8 @@ impl FromStr for SaveFiles {
             "off" => return Ok(Self::Off),
             _ => {}
         }
-        let hint = "is not a size of files to save: write a number with its unit (64M, 2G), 'auto' or 'off'";
-        let wrong = || OptionError::new(text, hint);
+        let remedy = "write a number with its unit (64M, 2G), 'auto' or 'off'";
+        let wrong = || OptionError::new(text, "is not a size of files to save", remedy);
         let bytes = parse_bytes(text);
         bytes.filter(|bytes| *bytes > 0).map(Self::UpTo).ok_or_else(wrong)
     }

@@ -30,7 +30,7 @@ impl FromStr for StoppedStatus {
     fn from_str(text: &str) -> Result<Self, OptionError> {
         text.parse()
             .map(Self)
-            .map_err(|_| OptionError::new(text, "is not an exit status: write a number from 0 to 255"))
+            .map_err(|_| OptionError::new(text, "is not an exit status", "write a number from 0 to 255"))
     }
 }
 

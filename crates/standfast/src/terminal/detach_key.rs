@@ -34,7 +34,7 @@ impl FromStr for DetachKey {
         match text.as_bytes() {
             b"none" => Ok(Self(None)),
             [b'^', key @ (b'@'..=b'_' | b'a'..=b'z')] => Ok(Self(Some(key.to_ascii_uppercase() ^ 0x40))),
-            _ => Err("a key is written ^X for Ctrl-X; 'none' for none".to_owned()),
+            _ => Err(format!("'{text}' is not a key to detach with\nhint: write ^X for Ctrl-X, or 'none'")),
         }
     }
 }

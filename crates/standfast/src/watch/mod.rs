@@ -42,7 +42,7 @@ pub struct CloudAddress {
 /// A text that does not say what to watch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' does not say what to watch: write 'aws', 'gcp', 'azure' (or aws:ADDRESS:PORT), 'file:PATH' or 'command:TEXT'"
+    "'{0}' does not say what to watch\nhint: write 'aws', 'gcp', 'azure' (or aws:ADDRESS:PORT), 'file:PATH' or 'command:TEXT'"
 )]
 pub struct WatchNoticeError(String);
 
@@ -83,5 +83,11 @@ mod tests {
             let refused = text.parse::<WatchNotice>().expect_err(text).to_string();
             assert!(refused.contains("'file:PATH'"), "{refused}");
         }
+    }
+
+    /// After a change: `INSTA_UPDATE=always cargo test -p standfast`, then read the difference.
+    #[test]
+    fn error_texts_match_the_reviewed_snapshot() {
+        insta::assert_snapshot!("oracle".parse::<WatchNotice>().expect_err("no cloud of ours").to_string());
     }
 }

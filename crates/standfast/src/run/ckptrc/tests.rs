@@ -50,28 +50,31 @@ fn a_path_may_hold_spaces_and_bytes_that_are_no_text() {
 #[test]
 fn each_wrong_line_is_named_with_a_hint() {
     let table = [
-        ("maxtimes 60", "line 1: unknown key 'maxtimes': use checkpointing, dir, maxtime"),
+        ("maxtimes 60", "line 1: unknown key 'maxtimes'\nhint: use checkpointing, dir, maxtime"),
         ("\n\nCheckpointing on", "line 3: unknown key 'Checkpointing'"),
         ("interval=60", "line 1: unknown key 'interval=60'"),
-        ("# fine\ncheckpointing yes", "line 2: 'yes' is not a value of checkpointing: write 'checkpointing on' or"),
+        (
+            "# fine\ncheckpointing yes",
+            "line 2: 'yes' is not a value of checkpointing\nhint: write 'checkpointing on' or",
+        ),
         ("checkpointing", "line 1: '' is not a value of checkpointing"),
         ("incremental 1", "line 1: '1' is not a value of incremental"),
-        ("fork ON", "line 1: 'ON' is not a value of fork: write 'fork on' or 'fork off'"),
+        ("fork ON", "line 1: 'ON' is not a value of fork\nhint: write 'fork on' or 'fork off'"),
         ("fork on off", "line 1: 'on off' is not a value of fork"),
-        ("maxtime", "line 1: '' is not a value of maxtime: write a whole number from 0 to 31622400"),
+        ("maxtime", "line 1: '' is not a value of maxtime\nhint: write a whole number from 0 to 31622400"),
         ("maxtime 10m", "line 1: '10m' is not a value of maxtime"),
         ("maxtime -1", "line 1: '-1' is not a value of maxtime"),
         ("maxtime +1", "line 1: '+1' is not a value of maxtime"),
         ("maxtime 1.5", "line 1: '1.5' is not a value of maxtime"),
         ("maxtime 31622401", "line 1: '31622401' is not a value of maxtime"),
         ("mintime 99999999999999999999", "line 1: '99999999999999999999' is not a value of mintime"),
-        ("maxfiles 0", "line 1: '0' is not a value of maxfiles: write a whole number from 1 to 10000"),
+        ("maxfiles 0", "line 1: '0' is not a value of maxfiles\nhint: write a whole number from 1 to 10000"),
         ("maxfiles 10001", "line 1: '10001' is not a value of maxfiles"),
         ("maxfiles many", "line 1: 'many' is not a value of maxfiles"),
-        ("dir", "line 1: dir names no directory: write its path"),
+        ("dir", "line 1: dir names no directory\nhint: write its path"),
         ("dir #here", "line 1: dir names no directory"),
         ("dir a\0b", "line 1: dir names no directory"),
-        ("fork on\n\nfork on", "line 3: fork is set a second time: keep one of the two lines"),
+        ("fork on\n\nfork on", "line 3: fork is set a second time\nhint: keep one of the two lines"),
         ("maxtime 1\nmaxtime 2", "line 2: maxtime is set a second time"),
     ];
     for (text, wanted) in table {
@@ -80,10 +83,33 @@ fn each_wrong_line_is_named_with_a_hint() {
     }
 }
 
+/// After a change: `INSTA_UPDATE=always cargo test -p standfast`, then read the difference.
+#[test]
+fn error_texts_match_the_reviewed_snapshot() {
+    let path = || PathBuf::from("/data/.ckptrc");
+    let line = |fault| CkptrcError::Line { path: path(), source: LineError { line: 2, fault } };
+    let untrusted = |fault| CkptrcError::Untrusted { path: path(), fault };
+    let errors = [
+        line(LineFault::Key { text: "interval".to_owned() }),
+        line(LineFault::Switch { key: "fork", text: "yes".to_owned() }),
+        line(LineFault::Number { key: "maxfiles", text: "0".to_owned(), least: *FILES.start(), most: *FILES.end() }),
+        line(LineFault::Directory),
+        line(LineFault::Repeated { key: "dir" }),
+        untrusted(TrustFault::Owner { owner: 1000, user: 1001 }),
+        untrusted(TrustFault::Mode { mode: 0o664 }),
+        untrusted(TrustFault::Link),
+        untrusted(TrustFault::NoFile),
+        CkptrcError::TooLong { path: path() },
+        CkptrcError::Unreadable { path: path(), source: io::ErrorKind::PermissionDenied.into() },
+    ];
+    insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n\n"));
+}
+
 #[test]
 fn a_message_cannot_be_made_to_write_to_the_terminal() {
     let error = Ckptrc::parse(b"\x1b[2J\xff\x07").expect_err("no key").to_string();
-    assert!(!error.chars().any(char::is_control), "{error:?}");
+    let own = error.matches('\n').count();
+    assert_eq!((own, error.chars().filter(|it| it.is_control()).count()), (1, 1), "{error:?}");
     let long = Ckptrc::parse(&[b'x'; 5000]).expect_err("no key").to_string();
     assert!(long.len() < 300, "{long}");
 }
