@@ -90,7 +90,7 @@ stop('last')
 #[test]
 fn a_file_that_lost_a_hard_link_refuses_the_restart() -> Result<()> {
     for (second, at_last, named) in [
-        ("other", "open('other', 'x').close()", "other as well, which another file has by now"),
+        ("other", "open('other', 'x').close()", "other as well, which another file has now"),
         ("elsewhere/other", "", "1 more of its names were not in its directory"),
     ] {
         let arena = Arena::new()?;

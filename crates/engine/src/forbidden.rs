@@ -8,6 +8,9 @@ use standfast_linux::sys::process;
 use standfast_linux::{DescriptorPassage, Pid, Tid};
 use std::time::{Duration, Instant};
 
+/// What helps where another program traces a process.
+pub(crate) const END_TRACER: &str = "end the debugger or strace first";
+
 /// How long the other threads may take to end after the main thread of a program has ended.
 const DYING_MAX: Duration = Duration::from_millis(500);
 /// The pause between two looks at it.
@@ -46,8 +49,7 @@ pub(crate) fn forbidden(pid: Pid, source: std::io::Error) -> EngineError {
         Reason::new(RefusalCode::MainThreadEnded, "its main thread has ended while other threads run")
             .with_hint("let the main thread wait for the others (pthread_join)")
     } else if let Some(tracer) = other_tracer {
-        Reason::new(RefusalCode::Traced, format!("process {tracer} traces it already"))
-            .with_hint("end the debugger or strace first")
+        Reason::new(RefusalCode::Traced, format!("process {tracer} traces it already")).with_hint(END_TRACER)
     } else if status.user != process::effective_user() {
         Reason::new(RefusalCode::OtherUser, format!("it belongs to user {}", status.user))
             .with_hint("run standfast as that user or as root")

@@ -95,7 +95,7 @@ refusal_codes! {
         "The program has made segments of its own with modify_ldt(2), as emulators of 16-bit and 32-bit programs do. A restart cannot make them again yet. Run the program without the emulation."
 
     121 HiddenSequences "a thread has registered restartable sequences where this kernel does not show them"
-        "Programs with a C library of 2022 or later register restartable sequences (rseq). A kernel before Linux 5.13 does not tell where; Standfast finds those of glibc. Run the program without them, with GLIBC_TUNABLES=glibc.pthread.rseq=0, or on a newer kernel."
+        "Programs with a C library of 2022 or later register restartable sequences (rseq). A kernel before Linux 5.13 does not show where; Standfast finds those of glibc. Run the program without them, with GLIBC_TUNABLES=glibc.pthread.rseq=0, or on a newer kernel."
 
     122 MainThreadEnded "the main thread of a process has ended while others run"
         "The program has ended its main thread with pthread_exit(3), and other threads continue. The kernel then hides what a checkpoint must read. Let the main thread wait for the others instead."

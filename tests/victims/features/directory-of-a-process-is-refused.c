@@ -1,7 +1,7 @@
 /* A directory of /proc about a process, which programs list to close what they have open, is waited for: it could not be found
  * again.
  *
- * expect: refuse "/proc/" "soon through"
+ * expect: refuse "/proc/" "close it soon"
  */
 #include "check.h"
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* A file of /proc about one descriptor of the program is waited for.
  *
- * expect: refuse "/fdinfo/" "soon through"
+ * expect: refuse "/fdinfo/" "close it soon"
  */
 #include "proc_files.h"
 

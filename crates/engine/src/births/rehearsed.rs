@@ -46,7 +46,7 @@ fn born(job: &JobState) -> Result<World, Vec<Blocker>> {
         Err(EngineError::Refused(blockers)) => Err(blockers),
         Err(error) => Err(vec![in_the_way(error.to_string())]),
         Ok(()) if birth.born.len() < job.processes.len() => {
-            Err(vec![in_the_way("for some process no parent in the right session is left".to_owned())])
+            Err(vec![in_the_way("a process has no parent left in its session".to_owned())])
         }
         Ok(()) => Ok(world.take()),
     }

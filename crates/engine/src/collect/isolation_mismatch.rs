@@ -3,6 +3,7 @@
 
 use super::process_snapshot::{NAMESPACES, NamespacesAndCredentials, PID, ProcessSnapshot, TIME};
 use crate::files::FileId;
+use crate::forbidden::END_TRACER;
 use crate::supervisors::is_supervisor;
 use crate::tree::Member;
 use crate::{Blocker, EngineError, RefusalCode};
@@ -45,7 +46,7 @@ pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -
     }
     blockers.append(&mut in_common(&living));
     blockers.extend(members.iter().filter(|it| it.wait_status.is_some_and(|it| it & CORE_DUMPED != 0)).map(|zombie| {
-        let why = "it has left a core file, and could not be made again without leaving another one";
+        let why = "it ended and left a core file, and a restart would leave another one";
         of_process(zombie.pid, RefusalCode::CoreDumped, why)
             .with_hint("wait until its parent has waited for it")
             .for_now()
@@ -58,9 +59,10 @@ pub(super) fn traced(members: &[Member]) -> Vec<Blocker> {
     let tracer = |member: &Member| Status::of(member.pid).ok().and_then(|status| status.tracer);
     let traced = members.iter().filter_map(|member| Some((member, tracer(member)?)));
     let traced = traced.filter(|(_, tracer)| !is_supervisor(*tracer));
-    traced
-        .map(|(it, tracer)| of_process(it.pid, RefusalCode::Traced, format!("process {tracer} traces it already")))
-        .collect()
+    let blocker = |(it, tracer): (&Member, _)| {
+        of_process(it.pid, RefusalCode::Traced, format!("process {tracer} traces it already")).with_hint(END_TRACER)
+    };
+    traced.map(blocker).collect()
 }
 
 /// Returns what a thread has of its own that a restart would make all threads of the process share. `main` is the
@@ -132,8 +134,8 @@ pub(super) fn signalled_by_thread(
     for (pid, parent) in processes {
         let Some(parent) = parent else { continue };
         if !proc::children_of_thread(parent, parent.main_thread()).map_err(|_| EngineError::Ended)?.contains(&pid) {
-            let why = "it is to get a signal when the thread of its parent ends that has made it, which is not the main \
-                       thread";
+            let why =
+                "it gets a signal when the thread that made it ends, and that is not the main thread of its parent";
             blockers.push(of_process(pid, RefusalCode::ParentDeathSignal, why));
         }
     }

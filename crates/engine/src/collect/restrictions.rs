@@ -42,7 +42,7 @@ pub(super) fn of_thread(status: &Status, own: &Status) -> Vec<Blocker> {
         blockers.push(lasting(
             RefusalCode::Sandbox,
             format!("seccomp filter of thread {thread}"),
-            "the program has restricted its system calls, which a restart could not do again",
+            "the program has restricted its system calls, and a restart could not restrict them again",
             "run it without its sandbox",
         ));
     }
@@ -96,7 +96,7 @@ impl Landlock {
             lasting(
                 RefusalCode::Sandbox,
                 format!("sandbox of thread {thread}"),
-                "the program has put itself under Landlock (or something like it), and a restart would be free of it",
+                "the program has entered a Landlock sandbox (or a similar one), which a restart could not rebuild",
                 "run it without its sandbox",
             )
         })
@@ -121,7 +121,7 @@ impl LocalDescriptors {
                 RefusalCode::LocalDescriptors,
                 "local descriptor table".to_owned(),
                 "the program has made segments of its own (modify_ldt), which cannot be made again yet",
-                "run it without emulation of other programs",
+                "run it without emulating other programs",
             )
         })
     }

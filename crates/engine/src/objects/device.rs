@@ -3,7 +3,7 @@
 
 use super::shown::Shown;
 use super::{Check, Kind, Known, Opening, Recorded, Unsupported, Walk, as_path};
-use crate::{Blocker, EngineError, RefusalCode};
+use crate::{EngineError, RefusalCode};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
@@ -19,7 +19,7 @@ fn check(check: &mut Check<'_, '_>, file: &OpenFile) {
     let node = std::fs::metadata(as_path(path));
     if !node.is_ok_and(|node| node.file_type().is_char_device() && node.rdev() == *number) {
         let why = "it is not there, or is another device than before";
-        check.blockers.add(Blocker::new(RefusalCode::PathTaken, format!("device {path}"), why));
+        check.blockers.add_missing(format!("device {path}"), why);
     }
 }
 

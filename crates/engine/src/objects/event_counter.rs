@@ -17,11 +17,11 @@ fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
         return None;
     }
     let Some(count) = shown.information.event_count else {
-        return Some(Err(Unsupported::because(RefusalCode::KernelTooOld, "this kernel does not tell its count")));
+        return Some(Err(Unsupported::because(RefusalCode::KernelTooOld, "this kernel does not report its count")));
     };
     if shown.information.event_semaphore.is_none() {
         if shown.holder == walk.processes() {
-            let why = "it is on its way, and this kernel does not tell whether it is a semaphore";
+            let why = "it is in an unread message, and this kernel does not report whether it is a semaphore";
             return Some(Err(Unsupported::for_now(RefusalCode::KernelTooOld, why)));
         }
         let (number, open_file) = (shown.number, walk.known.len() as u32);

@@ -86,7 +86,7 @@ impl Walk<'_> {
                 return Err(Unsupported::with_hint(
                     RefusalCode::Inotify,
                     why,
-                    "watch open files or directories, or what lies in the working directory",
+                    "watch files and directories that are open or in the working directory",
                 ));
             };
             if let Err(error) = may_access(&path, abi::R_OK) {

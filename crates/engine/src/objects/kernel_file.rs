@@ -79,7 +79,7 @@ impl Walk<'_> {
         if shown.information.flags & O_ACCMODE != 0 && is_about_pressure(path) {
             return Err(Unsupported::because(
                 RefusalCode::KernelFile,
-                "a threshold may have been set by it, which the kernel does not tell",
+                "the program may have set a threshold through it, which the kernel does not report",
             ));
         }
         self.refuse_unopenable(shown)?;
@@ -88,12 +88,8 @@ impl Walk<'_> {
 
     /// Returns `None` for directories that do not belong to one process, and for places in the file system.
     fn of_processes(&self, shown: &Shown, is_file: bool) -> Result<Option<OpenFileKind>, Unsupported> {
-        let elsewhere = || {
-            Unsupported::because(
-                RefusalCode::KernelFile,
-                "it lies in a file system of processes that is not the program's own /proc",
-            )
-        };
+        let elsewhere =
+            || Unsupported::because(RefusalCode::KernelFile, "it is in a /proc other than the program's own");
         if shown.target == b"/proc" {
             return Ok(None);
         }
@@ -113,7 +109,7 @@ impl Walk<'_> {
         if OF_DESCRIPTORS.iter().any(|start| below.starts_with(start)) {
             return Err(Unsupported::for_now(
                 RefusalCode::KernelFile,
-                "it tells of one thing that a process has open, and is soon through as a rule",
+                "it describes an open file of a process; programs usually close it soon",
             ));
         }
         if shown.file.is_symlink() {
@@ -125,7 +121,7 @@ impl Walk<'_> {
         if shown.file.is_dir() && shown.information.position > 0 {
             return Err(Unsupported::for_now(
                 RefusalCode::KernelFile,
-                "it is a list of the kernel's about one process, which is soon through as a rule",
+                "it is a partly read directory about one process; programs usually close it soon",
             ));
         }
         Ok(Some(kernel_file(shown, Some(ProcSubject { process: subject, thread }), below)))
@@ -150,7 +146,7 @@ impl Walk<'_> {
             if pids().any(has_thread) {
                 "it was opened by the number of a thread, which cannot be restored".to_owned()
             } else {
-                format!("it tells of process {number}, which is not part of the program")
+                format!("it describes process {number}, which is not part of the program")
             },
         ))
     }
@@ -168,7 +164,7 @@ impl Walk<'_> {
             return Ok(path);
         }
         Err(match is_of_process {
-            true => Unsupported::for_now(RefusalCode::KernelFile, "what it tells of has ended since it was opened"),
+            true => Unsupported::for_now(RefusalCode::KernelFile, "what it describes has ended since it was opened"),
             false => Unsupported::because(RefusalCode::KernelFile, "it cannot be found under its path any more"),
         })
     }

@@ -83,9 +83,10 @@ impl Walk<'_> {
     fn queue_record(&self, shown: &Shown) -> Result<PosixQueue, Unsupported> {
         let identity = shown.identity();
         if self.inheritance.others.iter().any(|(_, inherited)| *inherited == identity) {
-            return Err(Unsupported::because(
+            return Err(Unsupported::with_hint(
                 RefusalCode::MessageQueue,
                 "the program was started with this message queue: others may share it",
+                "let the program open the queue itself",
             ));
         }
         let job: Vec<Pid> = self.holders.iter().map(|holder| holder.pid).collect();

@@ -102,7 +102,7 @@ fn judge(file: &FileReference, others: &OtherNames, policy: FilePolicy) -> Optio
     let against = if policy == FilePolicy::Keep {
         None
     } else if let Some(taken) = named(Leads::Elsewhere).next() {
-        let why = format!("it had the name {} as well, which another file has by now", taken.display());
+        let why = format!("it had the name {} as well, which another file has now", taken.display());
         let hint = "move that file away; continue without that name: standfast restart --files keep";
         Some(Objection::new(why, hint))
     } else if is_gone && unknown > 0 {

@@ -186,7 +186,7 @@ fn left_to_read(writer: BorrowedFd<'_>, in_packets: bool) -> Result<Vec<Piece<'s
     let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
     let opened = OpenOptions::new().read(true).custom_flags(O_NONBLOCK as i32).open(path);
     let reader = opened.map_err(|error| {
-        let why = format!("nobody has it open for reading, and what waits in it could not be read ({error})");
+        let why = format!("nobody has it open for reading, and its unread data could not be read ({error})");
         Unsupported::with_hint(RefusalCode::Permission, why, "let the owner read it: chmod u+r")
     })?;
     Ok(pieces_in(reader.as_fd(), in_packets)?)

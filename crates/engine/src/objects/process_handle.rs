@@ -41,11 +41,11 @@ impl Walk<'_> {
             (Some(place), _) => Ok(OpenFileKind::Process { process: place as u32 }),
             (None, Some(pid)) if pid > 0 => Err(Unsupported::because(
                 RefusalCode::ProcessHandle,
-                format!("it stands for process {pid}, which is not part of the program"),
+                format!("it refers to process {pid}, which is not part of the program"),
             )),
             _ => Err(Unsupported::with_hint(
                 RefusalCode::ProcessHandle,
-                "it stands for a process that has ended",
+                "it refers to a process that has ended",
                 "close it once its process has ended",
             )),
         }

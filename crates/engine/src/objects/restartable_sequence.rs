@@ -75,7 +75,7 @@ fn hidden(task: &FrozenTask) -> Blocker {
     Blocker::new(
         RefusalCode::HiddenSequences,
         format!("restartable sequences of thread {}", task.task.tid()),
-        "the kernel does not tell where they are (Linux 5.13 does), and they were not found",
+        "this kernel does not report where they are (Linux 5.13 does), and they were not found",
     )
     .with_hint("run the program on a newer kernel, or without them: GLIBC_TUNABLES=glibc.pthread.rseq=0")
 }

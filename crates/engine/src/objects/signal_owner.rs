@@ -45,8 +45,8 @@ impl Walk<'_> {
         if shown.holder == self.processes() && (id, signal) != (0, 0) {
             return Err(Unsupported::for_now(
                 RefusalCode::SignalOwner,
-                "it is on its way in a message, and who gets its signals (F_SETOWN) can be set again only with a \
-                 descriptor",
+                "it is in an unread message, and a restart needs a descriptor to set the receiver of its signals \
+                 (F_SETOWN)",
             ));
         }
         if id == 0 {

@@ -13,7 +13,10 @@ fn collect(walk: &mut Walk<'_>, place: usize) -> Option<Known> {
     let shown = &walk.shown[place];
     (shown.target == b"anon_inode:[signalfd]").then(|| match shown.information.signal_mask {
         Some(mask) => Ok(OpenFileKind::Signals { mask }),
-        None => Err(Unsupported::because(RefusalCode::KernelTooOld, "this kernel does not tell what it listens to")),
+        None => Err(Unsupported::because(
+            RefusalCode::KernelTooOld,
+            "this kernel does not report which signals it receives",
+        )),
     })
 }
 

@@ -39,7 +39,7 @@ impl Walk<'_> {
         let Some(tid) = shown.information.process.filter(|tid| *tid > 0).map(Tid::new) else {
             return Err(Unsupported::with_hint(
                 RefusalCode::ProcessHandle,
-                "it stands for a thread that has ended",
+                "it refers to a thread that has ended",
                 "close it once its thread has ended",
             ));
         };
@@ -47,7 +47,7 @@ impl Walk<'_> {
         let Some(process) = self.job().iter().position(|holder| is_of(holder.pid)) else {
             return Err(Unsupported::because(
                 RefusalCode::ProcessHandle,
-                format!("it stands for thread {tid}, which is not part of the program"),
+                format!("it refers to thread {tid}, which is not part of the program"),
             ));
         };
         let ids = Status::of_task(self.job()[process].pid, tid)?.ids;

@@ -296,7 +296,7 @@ impl Walk<'_> {
             return Err(Unsupported::with_hint(
                 RefusalCode::FileLease,
                 "the program has a lease on it (F_SETLEASE)",
-                "give the lease up",
+                "release the lease (F_UNLCK)",
             ));
         }
         let known = KINDS.iter().find_map(|kind| (kind.collect)(self, place));

@@ -60,7 +60,7 @@ impl Blockers {
         let moved = was.state_areas.iter().any(|was| !areas.contains(&(was.feature, was.offset, was.bytes)));
         if lacking != 0 || moved {
             let why = format!(
-                "it keeps the registers that the program uses in another way (XSAVE features {:#x})",
+                "its layout of registers that the program uses is another one (XSAVE features {:#x})",
                 was.xsave_features
             );
             self.add(

@@ -96,7 +96,7 @@ fn is_elsewhere(job: &JobState) -> bool {
 
 fn refusal(difference: Difference) -> Blocker {
     Blocker::new(RefusalCode::RebuiltDifferently, "the rebuilt job", difference.to_string()).with_hint(format!(
-        "this is a fault of Standfast, please report it; to continue all the same: standfast restart --despite {}",
+        "this is a fault of Standfast, please report it; to continue nevertheless: standfast restart --despite {}",
         difference.field
     ))
 }

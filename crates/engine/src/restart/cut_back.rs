@@ -36,7 +36,7 @@ impl Family {
             })
             .collect();
         if settled.len() > FILES_MAX {
-            blockers.push(Blocker::new(RefusalCode::FileChanged, format!("{} files", settled.len()), format!("the program has appended to them since the checkpoint, and what {FILES_MAX} of them have grown by can be kept")).with_hint("continue with them as they are: standfast restart --files keep"));
+            blockers.push(Blocker::new(RefusalCode::FileChanged, format!("{} files", settled.len()), format!("the program has appended to them since the checkpoint, and the appended parts of at most {FILES_MAX} can be kept")).with_hint("continue with them as they are: standfast restart --files keep"));
         }
         if blockers.is_empty() { Ok((settled, stay)) } else { Err(EngineError::Refused(blockers)) }
     }

@@ -112,7 +112,7 @@ impl<'a> Reckoning<'a> {
         }
         if now.len() < file.length && !is_saved {
             let why = format!(
-                "it has {} bytes, but had {} at the checkpoint (the program stood at {offset}): some of it is lost",
+                "it has {} bytes, but had {} at the checkpoint (the program's offset was {offset}): some of it is lost",
                 now.len(),
                 file.length
             );

@@ -70,8 +70,10 @@ impl Reckoning<'_> {
         let ordinary = |status: &Metadata| status.is_dir() || status.is_file() || status.is_symlink();
         let extra: Vec<_> = now.into_iter().rev().filter(|(_, it)| ordinary(it)).map(|(name, _)| name).collect();
         if self.options.policy == FilePolicy::Refuse && !is_part && missing + extra.len() > 0 {
-            let why =
-                format!("{missing} things in it are gone and {} new, and --files refuse was asked for", extra.len());
+            let why = format!(
+                "{missing} of its entries are gone and {} are new, and --files refuse was requested",
+                extra.len()
+            );
             return Err(Objection::new(why, "to put back what it held: standfast restart --files auto"));
         }
         Ok(Some(FolderPlan { place, extra, root }))

@@ -79,7 +79,7 @@ impl JobPlan<'_> {
             Some(reason) => format!("and a time namespace, which would correct it, is not available here ({reason})"),
             None => "and with --ids new the job gets no time namespace, which would correct it".to_owned(),
         };
-        EngineError::Refused(vec![Blocker::new(RefusalCode::Clock, "monotonic clock", format!("this machine's clock is earlier than the checkpoint's (booted since, or another machine), {why}")).with_hint("allow unprivileged user namespaces, or restart it as root, without --ids new; or let the clocks jump back \
+        EngineError::Refused(vec![Blocker::new(RefusalCode::Clock, "monotonic clock", format!("this machine's clock is earlier than the checkpoint's (it has been booted since, or is another machine), {why}")).with_hint("allow unprivileged user namespaces, or restart it as root, without --ids new; or let the clocks jump back \
                      (--clock-jump), which may make the program sleep for as long as the machine had been up")])
     }
 }

@@ -40,11 +40,16 @@ pub(super) fn decide(job: &JobState, is: &Machine) -> Result<Vdso, Blocker> {
     let own = own_special();
     let attributes = MapAttributes::of(Pid::own()).unwrap_or_default();
     if is_sealed(&own, &attributes) {
-        return Err(Blocker::new(RefusalCode::Kernel, "kernel", format!(
-                "Linux {} here seals its own mappings in every program (vdso, CONFIG_MSEAL_SYSTEM_MAPPINGS), and they would \
-                 have to move",
+        return Err(Blocker::new(
+            RefusalCode::Kernel,
+            "kernel",
+            format!(
+                "Linux {} here seals its own mappings in every program (vdso, CONFIG_MSEAL_SYSTEM_MAPPINGS), and a \
+                 restart would have to move them",
                 is.kernel_release
-            )).with_hint("restart it under a kernel that does not"));
+            ),
+        )
+        .with_hint("restart it under a kernel without that option"));
     }
     let shape = |mapping: &SpecialMapping| (mapping.name.0.clone(), mapping.end - mapping.start);
     let here: Vec<_> = own.iter().map(|map| (map.path.clone(), map.end - map.start)).collect();
@@ -183,7 +188,7 @@ impl Construction {
                         Blocker::new(
                             RefusalCode::Kernel,
                             "kernel",
-                            "a signal handler had interrupted code of the kernel (vdso) that is another here",
+                            "a signal handler interrupted code of the kernel (vdso) that differs here",
                         )
                         .with_hint("restart it under the same kernel, or from another generation"),
                     ]));

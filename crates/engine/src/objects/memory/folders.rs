@@ -173,7 +173,7 @@ fn not_to_be_given_back(status: &Metadata, parent: &Metadata, own: &Status) -> O
 
 fn unsupported(path: &Path, why: String) -> EngineError {
     EngineError::Refused(vec![
-        Blocker::new(RefusalCode::FolderUnsaved, format!("{}, in a folder that is to be saved", path.display()), why)
-            .with_hint("start the job again with --save-folder for less, or without it"),
+        Blocker::new(RefusalCode::FolderUnsaved, format!("{}, in a saved folder", path.display()), why)
+            .with_hint("start the job again with --save-folder for a smaller folder, or without it"),
     ])
 }

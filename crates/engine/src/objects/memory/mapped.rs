@@ -67,7 +67,7 @@ impl MemoryObjects {
         let contents = open(&file.path.0).map_err(unreadable)?;
         let status = contents.metadata().map_err(unreadable)?;
         if !status.is_file() {
-            return Err(unreadable(io::Error::other("something else has come in its place")));
+            return Err(unreadable(io::Error::other("something else has taken its place")));
         }
         check_writable(&file, status.uid())?;
         let kind = ObjectKind::MappedFile {
@@ -215,7 +215,7 @@ impl MemoryObjects {
 
 /// Checks that a restart could open a file of this user for writing.
 fn check_writable(file: &FileReference, user: u32) -> Result<(), Reason> {
-    let why = "a shared mapping of it may write, and a restart could not open it for that";
+    let why = "it is mapped shared and writable, and a restart could not open it for writing";
     if may_map_again(&file.path.0, user) {
         Ok(())
     } else {

@@ -200,8 +200,8 @@ impl MemoryObjects {
             Blocker::new(
                 RefusalCode::HiddenPages,
                 format!("mapping at {address}"),
-                "what lies beneath pages that the program has guarded, or changed in a private mapping of a memfd that \
-                  has been closed, can only be read with privileges",
+                "the contents below guarded pages, or below changed pages of a private mapping of a memfd that is \
+                 closed, can be read only with privileges",
             )
             .with_hint("keep the memfd open, or run standfast as root")
         };

@@ -93,7 +93,7 @@ impl FoundTimers {
             blockers.push(Blocker::new(
                 RefusalCode::KernelTooOld,
                 "POSIX timers",
-                "this kernel does not tell which ones a program has made (it lacks CONFIG_CHECKPOINT_RESTORE)",
+                "this kernel does not report which ones a program has made (it lacks CONFIG_CHECKPOINT_RESTORE)",
             ));
             return Ok(());
         };
@@ -164,7 +164,7 @@ impl FoundTimers {
     /// Refuses timers whose thread is still unknown when every thread has been asked.
     pub(crate) fn refuse_ownerless(&self, blockers: &mut Vec<Blocker>) {
         let refusal = |place: &usize| {
-            Blocker::new(RefusalCode::PosixTimer, format!("POSIX timer {}", self.timers.posix[*place].id), "it measures the processor time of one thread and is not running, so that the kernel does not report which thread").with_hint("wait until it is set, or make it for a clock from pthread_getcpuclockid").for_now()
+            Blocker::new(RefusalCode::PosixTimer, format!("POSIX timer {}", self.timers.posix[*place].id), "it measures the processor time of one thread and is not running, so that the kernel does not report which thread").with_hint("wait until it is set, or make it with a clock from pthread_getcpuclockid").for_now()
         };
         blockers.extend(self.ownerless.iter().map(refusal));
     }

@@ -77,7 +77,7 @@ impl Construction {
     fn hear_of_stop(&self, child: i32) -> Result<(), EngineError> {
         let answer = self.call("asking for a stopped child", abi::SYS_wait4, [child as u64, 0, ASK, 0, 0, 0])?;
         if answer != child as u64 {
-            return Err(kernel("asking for a stopped child", io::Error::other("the kernel does not tell")));
+            return Err(kernel("asking for a stopped child", io::Error::other("the kernel does not report one")));
         }
         Ok(())
     }

@@ -71,7 +71,7 @@ pub(crate) fn probes<'a>(frozen: &Frozen, sets: &'a [SemaphoreSet]) -> Result<Ve
             return Err(EngineError::Refused(vec![Blocker::new(
                 RefusalCode::SemaphoreUndo,
                 format!("semaphore adjustments of process {}", process.pid),
-                "not all of its threads, and they alone, undo what they do to semaphores together (CLONE_SYSVSEM)",
+                "its threads do not share one list of adjustments, or share it with another process (CLONE_SYSVSEM)",
             )]));
         }
         mains.push(first);
@@ -108,7 +108,7 @@ impl Probe<'_> {
                     Err(Unknown::Kernel(error)) if !set.name.of_job && is_gone(&error) => break,
                     Err(Unknown::Kernel(error)) => {
                         blockers.push(Blocker::new(RefusalCode::SemaphoreUndo, format!("System V semaphores {}", set.name.id), format!(
-                                "what the end of a process would do to them (SEM_UNDO) cannot be found out ({error})"
+                                "how the end of a process would change them (SEM_UNDO) cannot be determined ({error})"
                             )).with_hint("give their users permission to change them"));
                         break;
                     }

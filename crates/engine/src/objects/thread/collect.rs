@@ -89,7 +89,7 @@ fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
             Blocker::new(
                 RefusalCode::SystemCall,
                 format!("thread {}", task.task.tid()),
-                "it waits in a system call whose number the kernel no longer tells",
+                "it waits in a system call whose number the kernel no longer reports",
             )
             .with_hint("wait until the call has returned")
             .for_now(),

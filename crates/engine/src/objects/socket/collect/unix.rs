@@ -45,7 +45,7 @@ impl Walk<'_> {
         kernel_socket.ok_or_else(|| {
             Unsupported::because(
                 RefusalCode::KernelTooOld,
-                "this kernel does not tell whom it is connected to (CONFIG_UNIX_DIAG)",
+                "this kernel does not report what it is connected to (CONFIG_UNIX_DIAG)",
             )
         })
     }
