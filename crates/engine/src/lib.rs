@@ -49,6 +49,8 @@ mod promises;
 mod read;
 mod reading;
 mod refusal_code;
+#[cfg(test)]
+mod refusal_texts;
 mod rehearsal;
 mod remake;
 mod remote_caller;

@@ -3,8 +3,8 @@
 use standfast_linux::Pid;
 use standfast_linux::proc;
 
-/// Settings of programs, by the names of their executables.
-const SETTINGS: [(&str, &str); 3] = [
+/// What to do about programs, by the names of their executables.
+const HINTS: [(&str, &str); 3] = [
     ("node", "set UV_USE_IO_URING=0"),
     ("mariadbd", "start it with --innodb-use-native-aio=0"),
     ("mysqld", "start it with --innodb-use-native-aio=0"),
@@ -18,7 +18,7 @@ pub(super) fn hint(pid: Pid) -> &'static str {
 
 fn hint_for(executable: &[u8]) -> &'static str {
     let name = executable.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    SETTINGS.iter().find(|(program, _)| program.as_bytes() == name).map_or(UNKNOWN, |(_, setting)| setting)
+    HINTS.iter().find(|(program, _)| program.as_bytes() == name).map_or(UNKNOWN, |(_, setting)| setting)
 }
 
 #[cfg(test)]
