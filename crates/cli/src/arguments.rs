@@ -1,4 +1,5 @@
 //! The command line. Each flag is defined once, here; the parser, help, man page and completions are derived from it.
+//! A paragraph of help is a single line, since the parser wraps lines.
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -19,10 +20,10 @@ Examples:
                                       take a checkpoint now and stop; restart continues
   standfast clean heat.standfast      after it has finished: remove its checkpoints
 
-Exit status of run and restart: that of the program, or the signal that killed it; 75 when it
-was stopped after a checkpoint (SIGTERM, or checkpoint --stop), or that of --stopped-status. Other
-commands: 0 for success, 1 for failure, 2 for an invalid command line. 127 and 126: the program was
-not found or could not be executed.";
+Exit status of run and restart: that of the program, or the signal that killed it; 75 when it was stopped \
+after a checkpoint (SIGTERM, or checkpoint --stop), or that of --stopped-status. Other commands: 0 for \
+success, 1 for failure, 2 for an invalid command line. 127 and 126: the program was not found or could not be \
+executed.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -31,13 +32,13 @@ Examples:
   standfast run --resume -- ./heat 4096     in a batch job that may be requeued: starts the
                                             program the first time, then continues it
 
-SIGTERM takes a checkpoint, stops the program and exits with status 75. A second SIGTERM is passed
-to the program. --notice gives this and other signals another meaning. A checkpoint that fails never
-harms the program: it is reported and retried.
+SIGTERM takes a checkpoint, stops the program and exits with status 75. A second SIGTERM is passed to the \
+program. --notice gives this and other signals another meaning. A checkpoint that fails never harms the \
+program: it is reported and retried.
 
-Options can also be set in standfast.toml in the current directory, in the section [run], under the
-names of these options: interval = \"90s\". A .ckptrc, as the libckpt paper of 1995 defines it, is
-read after that. The command line takes precedence.";
+Options can also be set in standfast.toml in the current directory, in the section [run], under the names of \
+these options: interval = \"90s\". A .ckptrc, as the libckpt paper of 1995 defines it, is read after that. The \
+command line takes precedence.";
 
 const RESTART_EXAMPLES: &str = "\
 Examples:
@@ -46,13 +47,13 @@ Examples:
   standfast restart heat.standfast --at 7
                                       from checkpoint 7; later ones are set aside, not removed
 
-Files that the program wrote are cut back to their length at the checkpoint; what is cut off is
-kept in the job's directory. See --files for files that others write too. If the output of the run
-was redirected to a file, it continues there; see --redirect.
+Files that the program wrote are cut back to their length at the checkpoint; what is cut off is kept in the \
+job's directory. See --files for files that others write too: it applies to this restart only. If the output of \
+the run was redirected to a file, it continues there; see --redirect.
 
-A job that has finished (status 0) is not restarted: the command says so and exits with status 0, so
-that a script can restart jobs in a loop until all are done. To repeat a part of a finished job, name
-the checkpoint with --at.";
+A job that has finished (status 0) is not restarted: the command says so and exits with status 0, so that a \
+script can restart jobs in a loop until all are done. To repeat a part of a finished job, name the checkpoint \
+with --at.";
 
 const CHECKPOINT_EXAMPLES: &str = "\
 Examples:
@@ -67,7 +68,7 @@ Examples:
                                       Ctrl-\\ Ctrl-\\ detaches
   standfast attach bash.standfast     reattaches, from any terminal; detaches whoever was attached
 
-The program must have been started with --terminal proxied or --detach. It keeps its terminal when the
+The program must have been started with --terminal proxied or --detach. It keeps its terminal when the \
 supervisor is killed, and gets it back with its settings at a restart.";
 
 const REHEARSE_EXAMPLES: &str = "\
@@ -75,9 +76,9 @@ Examples:
   standfast rehearse heat.standfast
                                       could the newest checkpoint be restarted here and now?
 
-The restart is planned, every page is verified, and the job is rebuilt in namespaces of its own,
-compared with the checkpoint and discarded. Nothing of the program runs, no file is changed, and
-the running job notices nothing. What it would notice is left out, and named.";
+The restart is planned, every page is verified, and the job is rebuilt in namespaces of its own, compared with \
+the checkpoint and discarded. Nothing of the program runs, no file is changed, and the running job notices \
+nothing. What it would notice is left out, and named.";
 
 const CORE_EXAMPLES: &str = "\
 Examples:
@@ -86,16 +87,15 @@ Examples:
   standfast core heat.standfast --at 7 -o heat.core
                                       checkpoint 7
 
-A debugger reads pages that the program had not changed from the mapped files. The command names
-mapped files that may have changed since. Memory that the program has excluded as dead holds zeros
-or old values.";
+A debugger reads pages that the program had not changed from the mapped files. The command names mapped files \
+that may have changed since. Memory that the program has excluded as dead holds zeros or old values.";
 
 const COALESCE_EXAMPLES: &str = "\
 Examples:
   standfast coalesce heat.standfast
 
-The supervisor does this by itself from time to time, while the program runs. Every checkpoint that is
-kept can still be restarted.";
+The supervisor does this by itself from time to time, while the program runs. Every checkpoint that is kept \
+can still be restarted.";
 
 const CLEAN_EXAMPLES: &str = "\
 Examples:
@@ -104,8 +104,8 @@ Examples:
   standfast run --keep-finished no -- ./heat
                                       removes its checkpoints itself when the program has finished
 
-Files that are not Standfast's stay, and so does the directory then. A running job is refused; one
-that was killed, was stopped or failed needs --unfinished.";
+Files that are not Standfast's stay, and so does the directory then. A running job is refused; one that was \
+killed, was stopped or failed needs --unfinished.";
 
 /// Keeps long-running programs safe: checkpoints any unmodified program, and continues it after a crash.
 #[derive(Parser, Debug)]

@@ -11,9 +11,9 @@ Examples:
   standfast batch systemd -- ./heat 4096 > ~/.config/systemd/user/heat.service
   standfast batch kubernetes --image registry.example/heat -- ./heat 4096 | kubectl apply -f -
 
-The text is complete and commented; change it as you like. Before the job is interrupted, a checkpoint is
-taken and the program stops, and the next run of the job continues it. A program that ends by itself does
-not run again, whatever its exit status.";
+The text is complete and commented; change it as you like. Before the job is interrupted, a checkpoint is \
+taken and the program stops, and the next run of the job continues it. A program that ends by itself does not \
+run again, whatever its exit status.";
 
 /// Print a script or unit that runs a program under a batch system or service manager
 #[derive(Args, Debug)]

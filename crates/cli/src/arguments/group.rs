@@ -14,10 +14,10 @@ Examples:
                       mpirun --host {nodes} ./solver
   standfast group run --nodes slurm --spares 1 -- srun --nodelist={nodes} ./solver
 
-The processes keep their checkpoints in each other's memory, with libstandfast_group. When a launch
-fails, the job is launched again and continues from its newest checkpoint; shards that were lost with
-a process or a node are rebuilt. On SIGTERM, at the time limit, or after the last try, checkpoints in
-memory are saved to the directory, and the same command continues the job later.";
+The processes keep their checkpoints in each other's memory, with libstandfast_group. When a launch fails, the \
+job is launched again and continues from its newest checkpoint; shards that were lost with a process or a node \
+are rebuilt. On SIGTERM, at the time limit, or after the last try, checkpoints in memory are saved to the \
+directory, and the same command continues the job later.";
 
 pub(super) const GROUP_REBUILD_EXAMPLES: &str = "\
 Examples:
