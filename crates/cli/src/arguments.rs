@@ -1,12 +1,9 @@
-//! The command line. Each flag is defined once, here; the parser, help, man page and completions are derived from it.
-//! A paragraph of help is a single line, since the parser wraps lines.
+//! The command line. Each flag is defined once: the options of a job in the facade, all others here. The parser, help,
+//! man page and completions are derived from that. A paragraph of help is a single line, since the parser wraps lines.
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use standfast::{
-    Deadline, DetachKey, Files, GenerationNumber, Ids, Memory, OptionChoices, RefusalCode, SaveFolder, SignalNotices,
-    StoppedStatus, TerminalKind, WatchNotice,
-};
+use standfast::{DetachKey, GenerationNumber, LaunchOptions, OptionChoices, RefusalCode, RestartChoices, WatchNotice};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -160,32 +157,14 @@ pub(crate) struct Run {
     pub(crate) directory: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) options: OptionChoices,
-    /// Save this directory with every checkpoint, whether its files are open or not, and restore it as a whole: a
-    /// restart removes what was added since. For a database that runs in the job, for example. 'auto' saves the files
-    /// that the job was seen to write where it works, and moves away files that it created since. Can be given more
-    /// than once
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) save_folder: Vec<SaveFolder>,
-    /// For programs with libstandfast: report writes to memory excluded as read-only, and fill dead memory with a
-    /// pattern at each restart
-    #[arg(long)]
-    pub(crate) check_exclusions: bool,
-    /// For programs with libstandfast: exclude the allocator's free memory from all checkpoints. A thread of the
-    /// library releases it before each one
-    #[arg(long)]
-    pub(crate) free_memory: bool,
+    #[command(flatten)]
+    pub(crate) launch: LaunchOptions,
     /// Read .ckptrc, and use the paper's defaults for settings that are missing, even without such a file: for programs
     /// that put themselves under Standfast
     #[arg(long)]
     pub(crate) ckptrc: bool,
-    /// Write checkpoints to memory first, in a directory such as /dev/shm; 'auto' does so where there is enough space,
-    /// 'off' never [default: off]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) memory: Option<Memory>,
-    /// Stop the program after a checkpoint when this machine is about to be taken away: 'aws', 'gcp' and 'azure' ask
-    /// the cloud, 'file:PATH' waits for a file, 'command:TEXT' for a command of the shell to succeed
-    #[arg(long, value_name = "WHAT")]
-    pub(crate) watch_notice: Option<WatchNotice>,
+    #[command(flatten)]
+    pub(crate) machine: MachineOptions,
     /// Continue an unfinished job if it has a good checkpoint; otherwise start the program
     #[arg(long, conflicts_with = "fresh")]
     pub(crate) resume: bool,
@@ -205,16 +184,11 @@ pub(crate) struct Run {
     /// processes stay supervised in the background
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Terminal of the program: 'shared' with this command; 'proxied': its own, with job control, which survives a
-    /// crash and can be detached from; 'auto': proxied for an interactive shell, else shared [default: auto]
-    #[arg(long, value_name = "KIND")]
-    pub(crate) terminal: Option<TerminalKind>,
     /// Run in the background, on a terminal of its own, and return at once; see standfast attach
     #[arg(long, conflicts_with = "wait")]
     pub(crate) detach: bool,
-    /// Key that detaches when pressed twice; 'none' disables it
-    #[arg(long, value_name = "KEY", default_value_t)]
-    pub(crate) detach_key: DetachKey,
+    #[command(flatten)]
+    pub(crate) keys: KeyOptions,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command_line: Vec<OsString>,
@@ -233,28 +207,10 @@ pub(crate) struct Restart {
     /// Checkpoint to continue from [default: the newest good one]
     #[arg(long, value_name = "GENERATION", value_parser = generation)]
     pub(crate) at: Option<GenerationNumber>,
-    /// Files that have grown or changed since the checkpoint, for this restart: 'auto', 'rollback', 'keep' or 'refuse'
-    /// [default: as in the run]
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) files: Option<Files>,
-    /// Process ids: 'auto' restores the old ones where permitted, 'new' takes new ones [default: as in the run]
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) ids: Option<Ids>,
-    /// Exit status after the job was stopped on request [default: as in the run]
-    #[arg(long, value_name = "N")]
-    pub(crate) stopped_status: Option<StoppedStatus>,
     #[command(flatten)]
-    pub(crate) notice: Option<SignalNotices>,
-    /// Time within which a stop must end; 'off': no limit [default: as in the run]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) deadline: Option<Deadline>,
-    /// Stop the program after a checkpoint when this machine is about to be taken away: 'aws', 'gcp', 'azure',
-    /// 'file:PATH' or 'command:TEXT'
-    #[arg(long, value_name = "WHAT")]
-    pub(crate) watch_notice: Option<WatchNotice>,
-    /// Write checkpoints to memory first: a directory, 'auto' or 'off' [default: as in the run]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) memory: Option<Memory>,
+    pub(crate) options: RestartChoices,
+    #[command(flatten)]
+    pub(crate) machine: MachineOptions,
     /// Redirect standard output and error to those of this command, even if they were files [default: they continue in
     /// those files]
     #[arg(long)]
@@ -275,6 +231,22 @@ pub(crate) struct Restart {
     /// Run in the background and return at once
     #[arg(long, conflicts_with = "wait")]
     pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) keys: KeyOptions,
+}
+
+/// Options about this machine. No manifest keeps them: the job may be restarted on another machine.
+#[derive(Args, Debug)]
+pub(crate) struct MachineOptions {
+    /// Stop the program after a checkpoint when this machine is about to be taken away: 'aws', 'gcp' and 'azure' ask
+    /// the cloud, 'file:PATH' waits for a file, 'command:TEXT' for a command of the shell to succeed
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) watch_notice: Option<WatchNotice>,
+}
+
+/// Options about keys that this command does not pass to the program.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct KeyOptions {
     /// Key that detaches when pressed twice; 'none' disables it
     #[arg(long, value_name = "KEY", default_value_t)]
     pub(crate) detach_key: DetachKey,
@@ -287,9 +259,8 @@ pub(crate) struct Attach {
     /// Directory of the checkpoints
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// Key that detaches when pressed twice; 'none' disables it
-    #[arg(long, value_name = "KEY", default_value_t)]
-    pub(crate) detach_key: DetachKey,
+    #[command(flatten)]
+    pub(crate) keys: KeyOptions,
 }
 
 /// Take a checkpoint of a running program now

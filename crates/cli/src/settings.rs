@@ -1,5 +1,5 @@
 //! `standfast.toml`: settings for `run` where the command line says nothing, under the names of the options. The
-//! options and their values are defined once, in [`crate::arguments`]. Settings in the file become words of the command
+//! options and their values are those of [`crate::arguments`]. Settings in the file become words of the command
 //! line, which is then parsed as if a user had typed them.
 
 use crate::arguments::Arguments;
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(said.options.keep, Some("5".parse().unwrap()));
         assert_eq!(said.options.incremental, Some("on".parse().unwrap()));
         assert!(said.resume && !said.wait);
-        assert_eq!(said.save_folder, ["a", "b"].map(|name| SaveFolder::Directory(name.into())));
+        assert_eq!(said.launch.save_folder, ["a", "b"].map(|name| SaveFolder::Directory(name.into())));
         assert_eq!(said.directory.as_deref(), Some(Path::new("there")));
         assert_eq!(said.command_line, ["prog", "run", "--keep", "9"]);
     }

@@ -8,8 +8,8 @@ use crate::program;
 use crate::reporter::{Reporter, say};
 use anyhow::{Context, bail};
 use standfast::{
-    Assistance, AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, ForegroundConnection,
-    Hooks, JobContext, Left, Memory, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
+    AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, ForegroundConnection, Hooks,
+    JobContext, Left, Memory, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -33,30 +33,27 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
         Some(ckptrc) => ckptrc.directory(&program),
         None => standfast::default_directory(&program),
     });
-    let memory = run.memory.map(from_here).transpose()?;
-    let attach = AttachRequest { directory: directory.clone(), detach_key: run.detach_key };
+    let options = from_here(run.options)?;
+    let attach = AttachRequest { directory: directory.clone(), detach_key: run.keys.detach_key };
     let request = |connection| RunRequest {
         context: JobContext {
             directory,
-            options: run.options,
-            memory,
+            options,
             force: run.force,
             wait: run.wait,
             foreground_proxy: Some(connection),
             detached: run.detach,
-            watch_notice: run.watch_notice,
+            watch_notice: run.machine.watch_notice,
             streams: streams(run.redirect),
             shared_binaries: shared_binaries(),
             hooks: HOOKS,
         },
         program,
         arguments: words.collect(),
-        folders: run.save_folder,
+        launch: run.launch,
         ckptrc,
         unfinished,
         clocks: clocks(run.clock_jump),
-        terminal: run.terminal.unwrap_or_default(),
-        assistance: Assistance { check_exclusions: run.check_exclusions, free_memory: run.free_memory },
     };
     with_foreground_proxy(&attach, reporter, |connection| {
         standfast::run(&request(connection), &mut |event| reporter.event(event))
@@ -70,32 +67,23 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
         }
         named => named.map_or_else(only_directory, Ok)?,
     };
-    let options = OptionChoices {
-        ids: restart.ids,
-        files: restart.files,
-        stopped_status: restart.stopped_status,
-        notice: restart.notice,
-        deadline: restart.deadline,
-        ..OptionChoices::default()
-    };
+    let options = from_here(restart.options.into())?;
     let clocks = clocks(restart.clock_jump);
-    let attach = AttachRequest { directory: directory.clone(), detach_key: restart.detach_key };
-    let memory = restart.memory.map(from_here).transpose()?;
+    let attach = AttachRequest { directory: directory.clone(), detach_key: restart.keys.detach_key };
     let streams = streams(restart.redirect);
-    let Restart { at, force, wait, detach: detached, despite, watch_notice, .. } = restart;
+    let Restart { at, force, wait, detach: detached, despite, machine, .. } = restart;
     let request = |connection| {
         let (foreground_proxy, shared_binaries) = (Some(connection), shared_binaries());
         RestartRequest {
             context: JobContext {
                 directory,
                 options,
-                memory,
                 force,
                 wait,
                 foreground_proxy,
                 detached,
                 streams,
-                watch_notice,
+                watch_notice: machine.watch_notice,
                 shared_binaries,
                 hooks: HOOKS,
             },
@@ -110,7 +98,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
 }
 
 pub(crate) fn attach(attach: Attach) -> anyhow::Result<ExitCode> {
-    let request = AttachRequest { directory: attach.directory, detach_key: attach.detach_key };
+    let request = AttachRequest { directory: attach.directory, detach_key: attach.keys.detach_key };
     match standfast::attach(&request)? {
         Departure::Detached => report_how_to_reattach(&request.directory),
         Departure::Ended => say("the program has ended"),
@@ -151,12 +139,12 @@ fn streams(redirect: bool) -> Streams {
     if redirect { Streams::Redirected } else { Streams::Recorded }
 }
 
-/// Makes the directory absolute, so that a restart from another working directory finds it.
-fn from_here(memory: Memory) -> anyhow::Result<Memory> {
-    Ok(match memory {
-        Memory::At(place) => Memory::At(std::path::absolute(place).context("--memory names no directory")?),
-        other => other,
-    })
+/// Makes the directory in memory absolute, so that a restart from another working directory finds it.
+fn from_here(mut options: OptionChoices) -> anyhow::Result<OptionChoices> {
+    if let Some(Memory::At(place)) = &mut options.memory {
+        *place = std::path::absolute(&*place).context("--memory names no directory")?;
+    }
+    Ok(options)
 }
 
 /// What the supervising process does with its own streams.

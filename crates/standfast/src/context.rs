@@ -1,7 +1,7 @@
 //! The context of a job's life, given both when the job begins and when it is continued.
 
 use crate::Error;
-use crate::settings::{Memory, OptionChoices};
+use crate::settings::OptionChoices;
 use crate::terminal::ForegroundConnection;
 use crate::watch::WatchNotice;
 use standfast_engine::Streams;
@@ -12,10 +12,9 @@ use std::path::{Path, PathBuf};
 pub struct JobContext {
     /// The job's directory, as the user names it.
     pub directory: PathBuf,
-    /// Protection options that were given for this life.
+    /// Protection options that were given for this life. Those that were not given are the same as in the life before, or
+    /// have their defaults if there was none.
     pub options: OptionChoices,
-    /// Whether checkpoints go to memory first. `None` means the same as in the life before, or no if there was none.
-    pub memory: Option<Memory>,
     /// Whether to take the directory from a holder that is not visible from here.
     pub force: bool,
     /// Whether to stay until all processes of the job have ended, not only its main process.
@@ -68,7 +67,6 @@ impl JobContext {
         Self {
             directory: directory.into(),
             options: OptionChoices::default(),
-            memory: None,
             force: false,
             wait: false,
             foreground_proxy: None,

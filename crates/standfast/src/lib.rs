@@ -4,19 +4,17 @@
 //! supervisor reports to a listener; nothing here prints or exits.
 //!
 //! ```no_run
-//! use standfast::{JobContext, OptionChoices, RunRequest, Unfinished};
+//! use standfast::{JobContext, LaunchOptions, OptionChoices, RunRequest, Unfinished};
 //!
 //! let options = OptionChoices { interval: Some("30s".parse()?), ..OptionChoices::default() };
 //! let request = RunRequest {
 //!     context: JobContext { options, ..JobContext::of("heat.standfast") },
 //!     program: "./heat".into(),
 //!     arguments: vec!["512".into()],
+//!     launch: LaunchOptions::default(),
 //!     unfinished: Unfinished::Resume,
 //!     clocks: standfast::ClockPolicy::Continue,
-//!     folders: Vec::new(),
 //!     ckptrc: None,
-//!     terminal: standfast::TerminalKind::Shared,
-//!     assistance: standfast::Assistance::default(),
 //! };
 //! let ending = standfast::run(&request, &mut |notice| eprintln!("{notice}"))?;
 //! println!("the program {ending}");
@@ -72,17 +70,17 @@ pub use quoting::{ForShell, InWords, quoted_word, without_numbers};
 pub use rehearsal::give_way;
 pub use request::{Afterwards, checkpoint};
 pub use run::{
-    CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, RestartRequest, RunRequest, TrustFault, Unfinished,
-    default_directory, find_directories, read_settings, restart, run,
+    CKPTRC, Ckptrc, CkptrcError, LaunchOptions, LineError, LineFault, RestartRequest, RunRequest, TrustFault,
+    Unfinished, default_directory, find_directories, read_settings, restart, run,
 };
 pub use settings::{
     Compress, Deadline, DeltaMode, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, FlushMode, FlushReport,
     Grace, INTERVAL_MAX, INTERVAL_MIN, Ids, Incremental, Interval, JobOptions, Keep, KeepFinished, MaxFiles, Memory,
-    Method, MinInterval, NoticeMeaning, OptionChoices, OptionError, Rehearse, Reserve, SaveFiles, SaveFolder,
-    SignalNotice, SignalNotices, Snapshot, Stack, StoppedStatus, Track, Why,
+    Method, MinInterval, NoticeMeaning, OptionChoices, OptionError, Rehearse, Reserve, RestartChoices, SaveFiles,
+    SaveFolder, SignalNotice, SignalNotices, Snapshot, Stack, StoppedStatus, Track, Why,
 };
 pub use standfast_core::{message_lines, printable, printable_json, printable_lines};
-pub use standfast_engine::{Assistance, ClockPolicy, JobIds, RefusalCode, Streams, UnknownRefusalCode};
+pub use standfast_engine::{ClockPolicy, JobIds, RefusalCode, Streams, UnknownRefusalCode};
 pub use standfast_format::manifest::GenerationNumber;
 pub use terminal::{
     AttachRequest, Departure, DetachKey, ForegroundConnection, ForegroundProxy, Left, Side, TerminalKind, attach, split,

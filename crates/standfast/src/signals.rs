@@ -163,7 +163,7 @@ mod tests {
             SignalNotice::new(SIGTERM, NoticeMeaning::Pass),
             SignalNotice::new(SIGHUP, NoticeMeaning::Ignore),
         ];
-        let notices = notices.into_iter().fold(SignalNotices::default(), SignalNotices::with);
+        let notices = SignalNotices::from(notices.to_vec());
         let reactions = [
             (SIGUSR1, Reaction::Checkpoint),
             (SIGUSR2, Reaction::CheckpointAndStop),

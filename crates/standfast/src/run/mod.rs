@@ -3,11 +3,13 @@
 mod ckptrc;
 mod decision;
 mod default_directory;
+mod launch_options;
 mod restart;
 
 pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault, read_settings};
 pub use decision::Unfinished;
 pub use default_directory::{default_directory, find_directories};
+pub use launch_options::LaunchOptions;
 pub use restart::{RestartRequest, restart};
 
 use crate::checkpoint::Destination;
@@ -22,13 +24,11 @@ use crate::settings::{JobOptions, Memory, OptionChoices, SaveFolder};
 use crate::signals::SignalInbox;
 use crate::supervisor::{SupervisorSetup, supervise};
 use crate::takeover::take_lease;
-use crate::terminal::{self, ForegroundConnection, HeldTerminal, TerminalKind};
+use crate::terminal::{self, ForegroundConnection, HeldTerminal};
 use crate::{Ending, Error};
 use decision::{RunPlan, plan_run};
 use restart::{Continuation, continue_job, is_hopeless, recorded_options};
-use standfast_engine::{
-    Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal, Stopwatch,
-};
+use standfast_engine::{ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal, Stopwatch};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_format::records::Bytes;
 use standfast_linux::try_namespaces;
@@ -49,25 +49,24 @@ pub struct RunRequest {
     pub program: OsString,
     /// Its arguments, without the program's own name.
     pub arguments: Vec<OsString>,
-    /// Directories that are saved with all their contents and restored as a whole, or the files that the job is seen to
-    /// write.
-    pub folders: Vec<SaveFolder>,
+    /// Options that take effect when the program starts.
+    pub launch: LaunchOptions,
     /// Contents of a `.ckptrc`, if there is one. The options take precedence.
     pub ckptrc: Option<Ckptrc>,
     /// What to do about an unfinished job in the directory.
     pub unfinished: Unfinished,
     /// What a job that is continued does about monotonic clocks that are behind those of its checkpoint.
     pub clocks: ClockPolicy,
-    /// Terminal on which the program starts.
-    pub terminal: TerminalKind,
-    /// Optional tasks of the program's libstandfast, if it has one.
-    pub assistance: Assistance,
 }
 
 impl RunRequest {
     /// Returns the options that the user set. The command line takes precedence over `.ckptrc`.
     fn choices(&self) -> OptionChoices {
-        self.ckptrc.as_ref().map_or(self.context.options, |ckptrc| self.context.options.over(ckptrc.choices()))
+        let options = self.context.options.clone();
+        match &self.ckptrc {
+            Some(ckptrc) => options.over(ckptrc.choices()),
+            None => options,
+        }
     }
 
     /// Returns the options for a job that begins.
@@ -158,7 +157,7 @@ fn start(
     let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
     let options = request.options();
     let of_store = |error| Error::of_store(&request.context.directory, error);
-    let memory = request.context.memory.clone().unwrap_or_default();
+    let memory = request.choices().memory.unwrap_or_default();
     // A job that is discarded here may still have memory.
     if let Ok((mut abandoned, _)) = Levels::open((*directory).clone()) {
         abandoned.discard_memory(&lease, false).map_err(of_store)?;
@@ -179,7 +178,7 @@ fn start(
         signals: inherited,
         terminal,
         directory: std::path::absolute(&request.context.directory).ok(),
-        assistance: request.assistance,
+        assistance: request.launch.assistance(),
     };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
     // The program runs meanwhile: this takes about 10 ms.
@@ -207,7 +206,7 @@ fn start(
 
 /// Returns the terminal on which the program starts, and its holder if the program gets one of its own.
 fn terminal_for(request: &RunRequest) -> Result<(Option<Arc<HeldTerminal>>, LaunchTerminal), Error> {
-    if request.context.detached || request.terminal.is_own(&request.program, &request.arguments) {
+    if request.context.detached || request.launch.terminal.is_own(&request.program, &request.arguments) {
         let (held, terminal) = terminal::make(&request.context.directory, request.context.detached)?;
         return Ok((Some(held), terminal));
     }
@@ -224,14 +223,15 @@ fn not_started(program: &OsStr, error: EngineError) -> Error {
 
 fn describe(request: &RunRequest) -> Result<JobDescription, Error> {
     let here = std::env::current_dir().map_err(Error::system("find the working directory"))?;
+    let folders = &request.launch.save_folder;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(JobDescription {
         program: request.program.as_bytes().into(),
         arguments: request.arguments.iter().map(|argument| argument.as_bytes().into()).collect(),
         working_directory: here.as_os_str().as_bytes().into(),
         started_nanoseconds: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
-        folders: request.folders.iter().filter_map(SaveFolder::directory).map(settled).collect::<Result<_, _>>()?,
-        saves_written: request.folders.contains(&SaveFolder::Written).then_some(true),
+        folders: folders.iter().filter_map(SaveFolder::directory).map(settled).collect::<Result<_, _>>()?,
+        saves_written: folders.contains(&SaveFolder::Written).then_some(true),
     })
 }
 
@@ -266,12 +266,10 @@ mod tests {
             context: JobContext { options, ..JobContext::of("heat.standfast") },
             program: OsString::from("heat"),
             arguments: Vec::new(),
-            folders: Vec::new(),
+            launch: LaunchOptions::default(),
             ckptrc: ckptrc.map(|text| Ckptrc::parse(text.as_bytes()).unwrap()),
             unfinished: Unfinished::Refuse,
             clocks: ClockPolicy::Continue,
-            terminal: TerminalKind::Shared,
-            assistance: Assistance::default(),
         }
     }
 
@@ -281,13 +279,13 @@ mod tests {
         let said = OptionChoices { interval: Some(seconds(7)), ..OptionChoices::default() };
         let nothing = OptionChoices::default();
         let table = [
-            (said, Some("maxtime 90\nmaxfiles 5"), seconds(7), 5),
-            (said, Some("checkpointing off"), seconds(7), 1),
-            (nothing, Some("maxtime 90\nmaxfiles 5"), seconds(90), 5),
-            (nothing, Some("maxtime 90"), seconds(90), 1),
-            (nothing, Some(""), seconds(600), 1),
-            (nothing, None, seconds(600), 2),
-            (said, None, seconds(7), 2),
+            (&said, Some("maxtime 90\nmaxfiles 5"), seconds(7), 5),
+            (&said, Some("checkpointing off"), seconds(7), 1),
+            (&nothing, Some("maxtime 90\nmaxfiles 5"), seconds(90), 5),
+            (&nothing, Some("maxtime 90"), seconds(90), 1),
+            (&nothing, Some(""), seconds(600), 1),
+            (&nothing, None, seconds(600), 2),
+            (&said, None, seconds(7), 2),
         ];
         for (options, ckptrc, interval, keep) in table {
             let others = if ckptrc.is_some() { Ckptrc::defaults() } else { JobOptions::default() };
@@ -295,7 +293,7 @@ mod tests {
             let off = ckptrc == Some("checkpointing off");
             let min_interval = if off { MinInterval::Never } else { others.min_interval };
             let wanted = JobOptions { interval, keep: Keep::new(keep).unwrap(), min_interval, ..others };
-            assert_eq!(request(options, ckptrc).options(), wanted, "{options:?} {ckptrc:?}");
+            assert_eq!(request(options.clone(), ckptrc).options(), wanted, "{options:?} {ckptrc:?}");
         }
     }
 

@@ -65,7 +65,7 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
         return Ok(report_finished(request, &directory, listener));
     }
     request.context.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
-    let expected = request.context.options.or(recorded_options(&directory).unwrap_or_default());
+    let expected = request.context.options.clone().or(recorded_options(&directory).unwrap_or_default());
     let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.context.force };
     let lease = Arc::new(take_lease(
         &directory,
@@ -130,7 +130,7 @@ pub(crate) fn continue_job(
     let recorded = JobOptions::from_record(manifest.options);
     // The policy for files applies to this restart only, since the next one finds other files.
     let files = job.context.options.files.unwrap_or(recorded.files);
-    let options = OptionChoices { files: None, ..job.context.options }.or(recorded);
+    let options = OptionChoices { files: None, ..job.context.options.clone() }.or(recorded);
     let mut stopwatch = job.stopwatch.clone();
     let mut life = Life::prepare(&job, &manifest, listener)?;
     // A level that turned out to be bad is not used again.
@@ -235,7 +235,7 @@ impl Life {
         }
         levels.clear_leftovers(&job.lease);
         let recorded = manifest.memory.as_ref().map(|it| Memory::At(PathBuf::from(OsStr::from_bytes(&it.place.0))));
-        let memory = job.context.memory.clone().or(recorded.clone()).unwrap_or_default();
+        let memory = job.context.options.memory.clone().or(recorded.clone()).unwrap_or_default();
         let is_same = recorded.and_then(|it| it.place().map(Path::to_owned)).as_deref() == memory.place();
         if !is_same && let Some(level) = &levels.memory {
             if let Ok(choice) = level.choose(Selector::Newest) {

@@ -2,6 +2,7 @@
 
 use super::option_kinds::{number, time};
 use std::convert::Infallible;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -43,6 +44,16 @@ impl FromStr for Memory {
     }
 }
 
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Auto => f.write_str("auto"),
+            Self::At(place) => place.display().fmt(f),
+        }
+    }
+}
+
 number! {
     /// Every Nth in-memory checkpoint is flushed to disk (H1).
     FlushEvery, "is not a number of in-memory checkpoints",
@@ -75,5 +86,8 @@ mod tests {
         assert_eq!((read("off"), read("auto")), (Memory::Off, Memory::Auto));
         assert_eq!(read("/dev/shm").place(), Some(Path::new("/dev/shm")));
         assert_eq!(Memory::Auto.place(), Some(Path::new("/dev/shm")));
+        for text in ["off", "auto", "/mnt/memory"] {
+            assert_eq!(read(text).to_string(), text);
+        }
     }
 }

@@ -29,7 +29,7 @@ pub use interval::{INTERVAL_MAX, INTERVAL_MIN, Interval};
 pub use levels::{DurableEvery, FlushEvery, Grace, Memory};
 pub use min_interval::MinInterval;
 pub use notices::{NoticeMeaning, SignalNotice, SignalNotices};
-pub use options::{JobOptions, OptionChoices};
+pub use options::{JobOptions, OptionChoices, RestartChoices};
 pub(crate) use options::{file_policy, id_policy, stack_part};
 pub use rehearse::Rehearse;
 pub use reserve::Reserve;

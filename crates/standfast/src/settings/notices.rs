@@ -1,7 +1,6 @@
 //! The option that says what signals to the supervisor mean, as batch systems send them before they end a job.
 
 use super::option_kinds::{Kept, OptionError};
-use clap::{Args, Command, FromArgMatches};
 use serde::{Serialize, Serializer};
 use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::low_level::signal_name;
@@ -140,6 +139,13 @@ impl Default for SignalNotices {
     }
 }
 
+impl From<Vec<SignalNotice>> for SignalNotices {
+    /// Adds the notices to the default, in their order.
+    fn from(notices: Vec<SignalNotice>) -> Self {
+        notices.into_iter().fold(Self::default(), Self::with)
+    }
+}
+
 impl fmt::Display for SignalNotices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.each().map(|notice| notice.to_string()).collect::<Vec<_>>().join(", "))
@@ -170,48 +176,12 @@ impl Kept for SignalNotices {
     }
 }
 
-/// The option as the command line repeats it.
-#[derive(Debug, clap::Args)]
-#[group(id = "notices")]
-struct NoticeArguments {
-    /// What SIGNAL to this command means: 'stop' stops the program after a checkpoint, 'checkpoint' only takes one,
-    /// 'pass' is for the program, 'ignore' does nothing; may be repeated. A signal that is not named means what it means
-    /// without the option: TERM=stop, and the others are for the program. A restart without the option keeps the job's
-    #[arg(long, value_name = "SIGNAL=MEANING")]
-    notice: Vec<SignalNotice>,
-}
-
-impl FromArgMatches for SignalNotices {
-    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
-        let NoticeArguments { notice } = NoticeArguments::from_arg_matches(matches)?;
-        Ok(notice.into_iter().fold(Self::default(), Self::with))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
-        Self::from_arg_matches(matches).map(|notices| *self = notices)
-    }
-}
-
-impl Args for SignalNotices {
-    fn group_id() -> Option<clap::Id> {
-        NoticeArguments::group_id()
-    }
-
-    fn augment_args(command: Command) -> Command {
-        NoticeArguments::augment_args(command)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        NoticeArguments::augment_args_for_update(command)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn notices(texts: &[&str]) -> SignalNotices {
-        texts.iter().map(|text| text.parse().unwrap()).fold(SignalNotices::default(), SignalNotices::with)
+        texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SignalNotice>>().into()
     }
 
     #[test]

@@ -1,20 +1,21 @@
-//! Options of a run, each defined once in the table below. The command line and its help, `standfast.toml`, the job's
-//! options and the manifest follow the table. The manifest keeps the options, so that a restarted job is protected in
-//! the same way.
+//! Options of a run that the manifest keeps, each defined once in the table below. The command lines of `run` and
+//! `restart`, their help, `standfast.toml`, the job's options and the manifest follow the table. The manifest keeps the
+//! options, so that a restarted job is protected in the same way.
 //!
 //! A new option is a line in the table, with its type, and a field of [`manifest::RunOptions`].
 
 use super::chains::{Keep, MaxFiles};
 use super::deadline::Deadline;
 use super::interval::Interval;
-use super::levels::{DurableEvery, FlushEvery, Grace};
+use super::levels::{DurableEvery, FlushEvery, Grace, Memory};
 use super::min_interval::MinInterval;
-use super::notices::SignalNotices;
+use super::notices::{SignalNotice, SignalNotices};
 use super::option_kinds::{Kept, kept_as_chosen};
 use super::rehearse::Rehearse;
 use super::reserve::Reserve;
 use super::saved_files::SaveFiles;
 use super::stopped_status::StoppedStatus;
+use clap::ValueHint;
 use serde::Serialize;
 use standfast_engine::{FilePolicy, IdPolicy, StackPart};
 use standfast_format::manifest::{
@@ -22,81 +23,112 @@ use standfast_format::manifest::{
 };
 use std::fmt;
 
-/// Defines all that belongs to an option: a field of the job's options, of those of a command line and of the manifest, all
-/// of one name. The text is the option's help, to which its default is added. Options that can be repeated come last: their
-/// types define how the command line gives them.
+/// Defines all that belongs to an option: a field of the job's options, of those of command lines and of the manifest, all
+/// of one name. A line of the table has these parts:
+///
+/// ```text
+/// "Help, to which the default is added"
+/// #[arg(how the command line names it)]
+/// name: Type [as JobType] [=> at_restart],
+/// ```
+///
+/// With `as`, the job has the option in another type than the command line, such as a set made of a list. An option with
+/// `=> at_restart` can also be given to `restart`. Options `elsewhere` are not in [`manifest::RunOptions`]: another part
+/// of the manifest keeps them.
 macro_rules! options {
     (
-        $($help:literal $(#[$argument:meta])* $option:ident: $kind:ty,)+
-        repeated: $($about:literal $several:ident: $kinds:ty,)+
+        $($help:literal #[$argument:meta] $option:ident: $given:ty $(as $kind:ty)? $(=> $at_restart:ident)?,)+
+        elsewhere:
+        $($about:literal #[$naming:meta] $other:ident: $type:ty $(=> $again:ident)?,)+
     ) => {
         /// How a job is protected.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
         pub struct JobOptions {
-            $(#[doc = $help] pub $option: $kind,)+
-            $(#[doc = $about] pub $several: $kinds,)+
+            $(#[doc = $help] pub $option: last!($given $(, $kind)?),)+
         }
 
-        /// Options of a command line: `None` where it names none, so that the job's own options stand.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::Args)]
+        /// Options of a command line that runs a program: `None` where it names none, so that the job's own options stand.
+        #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
         pub struct OptionChoices {
-            $(#[doc = $help] $(#[$argument])* #[arg(help = with_default($help, <$kind>::default()))] pub $option: Option<$kind>,)+
-            $(#[doc = $about] #[command(flatten)] pub $several: Option<$kinds>,)+
+            $(
+                #[doc = $help]
+                #[$argument]
+                #[arg(help = with_default($help, JobOptions::default().$option))]
+                pub $option: Option<$given>,
+            )+
+            $(
+                #[doc = $about]
+                #[$naming]
+                #[arg(help = with_default($about, <$type>::default()))]
+                pub $other: Option<$type>,
+            )+
+        }
+
+        /// Options of a command line that restarts a job. The others stay as they are.
+        #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
+        pub struct RestartChoices {
+            $($(#[doc = $help] #[$argument] #[arg(help = $at_restart($help))] pub $option: Option<$given>,)?)+
+            $($(#[doc = $about] #[$naming] #[arg(help = $again($about))] pub $other: Option<$type>,)?)+
+        }
+
+        impl From<RestartChoices> for OptionChoices {
+            fn from(choices: RestartChoices) -> Self {
+                let mut all = Self::default();
+                // A macro repeats what is optional only where it names the part: so the marker names the value.
+                $($(let $at_restart = choices.$option; all.$option = $at_restart;)?)+
+                $($(let $again = choices.$other; all.$other = $again;)?)+
+                all
+            }
         }
 
         impl JobOptions {
             /// Returns the options as a manifest keeps them.
             pub(crate) fn to_record(self) -> manifest::RunOptions {
-                manifest::RunOptions {
-                    $($option: self.$option.to_record(),)+
-                    $($several: self.$several.to_record(),)+
-                }
+                manifest::RunOptions { $($option: self.$option.to_record(),)+ }
             }
 
             /// Returns the options that a manifest keeps. The default applies to an option that is missing, or that no command
             /// line would have accepted.
             pub(crate) fn from_record(record: manifest::RunOptions) -> Self {
-                let choices = OptionChoices {
-                    $($option: record.$option.and_then(Kept::from_record),)+
-                    $($several: record.$several.and_then(Kept::from_record),)+
-                };
-                choices.or(Self::default())
+                Self { $($option: record.$option.and_then(Kept::from_record).unwrap_or_default(),)+ }
             }
-        }
-
-        /// Returns how each option that is no list refuses a text, below the option's name.
-        #[cfg(test)]
-        fn refusals(text: &str) -> Vec<String> {
-            vec![$(format!(
-                "--{}\n{}",
-                stringify!($option).replace('_', "-"),
-                text.parse::<$kind>().map(drop).expect_err("the text is a value of no option")
-            ),)+]
         }
 
         impl OptionChoices {
             /// Returns these choices, with `otherwise` for those that were not made.
             pub fn or(self, otherwise: JobOptions) -> JobOptions {
-                JobOptions {
-                    $($option: self.$option.unwrap_or(otherwise.$option),)+
-                    $($several: self.$several.unwrap_or(otherwise.$several),)+
-                }
+                JobOptions { $($option: self.$option.map_or(otherwise.$option, Into::into),)+ }
             }
 
             /// Returns these choices, with those of `weaker` where none was made.
             pub(crate) fn over(self, weaker: Self) -> Self {
                 Self {
                     $($option: self.$option.or(weaker.$option),)+
-                    $($several: self.$several.or(weaker.$several),)+
+                    $($other: self.$other.or(weaker.$other),)+
                 }
             }
         }
     };
 }
 
+/// Names the last of one or two types.
+macro_rules! last {
+    ($only:ty) => {
+        $only
+    };
+    ($given:ty, $kind:ty) => {
+        $kind
+    };
+}
+
 /// Returns the help of an option with its default.
 fn with_default(help: &str, default: impl fmt::Display) -> String {
     format!("{help} [default: {default}]")
+}
+
+/// Marks an option of the table that a restart may change: returns its help there.
+fn at_restart(help: &str) -> String {
+    with_default(help, "as in the run")
 }
 
 options! {
@@ -111,14 +143,14 @@ options! {
     keep: Keep,
     "Process ids after a restart: 'auto' restores the old ones where permitted, 'new' takes new ones"
     #[arg(long, value_name = "POLICY")]
-    ids: Ids,
+    ids: Ids => at_restart,
     "Save the main thread's stack: 'live' saves the part in use, 'whole' all of it, for coroutines kept below it"
     #[arg(long, value_name = "PART")]
     stack: Stack,
     "Restart with files that have grown or changed: 'auto' cuts off what the program wrote and refuses when in \
      doubt, 'rollback' cuts off whatever was written by anyone, 'keep' changes nothing, 'refuse' refuses"
     #[arg(long, value_name = "POLICY")]
-    files: Files,
+    files: Files => at_restart,
     "Save files that the program may write, up to SIZE each [64M if no size is given], and restore them at a \
      restart; 'auto' saves files up to 1M and keeps what was appended to them; 'off' saves none"
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
@@ -177,13 +209,20 @@ options! {
     "Time within which a stop must end, such as 30s: checkpoints are taken so often that it does, and a warning says \
      where it cannot; 'off': no limit"
     #[arg(long, value_name = "TIME")]
-    deadline: Deadline,
+    deadline: Deadline => at_restart,
     "Exit status after the job was stopped on request (HTCondor: 85, Grid Engine: 99)"
     #[arg(long, value_name = "N")]
-    stopped_status: StoppedStatus,
-    repeated:
-    "What signals to the supervisor mean"
-    notice: SignalNotices,
+    stopped_status: StoppedStatus => at_restart,
+    "What SIGNAL to this command means: 'stop' stops the program after a checkpoint, 'checkpoint' only takes one, \
+     'pass' is for the program, 'ignore' does nothing; may be repeated. Replaces the default as a whole: of the \
+     signals that are not named, TERM stops the program, and the others are for the program"
+    #[arg(long, value_name = "SIGNAL=MEANING")]
+    notice: Vec<SignalNotice> as SignalNotices => at_restart,
+    elsewhere:
+    "Write checkpoints to memory first, in a directory such as /dev/shm; 'auto' does so where there is enough \
+     space, 'off' never"
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    memory: Memory => at_restart,
 }
 
 kept_as_chosen! {
@@ -219,8 +258,9 @@ pub(crate) fn file_policy(files: Files) -> FilePolicy {
 #[cfg(test)]
 mod tests {
     use super::super::interval::{INTERVAL_MAX, INTERVAL_MIN};
-    use super::super::notices::SignalNotice;
     use super::*;
+    use clap::{Arg, Args as _, Command};
+    use std::error::Error as _;
 
     #[test]
     fn options_survive_the_manifest() {
@@ -261,10 +301,19 @@ mod tests {
     /// After a change: `INSTA_UPDATE=always cargo test -p standfast`, then read the difference.
     #[test]
     fn error_texts_match_the_reviewed_snapshot() {
-        let notice = |text: &str| text.parse::<SignalNotice>().expect_err(text).to_string();
-        let notices = ["nonsense", "KILL=stop", "USR1=nonsense"].map(notice).join("\n");
-        let refusals = refusals("nonsense").into_iter().chain([format!("--notice\n{notices}")]);
-        insta::assert_snapshot!(refusals.collect::<Vec<_>>().join("\n\n"));
+        let options = OptionChoices::augment_args(Command::new("run"));
+        let names = options.get_arguments().filter_map(Arg::get_long);
+        let refusals = names.filter_map(|name| Some(format!("--{name}\n{}", refusal(name, "nonsense")?)));
+        let refusals = refusals.collect::<Vec<_>>().join("\n\n");
+        let notices = ["KILL=stop", "USR1=nonsense"].map(|text| refusal("notice", text).expect(text));
+        insta::assert_snapshot!([&[refusals], &notices[..]].concat().join("\n"));
+    }
+
+    /// Returns why the command line refuses a value, if it does.
+    fn refusal(option: &str, value: &str) -> Option<String> {
+        let command = OptionChoices::augment_args(Command::new("run"));
+        let refused = command.try_get_matches_from(["run", &format!("--{option}={value}")]).err()?;
+        Some(refused.source().expect("the value is wrong, not the option").to_string())
     }
 
     #[test]
@@ -280,5 +329,25 @@ mod tests {
         assert_eq!(OptionChoices::default().or(job), job);
         let said = OptionChoices { keep: Keep::new(1), ..OptionChoices::default() };
         assert_eq!(said.or(job), JobOptions { keep: Keep::new(1).unwrap(), ..job });
+    }
+
+    #[test]
+    fn a_restart_changes_only_the_options_that_it_is_given() {
+        let given = RestartChoices {
+            ids: Some(Ids::New),
+            notice: Some(vec!["USR1=checkpoint".parse().unwrap()]),
+            memory: Some(Memory::Auto),
+            ..RestartChoices::default()
+        };
+        let choices = OptionChoices {
+            ids: given.ids,
+            notice: given.notice.clone(),
+            memory: given.memory.clone(),
+            ..OptionChoices::default()
+        };
+        assert_eq!(OptionChoices::from(given), choices);
+        let notice = SignalNotices::default().with("USR1=checkpoint".parse().unwrap());
+        let job = JobOptions { keep: Keep::new(5).unwrap(), ..JobOptions::default() };
+        assert_eq!(choices.or(job), JobOptions { ids: Ids::New, notice, ..job });
     }
 }
