@@ -70,7 +70,7 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Man(man) => manual(&man),
         Command::Run(_) | Command::Restart(_) | Command::Attach(_) | Command::Group(_) | Command::Batch(_) => {
-            unreachable!("these are no questions")
+            unreachable!("these commands are not questions")
         }
     }
 }
@@ -168,7 +168,7 @@ pub(crate) fn print<T: Serialize>(form: Form, value: &T, text: impl FnOnce() -> 
     write_out(text.as_bytes())
 }
 
-/// Writes to standard output. It is no failure if a reader such as `head` closes the pipe.
+/// Writes to standard output. It is not a failure if a reader such as `head` closes the pipe.
 fn write_out(text: &[u8]) -> anyhow::Result<()> {
     let mut output = io::stdout().lock();
     match output.write_all(text).and_then(|()| output.flush()) {

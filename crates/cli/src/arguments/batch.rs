@@ -41,7 +41,7 @@ pub(crate) struct Batch {
     pub(crate) run: Run,
 }
 
-/// For what a script is written.
+/// What a script is written for.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheduler {
     /// Slurm

@@ -1,5 +1,5 @@
-//! A script for HTCondor that submits itself. HTCondor signals the script alone, and runs a job again that it has asked to
-//! leave, or that ends with 85.
+//! A script for HTCondor that submits itself. HTCondor signals only the script. It runs the job again if it has asked the
+//! job to leave, or if the job ends with status 85.
 
 use super::plan::JobPlan;
 use super::shell::{Signalled, directives, job, words};

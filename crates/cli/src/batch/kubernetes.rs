@@ -1,5 +1,5 @@
 //! A job for Kubernetes, with a claim for the volume of its checkpoints. Kubernetes signals the first process of the
-//! container, and takes the status of the script for what it says.
+//! container, and acts on the exit status of the script.
 
 use super::plan::JobPlan;
 use super::shell::{Signalled, job};

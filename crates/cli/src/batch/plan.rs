@@ -8,10 +8,10 @@ use standfast::Deadline;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Time between the scheduler's signal and the end of the job, in seconds, where nothing else is said.
+/// Time between the scheduler's signal and the end of the job without a deadline, in seconds.
 const SECONDS: u64 = 120;
 
-/// What the scheduler is to give beyond the deadline, in seconds.
+/// Time that the scheduler gives beyond the deadline, in seconds.
 const MARGIN: u64 = 10;
 
 /// Options that the scripts set themselves, or that contradict them.
@@ -69,7 +69,7 @@ impl JobPlan {
     }
 }
 
-/// Returns the time that the scheduler is to give: somewhat more than the deadline, for the script and the next start.
+/// Returns the time that the scheduler gives: somewhat more than the deadline, for the script and the next start.
 fn seconds(deadline: Option<Deadline>) -> u64 {
     deadline.and_then(Deadline::get).map_or(SECONDS, |deadline| deadline.as_secs() + MARGIN)
 }

@@ -1,4 +1,5 @@
-//! A script for Grid Engine. It signals the process group of the script, and queues a job again that ends with 99.
+//! A script for Grid Engine. It signals the process group of the script, and queues the job again if it ends with
+//! status 99.
 
 use super::plan::JobPlan;
 use super::shell::{Signalled, directives, job, words};

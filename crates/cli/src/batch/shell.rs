@@ -1,4 +1,4 @@
-//! The part that all shell scripts share: they run the job, pass signals on to it, and ask how it stands.
+//! The part that all shell scripts share: they run the job, pass signals on to it, and ask for its state.
 
 use super::plan::JobPlan;
 use super::template::fill;

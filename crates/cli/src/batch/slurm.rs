@@ -1,5 +1,5 @@
-//! A script for Slurm. Slurm signals the script alone, and queues jobs again that are preempted or lose a node. After a
-//! time limit, the script queues itself again.
+//! A script for Slurm. Slurm signals only the script. It queues the job again if the job is preempted or loses a node.
+//! After a time limit, the script queues itself again.
 
 use super::plan::JobPlan;
 use super::shell::{Signalled, directives, job, words};

@@ -1,5 +1,5 @@
-//! A unit for systemd, of the system or of a user. It needs no script: systemd signals the command alone, and asks how
-//! the job stands before each start.
+//! A unit for systemd, of the system or of a user. It needs no script: systemd signals only the command, and asks for
+//! the state of the job before each start.
 
 use super::plan::JobPlan;
 use super::shell::directives;

@@ -1,4 +1,4 @@
-//! Tests of the scripts: their texts, and what shells and other programs say of them.
+//! Tests of the scripts: their texts, and the verdict of shells and other checkers.
 
 use super::*;
 use crate::arguments::{Arguments, Command};
@@ -13,7 +13,9 @@ const SCHEDULERS: [&str; 5] = ["slurm", "condor", "sge", "systemd", "kubernetes"
 
 fn printed(words: &[&str]) -> anyhow::Result<String> {
     let line: Vec<OsString> = ["standfast", "batch"].iter().chain(words).map(OsString::from).collect();
-    let Command::Batch(batch) = Arguments::try_parse_from(&line)?.command else { panic!("it is no batch") };
+    let Command::Batch(batch) = Arguments::try_parse_from(&line)?.command else {
+        panic!("this is not a batch command")
+    };
     let mut plan = JobPlan::of(&batch, &line)?;
     // The same on each machine.
     plan.working_directory = "/srv/ada".into();
@@ -125,7 +127,7 @@ fn arguments_are_strings_of_json_for_kubernetes() {
 /// send one signal only (SC2043).
 const SHELLCHECK: [&str; 2] = ["--severity=warning", "--exclude=SC2064,SC2043"];
 
-/// Runs a checker on a text, if it is installed, and returns what it complains of.
+/// Runs a checker on a text, if it is installed, and returns its complaints.
 fn complaints(program: &str, arguments: &[&str], name: &str, text: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(name);

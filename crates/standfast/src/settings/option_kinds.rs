@@ -8,7 +8,8 @@ pub(crate) use bytes::{parse_bytes, write_bytes};
 pub(crate) use standfast_format::manifest::OptionError;
 use std::time::Duration;
 
-/// Longest time that a time option accepts: a day. A disk that is not to be used for longer is no level.
+/// Longest time that a time option accepts: a day. A disk that is used less often than that
+/// is of no use as a level.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// An option that the manifest of a job keeps.
