@@ -89,8 +89,8 @@ use plan::JobPlan;
 pub use rehearsal::{RehearsalOptions, Rehearsed, rehearse_restart};
 use standfast_format::records::FileReference;
 use standfast_format::{BoxError, ImageSource};
+use standfast_linux::InheritedSignals;
 use standfast_linux::sys::process;
-use standfast_linux::{InheritedSignals, NamespaceInit};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 pub use streams::Streams;
@@ -155,7 +155,7 @@ pub fn restart(source: &dyn ImageSource, mut options: RestartOptions<'_>) -> Res
     // The job may make objects of System V as soon as it runs. These are its own.
     let inheritance = Inheritance::of_children();
     let committed = ready.and_then(|ready| Ok((ready, family.commit()?)));
-    let (ReadyJob { identity, files, compared }, init) = match committed {
+    let (ReadyJob { identity, process, files, compared }, init) = match committed {
         Ok(committed) => committed,
         Err(error) => {
             family.abandon();
@@ -167,7 +167,8 @@ pub fn restart(source: &dyn ImageSource, mut options: RestartOptions<'_>) -> Res
     if init.is_some() {
         remove_leftovers(source.state());
     }
-    let job = Job::new(identity, end_of(identity, init)?, inheritance);
+    let end = init.map_or(End::Child(process), End::Namespace);
+    let job = Job::new(identity, end, inheritance);
     job.go_on_with(&family.waits());
     job.share_ports_of(std::mem::take(&mut family.sharing));
     job.has_written(mapped_files::written(source.state()));
@@ -180,6 +181,8 @@ pub fn restart(source: &dyn ImageSource, mut options: RestartOptions<'_>) -> Res
 /// A rebuilt job that is about to run.
 struct ReadyJob {
     identity: ProcessIdentity,
+    /// A descriptor that tells of its end. It exists before the job runs, since nothing may fail after that.
+    process: OwnedFd,
     /// What was done about files.
     files: Vec<FileNote>,
     /// What its comparison with the checkpoint has shown.
@@ -206,12 +209,13 @@ impl Family {
         self.report_restart(plan, options.news)?;
         stopwatch.lap("files");
         let identity = ProcessIdentity::of(self.main().pid())?;
+        let process = process::pidfd_open(identity.pid).map_err(|source| kernel("watching the program", source))?;
         if let Some(master) = self.held.take() {
             (options.hold_terminal)(master).map_err(EngineError::Image)?;
         }
         (options.before_thaw)(identity).map_err(EngineError::Image)?;
         stopwatch.lap("record");
-        Ok(ReadyJob { identity, files, compared })
+        Ok(ReadyJob { identity, process, files, compared })
     }
 
     /// Makes the files what they were at the checkpoint. Returns what was done about them.
@@ -233,13 +237,4 @@ impl Family {
         plan.put_folders_right(&mut files)?;
         Ok(files)
     }
-}
-
-/// Returns what shows the end of a running job: the init of its namespaces if it has one.
-fn end_of(main: ProcessIdentity, init: Option<NamespaceInit>) -> Result<End, EngineError> {
-    let watching = |source| kernel("watching the program", source);
-    Ok(match init {
-        Some(init) => End::Namespace(init),
-        None => End::Child(process::pidfd_open(main.pid).map_err(watching)?),
-    })
 }
