@@ -115,12 +115,17 @@ impl Opening<'_> {
         Ok((made, reached))
     }
 
-    /// Reports whether a socket is bound to a port where nothing else of the job is. It must get the port without sharing it:
-    /// the kernel would not let it listen beside a lingering connection later.
+    /// Reports whether a socket is bound to a port where nothing else of the job is, not even an end that has been closed. It
+    /// must get the port without sharing it: the kernel would not let it listen beside a lingering connection later.
     fn is_only_bound(&self, record: &Socket) -> bool {
-        let port = |socket: &Socket| Endpoint::of(&socket.name.0).map(|endpoint| endpoint.port);
+        let port = |address: &Bytes| Endpoint::of(&address.0).map(|endpoint| endpoint.port);
+        let own = port(&record.name);
+        let has_port = |other: &Socket| match &other.state {
+            SocketState::PeerClosed { peer } if port(peer) == own => true,
+            _ => port(&other.name) == own,
+        };
         let mut others = self.plan.job.sockets.iter().filter(|other| !std::ptr::eq(*other, record) && is_tcp(other));
-        record.state == SocketState::Unconnected && !others.any(|other| port(other) == port(record))
+        record.state == SocketState::Unconnected && !others.any(has_port)
     }
 
     fn create(&self, record: &Socket) -> Result<Made, EngineError> {
