@@ -146,7 +146,7 @@ impl Mpi {
     /// # Errors
     /// When the program does not compile.
     pub fn unmodified(&self, steps: u32) -> Result<Option<Program>> {
-        let Some(launcher) = in_path(self.launcher[0]) else { return Ok(None) };
+        let Some(launcher) = in_path(self.launcher[0]).filter(|_| compiles_mpi(self.compiler)) else { return Ok(None) };
         let folder = workshop::folder("steps", (self.name, SOURCE_UNMODIFIED))?;
         let path = workshop::built(&folder, "steps", |path| {
             let source = path.with_extension("c");
@@ -177,8 +177,7 @@ impl Mpi {
     }
 
     fn compiled_by(&self, compiler: &str, name: &str, extension: &str, text: &str) -> Result<Option<PathBuf>> {
-        let compiles = Command::new(compiler).args(["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).output();
-        if !compiles.is_ok_and(|answer| answer.status.success()) {
+        if !compiles_mpi(compiler) {
             return Ok(None);
         }
         let library = library()?;
@@ -339,6 +338,12 @@ fn strike_down(arena: &Arena, program: &Path, mut running: Running, random: &mut
 
 pub(crate) fn said(arena: &Arena, seed: u64) -> String {
     format!("seed {seed}; {}", arena.evidence())
+}
+
+/// Reports whether a compiler exists and finds MPI's header.
+fn compiles_mpi(compiler: &str) -> bool {
+    let compiled = Command::new(compiler).args(["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).output();
+    compiled.is_ok_and(|answer| answer.status.success())
 }
 
 /// Returns the folder of libstandfast_group: `STANDFAST_LIBRARIES`, or where cargo builds it.

@@ -191,12 +191,12 @@ static void hold_session(const char *path)
 /* Listens without SO_REUSEADDR, and once the gate is open leaves a connection behind that lingers at its port. One that is
  * `alone` sees to it that nobody can bind the port meanwhile. One that is `bound` does not listen before the gate is open,
  * and then lets others share the port with the connection. Its port is in a file `port`. */
-static void hold_server(const char *manner)
+static void hold_server(const char *kind)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof at;
     int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0), off = 0, on = 1;
-    int is_bound = strcmp(manner, "bound") == 0;
+    int is_bound = strcmp(kind, "bound") == 0;
     char byte;
     CHECK(listener >= 0 && bind(listener, (struct sockaddr *)&at, sizeof at) == 0);
     CHECK(is_bound || listen(listener, 1) == 0);
@@ -204,7 +204,7 @@ static void hold_server(const char *manner)
     FILE *port = fopen("port", "w");
     CHECK(port && fprintf(port, "%d", ntohs(at.sin_port)) > 0 && fclose(port) == 0);
     wait_at_gate();
-    if (strcmp(manner, "alone") == 0)
+    if (strcmp(kind, "alone") == 0)
         CHECK(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &off, sizeof off) == 0);
     if (is_bound)
         CHECK(listen(listener, 1) == 0 && setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);

@@ -11,7 +11,7 @@
 //!                                                           command
 //! ```
 //!
-//! Each connection begins with a greeting ([`greeting`]), in which both ends prove that they know the job's secret. After
+//! Each connection begins with a greeting (`greeting.rs`), in which both ends prove that they know the job's secret. After
 //! it, nothing is encrypted.
 #![forbid(unsafe_code)]
 

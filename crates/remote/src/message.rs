@@ -6,7 +6,7 @@ use crate::error::system;
 use minicbor::{Decode, Encode};
 use std::io::{ErrorKind, Read, Write};
 
-/// The longest message: the line of a command is at most as long as Linux allows a single argument.
+/// The longest message. The line of a command is the longest part, and Linux allows 128 KiB for a single argument.
 const BYTES_MAX: u32 = 1 << 18;
 
 /// A stream of a command.

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Child;
 use std::time::Duration;
 
-/// At most so many shims at a time: others can connect as well, and each connection costs a process for some seconds.
+/// The maximum number of shims at a time. Strangers can connect as well, and each connection costs a process for seconds.
 const SHIMS_MAX: usize = 1000;
 /// How long to wait when no more processes or descriptors can be had.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 
 /// How long the streams of a command may take to be connected.
 const STREAMS_MAX: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
-/// So many connections are looked at: others may connect to the port as well.
+/// The maximum number of connections to the streams' port that are looked at. Strangers can connect there as well.
 const CONNECTIONS_MAX: usize = 30;
 
 /// Answers one connection: executes its command, and returns when that has ended or cannot be started. A command whose
