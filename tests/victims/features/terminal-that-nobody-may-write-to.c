@@ -1,5 +1,5 @@
 /* A terminal whose node the program has closed to others (mesg n) stays closed to them, and one that it has opened to all
- * stays open.
+ * stays open, also where the other side is gone.
  *
  * expect: survive
  */
@@ -8,16 +8,17 @@
 
 int main(void)
 {
-    static const mode_t modes[] = {0600, 0622};
-    int masters[2], slaves[2];
+    static const mode_t modes[] = {0600, 0622, 0755};
+    int masters[3], slaves[3];
     struct stat now;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         open_terminal(&masters[i], &slaves[i], i);
         CHECK(fchmod(slaves[i], modes[i]) == 0);
     }
+    CHECK(close(masters[2]) == 0);
     for (int life = 0; life < 2; life++) {
         moment("set");
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 3; i++)
             CHECK(fstat(slaves[i], &now) == 0 && (now.st_mode & 07777) == modes[i]);
     }
     say(slaves[0], "heard");

@@ -220,7 +220,7 @@ mod tests {
             OpenFileKind::Socket { socket: 0 },
             OpenFileKind::Master { terminal: 0 },
             OpenFileKind::Slave { terminal: 0 },
-            OpenFileKind::HungUp,
+            OpenFileKind::HungUp { mode: None },
             OpenFileKind::Inherited { number: 3, was: path() },
             OpenFileKind::MessageQueue { queue: 0 },
             OpenFileKind::KernelFile { subject: None, path: path(), offset: 0 },
@@ -234,7 +234,7 @@ mod tests {
         match kind {
             Regular { .. } | Device { .. } | Pipe { .. } | EventCounter { .. } | Epoll { .. } | Stream { .. } => true,
             Timer { .. } | Signals { .. } | Watches { .. } | Process { .. } | Directory { .. } | Place { .. } => true,
-            Object { .. } | Socket { .. } | Master { .. } | Slave { .. } | HungUp | Inherited { .. } => true,
+            Object { .. } | Socket { .. } | Master { .. } | Slave { .. } | HungUp { .. } | Inherited { .. } => true,
             MessageQueue { .. } | KernelFile { .. } | Thread { .. } => true,
         }
     }

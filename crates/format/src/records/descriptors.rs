@@ -274,7 +274,11 @@ pub enum OpenFileKind {
     },
     /// The slave of a pseudo-terminal that was hung up: every operation on it reports that.
     #[n(17)]
-    HungUp,
+    HungUp {
+        /// Permissions of its node, which has lost its name. Absent in images of old versions.
+        #[n(0)]
+        mode: Option<u32>,
+    },
     /// A POSIX message queue.
     #[n(18)]
     MessageQueue {

@@ -241,7 +241,7 @@ pub(crate) fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
             let subject = subject.map(|(process, thread)| ProcSubject { process, thread });
             OpenFileKind::KernelFile { subject, path, offset }
         }),
-        Just(OpenFileKind::HungUp),
+        any::<Option<u32>>().prop_map(|mode| OpenFileKind::HungUp { mode }),
         (stream, bytes()).prop_map(|(stream, was)| OpenFileKind::Stream { stream, was }),
         (any::<i32>(), bytes()).prop_map(|(number, was)| OpenFileKind::Inherited { number, was }),
     ]

@@ -119,7 +119,7 @@ pub(crate) fn open_files() -> Vec<OpenFile> {
         OpenFileKind::Socket { socket: 0 },
         OpenFileKind::Master { terminal: 0 },
         OpenFileKind::Slave { terminal: 0 },
-        OpenFileKind::HungUp,
+        OpenFileKind::HungUp { mode: None },
         OpenFileKind::MessageQueue { queue: 0 },
         OpenFileKind::KernelFile { subject: None, path: b"/proc/meminfo"[..].into(), offset: 9 },
         OpenFileKind::KernelFile {

@@ -114,7 +114,8 @@ impl Walk<'_> {
         let known = || {
             let own = shown.own(&self.holders)?;
             if !matches!(node, Node::Master) && ready_events(own.as_fd(), 0)? & DEAD != 0 {
-                return Ok(Some(OpenFileKind::HungUp));
+                let mode = Some(shown.file.mode() & PERMISSIONS);
+                return Ok(Some(OpenFileKind::HungUp { mode }));
             }
             let slave = self.slave(shown, &own)?.map(|terminal| OpenFileKind::Slave { terminal });
             match node {

@@ -32,7 +32,7 @@ fn restore(opening: &Opening<'_>, recorded: &Recorded<'_>) -> Option<Result<u64,
     match recorded.kind {
         OpenFileKind::Master { terminal } => Some(opening.master(*terminal, recorded.flags)),
         OpenFileKind::Slave { terminal } => Some(opening.open_slave(*terminal, recorded.flags)),
-        OpenFileKind::HungUp => Some(opening.make_hung_up(recorded.flags)),
+        OpenFileKind::HungUp { mode } => Some(opening.make_hung_up(*mode, recorded.flags)),
         _ => None,
     }
 }
@@ -41,7 +41,7 @@ fn describe(kind: &OpenFileKind) -> Option<String> {
     match kind {
         OpenFileKind::Master { terminal } => Some(format!("master of terminal {terminal} of the job")),
         OpenFileKind::Slave { terminal } => Some(format!("slave of terminal {terminal} of the job")),
-        OpenFileKind::HungUp => Some("terminal that has been hung up".to_owned()),
+        OpenFileKind::HungUp { .. } => Some("terminal that has been hung up".to_owned()),
         _ => None,
     }
 }

@@ -105,11 +105,14 @@ impl Opening<'_> {
     }
 
     /// Makes the slave of a terminal whose master is gone.
-    pub(in crate::objects) fn make_hung_up(&self, flags: u32) -> Result<u64, EngineError> {
+    pub(in crate::objects) fn make_hung_up(&self, mode: Option<u32>, flags: u32) -> Result<u64, EngineError> {
         let master = self.open_path(b"/dev/ptmx", O_RDWR | O_NOCTTY)?;
         terminal::set_locked(self.own(master)?.as_fd(), false).map_err(making)?;
         let flags = (flags | O_NOCTTY).into();
         let slave = self.call("opening a terminal", abi::SYS_ioctl, [master, TIOCGPTPEER, flags, 0, 0, 0])?;
+        if let Some(mode) = mode {
+            set_mode(&self.own(slave)?.into(), mode).map_err(making)?;
+        }
         self.close(master)?;
         Ok(slave)
     }
@@ -189,7 +192,7 @@ impl Construction {
 
 /// Reports whether an image holds terminals that a restart has to make.
 pub(crate) fn makes_terminals(job: &JobState) -> bool {
-    let is_hung_up = |kind: &OpenFileKind| matches!(kind, OpenFileKind::HungUp);
+    let is_hung_up = |kind: &OpenFileKind| matches!(kind, OpenFileKind::HungUp { .. });
     !job.terminals.is_empty() || job.open_files.iter().any(|file| is_hung_up(&file.kind))
 }
 
