@@ -1,5 +1,5 @@
 /* A listening TCP socket keeps its port, its options and its backlog; a connection that waits to be accepted still
- * does.
+ * does, also where more wait than would be let in now.
  *
  * expect: survive
  */
@@ -41,11 +41,13 @@ static void serve(int family)
     CHECK(getsockopt(server, SOL_SOCKET, SO_REUSEADDR, &value, &word) == 0 && value == 1);
     int client = socket(family, SOCK_STREAM, 0);
     CHECK(client >= 0 && connect(client, (struct sockaddr *)&before, length) == 0);
-    moment("one waits");
+    int late = socket(family, SOCK_STREAM, 0);
+    CHECK(late >= 0 && connect(late, (struct sockaddr *)&before, length) == 0 && listen(server, 0) == 0);
+    moment("two wait, and a third would not be let in");
     CHECK(write(client, "hello", 5) == 5);
     int accepted = accept(server, NULL, NULL);
     CHECK(accepted >= 0 && read(accepted, room, sizeof room) == 5);
-    CHECK(close(accepted) == 0 && close(client) == 0 && close(server) == 0);
+    CHECK(close(accepted) == 0 && close(client) == 0 && close(late) == 0 && close(server) == 0);
 }
 
 int main(void)

@@ -28,7 +28,8 @@ static void serve(const struct sockaddr_un *address, socklen_t length, const cha
     clients[2] = client(address, length);
     CHECK(shutdown(clients[2], SHUT_WR) == 0);
     CHECK(write(clients[0], "request", 7) == 7 && write(accepted, "response", 8) == 8);
-    moment("one accepted, two waiting");
+    CHECK(listen(server, 0) == 0);
+    moment("one accepted, two waiting, where the next would have to wait itself");
     CHECK(read(clients[0], room, sizeof room) == 8 && read(accepted, room, sizeof room) == 7);
     CHECK(getsockname(accepted, (struct sockaddr *)&told, &told_length) == 0);
     CHECK(told_length == length && memcmp(&told, address, length) == 0);
@@ -37,6 +38,7 @@ static void serve(const struct sockaddr_un *address, socklen_t length, const cha
     CHECK(write(clients[1], "of the first", 12) == 12);
     int first = accept(server, NULL, NULL), second = accept(server, NULL, NULL);
     CHECK(first >= 0 && second >= 0 && read(first, room, sizeof room) == 12 && read(second, room, sizeof room) == 0);
+    CHECK(listen(server, 5) == 0);
     int late = client(address, length), last = accept(server, NULL, NULL);
     CHECK(late >= 0 && last >= 0 && write(late, "x", 1) == 1 && read(last, room, 1) == 1);
     int all[] = {server, accepted, clients[0], clients[1], clients[2], first, second, late, last};

@@ -72,10 +72,10 @@ impl Opening<'_> {
             }
         }
         // The sockets that they are connected to, or wait at, exist by now.
-        for (made, record) in made.iter().flatten().zip(records.iter()) {
-            if let SocketState::Listening { backlog } = record.state {
-                self.call("listening", abi::SYS_listen, [made.number, backlog.into(), 0, 0, 0, 0])?;
-            }
+        let listeners = || records.iter().enumerate().filter_map(|(place, record)| Some((place, backlog(record)?)));
+        for (place, backlog) in listeners() {
+            // The program may have lowered it when more were waiting already.
+            self.listen(&made, place, backlog.max(waiting_at(records, place)))?;
         }
         for (made, record) in made.iter().flatten().zip(records.iter()) {
             if let SocketState::Towards { address, .. } = &record.state
@@ -91,9 +91,17 @@ impl Opening<'_> {
                 self.connect_named(waiting, &records[place], &address)?;
             }
         }
+        for (place, backlog) in listeners().filter(|(place, backlog)| *backlog < waiting_at(records, *place)) {
+            self.listen(&made, place, backlog)?;
+        }
         self.sockets = made.into_iter().flatten().collect();
         assert_eq!(self.sockets.len(), records.len(), "the plan has seen that every pair is one");
         Ok(())
+    }
+
+    fn listen(&self, made: &[Option<Made>], place: usize, backlog: u32) -> Result<(), EngineError> {
+        let listener = made[place].as_ref().expect("those that stand alone have been made");
+        self.call("listening", abi::SYS_listen, [listener.number, backlog.into(), 0, 0, 0, 0]).map(drop)
     }
 
     /// Makes a socket with its options and its name, without a connection.
@@ -200,6 +208,18 @@ fn stands_alone(record: &Socket) -> bool {
         record.state,
         SocketState::Paired { .. } | SocketState::PeerClosed { .. } | SocketState::Reset | SocketState::Ended
     )
+}
+
+/// Returns how many connections may wait to be accepted by a socket, if it listens.
+fn backlog(record: &Socket) -> Option<u32> {
+    if let SocketState::Listening { backlog } = record.state { Some(backlog) } else { None }
+}
+
+/// Returns how many wait to be accepted by a listening socket.
+fn waiting_at(records: &[Socket], place: usize) -> u32 {
+    let is_it = |at: u32| at as usize == place;
+    let waits = |it: &&Socket| matches!(it.state, SocketState::Waiting { listener, .. } if is_it(listener));
+    records.iter().filter(waits).count() as u32
 }
 
 /// Returns the sockets that wait to be accepted, in order.
