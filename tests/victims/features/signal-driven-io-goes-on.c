@@ -1,5 +1,6 @@
 /* Signal-driven I/O (O_ASYNC, F_SETOWN, F_SETSIG) goes on: the same signal comes when a pipe or socket becomes
- * ready, for a process, a thread or a process group.
+ * ready, for a process, a thread or a process group. None comes for a pipe that ended before, though another process has it
+ * too.
  *
  * expect: survive
  */
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 static volatile int told, from;
 
@@ -22,7 +24,7 @@ int main(void)
 {
     struct sigaction action = {.sa_sigaction = tell, .sa_flags = SA_SIGINFO | SA_RESTART};
     struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = gettid()}, now;
-    int pipe_[2], pair[2], group[2];
+    int pipe_[2], pair[2], group[2], ended[2];
     char room[8];
     /* It leads one already where it is run under protection. */
     CHECK(setpgid(0, 0) == 0);
@@ -36,7 +38,15 @@ int main(void)
         CHECK(fcntl(listened[i], F_SETSIG, SIGRTMIN + 3) == 0);
         CHECK(fcntl(listened[i], F_SETFL, fcntl(listened[i], F_GETFL) | O_ASYNC) == 0);
     }
+    CHECK(pipe(ended) == 0 && close(ended[1]) == 0);
+    CHECK(fcntl(ended[0], F_SETOWN, getpid()) == 0 && fcntl(ended[0], F_SETSIG, SIGRTMIN + 3) == 0);
+    CHECK(fcntl(ended[0], F_SETFL, O_ASYNC) == 0);
+    pid_t other = fork();
+    CHECK(other >= 0);
+    while (other == 0)
+        pause();
     moment("set");
+    CHECK(told == 0);
     for (int i = 0; i < 3; i++) {
         told = 0;
         CHECK(write(written[i], "x", 1) == 1);
@@ -46,6 +56,7 @@ int main(void)
     CHECK(fcntl(listened[0], F_GETOWN) == getpid() && fcntl(listened[1], F_GETOWN_EX, &now) == 0);
     CHECK(now.type == F_OWNER_TID && now.pid == gettid() && fcntl(listened[0], F_GETSIG) == SIGRTMIN + 3);
     CHECK(fcntl(group[0], F_GETOWN) == -getpgrp());
+    CHECK(kill(other, SIGKILL) == 0 && waitpid(other, NULL, 0) == other);
     puts("told");
     return 0;
 }

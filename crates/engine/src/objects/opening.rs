@@ -133,9 +133,15 @@ impl Construction {
         let files = opening.open_own(parked, place)?;
         opening.place(&files)?;
         let all = [parked.from, u32::MAX.into(), 0, 0, 0, 0];
-        self.call("closing what was parked", abi::SYS_close_range, all)?;
+        self.call("closing what was parked", abi::SYS_close_range, all).map(drop)
+    }
+
+    /// Sets again who gets the signals of open files, and takes the locks of this process. It comes when all processes have
+    /// only their own descriptors: the last close of the other end of a pipe would send a signal, and a process loses its
+    /// locks on a file whenever it closes any descriptor of that file.
+    pub(crate) fn finish_descriptors(&self, plan: OpenFilesPlan<'_>, parked: &Parked) -> Result<(), EngineError> {
+        let opening = Opening::new(self, plan, parked.from);
         opening.restore_signal_owners()?;
-        // Must be last, since a process loses its locks on a file whenever it closes any descriptor of that file.
         opening.lock()
     }
 

@@ -152,13 +152,7 @@ impl Family {
         stop_the_stopped(&self.processes, plan.job)?;
         self.furnish(plan)?;
         stopwatch.lap("attributes");
-        let plans: Vec<_> = (0..self.processes.len()).map(|place| plan.open_files_of(place)).collect();
-        open_files_of_processes(&self.processes, &plans, &mut parked)?;
-        for (place, process) in self.processes.iter().enumerate() {
-            if !plan.job.processes[place].process_tree.shares_descriptors {
-                process.place_descriptors(plan.open_files_of(place), place, &parked)?;
-            }
-        }
+        self.give_descriptors(plan, parked)?;
         for (place, process) in self.processes.iter().enumerate() {
             process.queue_signals(&plan.job.processes[place])?;
         }
@@ -168,6 +162,23 @@ impl Family {
             process.finish_threads(&plan.of(place))?;
         }
         stopwatch.lap("threads");
+        Ok(())
+    }
+
+    /// Gives each process its descriptors.
+    fn give_descriptors(&self, plan: &JobPlan<'_>, mut parked: Parked) -> Result<(), EngineError> {
+        let plans: Vec<_> = (0..self.processes.len()).map(|place| plan.open_files_of(place)).collect();
+        open_files_of_processes(&self.processes, &plans, &mut parked)?;
+        let with_own_descriptors = || {
+            let all = self.processes.iter().enumerate();
+            all.filter(|(place, _)| !plan.job.processes[*place].process_tree.shares_descriptors)
+        };
+        for (place, process) in with_own_descriptors() {
+            process.place_descriptors(plans[place], place, &parked)?;
+        }
+        for (place, process) in with_own_descriptors() {
+            process.finish_descriptors(plans[place], &parked)?;
+        }
         Ok(())
     }
 
