@@ -23,13 +23,15 @@ struct Actor {
     hangs: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Slot {
     kind: String,
     owners: Vec<usize>,
     /// Whether an actor waits in a call on it. It stays open then, and blocks: any stop, such as SIGSTOP and SIGCONT, makes
     /// the kernel look at the descriptor again, and end the call with EBADF or EAGAIN.
     is_waited_on: bool,
+    /// Whether a step has shut down one of its directions.
+    is_shut_down: bool,
 }
 
 /// The state of a program, as far as the generator knows it.
@@ -103,15 +105,15 @@ impl Cast {
         (!found.is_empty()).then(|| found[random.usize(..found.len())])
     }
 
-    /// Reports whether a step closes a descriptor on which an actor waits, or may keep it from waiting there.
-    fn ends_wait(&self, step: &str) -> bool {
-        let is_waited_on = |slot: &Slot| slot.is_waited_on;
+    /// Reports whether a step is known to differ after a restart. It closes a descriptor on which an actor waits, or may keep
+    /// it from waiting there; or it listens again after a shutdown, when a port that the kernel has chosen is free natively.
+    fn is_known_to_differ(&self, step: &str) -> bool {
+        let slot = |word: &str| word.parse().ok().and_then(|slot: usize| self.slots.get(&slot));
         match step.split(' ').collect::<Vec<_>>()[..] {
-            ["close", slot] => {
-                slot.parse().ok().and_then(|slot: usize| self.slots.get(&slot)).is_some_and(is_waited_on)
-            }
+            ["close", word] => slot(word).is_some_and(|slot| slot.is_waited_on),
             // Several slots may have the same open file.
-            ["set-flags", ..] => self.slots.values().any(is_waited_on),
+            ["set-flags", ..] => self.slots.values().any(|slot| slot.is_waited_on),
+            ["listen", word, ..] => slot(word).is_some_and(|slot| slot.is_shut_down),
             _ => false,
         }
     }
@@ -144,6 +146,11 @@ impl Cast {
                     slot.is_waited_on = true;
                 }
             }
+            ("shut-down", _) => {
+                if let Some(slot) = words[1].parse().ok().and_then(|slot: usize| self.slots.get_mut(&slot)) {
+                    slot.is_shut_down = true;
+                }
+            }
             ("execute", _) => {
                 let all = self.actors.iter_mut().enumerate();
                 let ends = all.filter(|(number, actor)| *number != performer && actor.process == performer);
@@ -169,7 +176,7 @@ impl Filling<'_> {
         };
         *performer = Some(actor);
         let step = words.join(" ");
-        if self.cast.ends_wait(&step) {
+        if self.cast.is_known_to_differ(&step) {
             return None;
         }
         for slot in &self.fresh {
@@ -269,7 +276,7 @@ impl Filling<'_> {
             slot = self.cast.next_slot % (SLOTS - 8);
         }
         self.cast.next_slot += 1;
-        self.cast.slots.insert(slot, Slot { kind: kind.to_owned(), owners: Vec::new(), is_waited_on: false });
+        self.cast.slots.insert(slot, Slot { kind: kind.to_owned(), ..Slot::default() });
         self.fresh.push(slot);
         slot
     }

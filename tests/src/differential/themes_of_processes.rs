@@ -85,8 +85,9 @@ pub(super) const OF_CONNECTIONS: &[Theme] = &[
             // Not TCP_CORK (3): what it holds back arrives after 200 ms, or at a checkpoint.
             "set-option @tcp 6 1|4|5|6|7|8|10|12|18|23|24|25|36 0|1|3|60|900",
             "set-option @tcp 0 1|2|8|10|12|13|15|23 0|1|2|16|64",
-            // Not IPV6_RECVPKTINFO (49), with which each packet that comes changes IPV6_MULTICAST_IF.
-            "set-option @tcp 41 16|26|66|67 0|1|16|64",
+            // Not IPV6_RECVPKTINFO (49), with which each packet that comes changes IPV6_MULTICAST_IF. Not IPV6_V6ONLY (26),
+            // which can be set when the kernel has taken back a port that it had chosen, and not after a restart.
+            "set-option @tcp 41 16|66|67 0|1|16|64",
             "connection +tcp +tcp 2|10",
             "close @tcp",
             "set-flags @tcp 0|0x800|0x2000",
