@@ -67,6 +67,7 @@ const ROOMS: &[Room] = &[
     },
     Room { package: "standfast-linux", rooms: &["standfast-core"], outside: Outside::Any },
     Room { package: "standfast-remote", rooms: &[], outside: Outside::Any },
+    Room { package: "standfast-parts", rooms: &[], outside: Outside::Only(&["serde"]) },
     Room {
         package: "standfast-engine",
         rooms: &["standfast-core", "standfast-format", "standfast-linux"],
@@ -102,6 +103,8 @@ const ROOMS: &[Room] = &[
             "standfast-engine",
             "standfast-store",
             "standfast-member",
+            "standfast-parts",
+            "standfast-remote",
         ],
         outside: Outside::Any,
     },

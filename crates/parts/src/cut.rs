@@ -1,0 +1,153 @@
+//! A checkpoint of all parts, as the coordinator steers it.
+//!
+//! ```text
+//! each part:  frozen, meets ... until settled  ->  captures  ->  waits  ->  runs on, seals
+//! all parts:                             all have met        all have captured       all have sealed: an epoch
+//! ```
+//!
+//! If one part fails before all are thawed, the others give up as well: they run on without a checkpoint. Afterwards each
+//! seals for itself, and the epoch counts if all do.
+
+use crate::{ConnectionEnd, CoordinatorEffect, CoordinatorEvent, FromPart, PartIndex, ToPart, pair};
+
+/// A cut under way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Cut {
+    parts: Vec<PartProgress>,
+    /// The connection on which something was on its way at the last meeting, for people.
+    unsettled: Option<String>,
+    outcome: Option<CutOutcome>,
+}
+
+/// How a cut has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CutOutcome {
+    /// All parts have sealed these generations.
+    Sealed {
+        /// The generation of each part.
+        generations: Vec<u64>,
+    },
+    /// There is no epoch. The parts run on.
+    GivenUp {
+        /// The part that was the first to fail, if it was one.
+        part: Option<PartIndex>,
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// How far a part has come.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum PartProgress {
+    /// It is being frozen, or drives on what is on its way.
+    Freezing,
+    /// It is frozen and waits for the others.
+    Frozen(Vec<ConnectionEnd>),
+    Capturing,
+    /// It waits to be thawed.
+    Captured,
+    /// It runs and writes its image.
+    Sealing,
+    Sealed(u64),
+    /// It has failed, or nobody knows.
+    Gone,
+}
+
+impl Cut {
+    /// Begins a cut of so many parts, all of which have been asked for one.
+    pub fn begin(parts: usize) -> Self {
+        Self { parts: vec![PartProgress::Freezing; parts], unsettled: None, outcome: None }
+    }
+
+    /// Returns how it has ended.
+    pub fn outcome(&self) -> Option<&CutOutcome> {
+        self.outcome.as_ref()
+    }
+
+    /// Takes an event in, and returns what is to be done.
+    pub fn take(&mut self, event: CoordinatorEvent) -> Vec<CoordinatorEffect> {
+        if self.outcome.is_some() {
+            return Vec::new();
+        }
+        match event {
+            CoordinatorEvent::Said(part, said) => self.hear(part, said),
+            CoordinatorEvent::Lost(part) => {
+                self.parts[part] = PartProgress::Gone;
+                self.give_up(Some(part), "the connection to it was lost".to_owned())
+            }
+            CoordinatorEvent::TimeUp => {
+                let reason = match &self.unsettled {
+                    Some(connection) => format!("what was sent over {connection} did not arrive in time"),
+                    None => "it took too long".to_owned(),
+                };
+                self.give_up(None, reason)
+            }
+        }
+    }
+
+    fn hear(&mut self, part: PartIndex, said: FromPart) -> Vec<CoordinatorEffect> {
+        match (&self.parts[part], said) {
+            (PartProgress::Freezing, FromPart::Frozen { ends }) => {
+                self.parts[part] = PartProgress::Frozen(ends);
+                self.meet()
+            }
+            (PartProgress::Capturing, FromPart::Captured) => {
+                self.parts[part] = PartProgress::Captured;
+                self.thaw()
+            }
+            (PartProgress::Sealing, FromPart::Sealed { generation }) => {
+                self.parts[part] = PartProgress::Sealed(generation);
+                self.conclude();
+                Vec::new()
+            }
+            (_, FromPart::Failed { reason }) => {
+                self.parts[part] = PartProgress::Gone;
+                self.give_up(Some(part), reason)
+            }
+            (_, said) => self.give_up(Some(part), format!("it said what was not its turn to say: {said:?}")),
+        }
+    }
+
+    /// Answers all parts once all are frozen.
+    fn meet(&mut self) -> Vec<CoordinatorEffect> {
+        let ends = |part: &PartProgress| if let PartProgress::Frozen(ends) = part { Some(ends.clone()) } else { None };
+        let Some(ends) = self.parts.iter().map(ends).collect::<Option<Vec<_>>>() else { return Vec::new() };
+        let pairing = pair(&ends);
+        let is_settled = pairing.unsettled.is_none();
+        self.unsettled = pairing.unsettled.map(|connection| connection.to_string());
+        let next = if is_settled { PartProgress::Capturing } else { PartProgress::Freezing };
+        self.parts.fill(next);
+        let answers = pairing.partners.into_iter().enumerate();
+        answers
+            .map(|(to, partners)| CoordinatorEffect { to, message: ToPart::Partners { partners, is_settled } })
+            .collect()
+    }
+
+    /// Thaws all parts once all are captured.
+    fn thaw(&mut self) -> Vec<CoordinatorEffect> {
+        if !self.parts.iter().all(|part| *part == PartProgress::Captured) {
+            return Vec::new();
+        }
+        self.parts.fill(PartProgress::Sealing);
+        (0..self.parts.len()).map(|to| CoordinatorEffect { to, message: ToPart::Thaw }).collect()
+    }
+
+    fn conclude(&mut self) {
+        let sealed = |part: &PartProgress| if let PartProgress::Sealed(number) = part { Some(*number) } else { None };
+        if let Some(generations) = self.parts.iter().map(sealed).collect() {
+            self.outcome = Some(CutOutcome::Sealed { generations });
+        }
+    }
+
+    /// Lets all parts run on that are not running yet.
+    fn give_up(&mut self, part: Option<PartIndex>, reason: String) -> Vec<CoordinatorEffect> {
+        let waits = |progress: &PartProgress| {
+            !matches!(progress, PartProgress::Sealing | PartProgress::Sealed(_) | PartProgress::Gone)
+        };
+        let waiting = self.parts.iter().enumerate().filter(|(_, progress)| waits(progress));
+        let message = ToPart::GiveUp { reason: reason.clone() };
+        let effects = waiting.map(|(to, _)| CoordinatorEffect { to, message: message.clone() }).collect();
+        self.outcome = Some(CutOutcome::GivenUp { part, reason });
+        effects
+    }
+}
