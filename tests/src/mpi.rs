@@ -146,6 +146,27 @@ impl Mpi {
     /// # Errors
     /// When the program does not compile.
     pub fn unmodified(&self, steps: u32) -> Result<Option<Program>> {
+        // Open MPI takes the lowest free ports. Those of a killed job would be taken by another test before its restart.
+        let port = fastrand::u16(10_000..30_000).to_string();
+        let own_ports = ["--mca", "btl_tcp_port_min_v4", &port, "--mca", "btl_tcp_port_min_v6", &port];
+        let own_ports: &[&str] = if self.is_open_mpi() { &own_ports } else { &[] };
+        self.unmodified_with(&[own_ports, &["-n", "3"]].concat(), steps)
+    }
+
+    /// Returns the same with a rank on each of two nodes. Nothing else is said about nodes.
+    ///
+    /// # Errors
+    /// When the program does not compile.
+    pub fn unmodified_across_nodes(&self, steps: u32) -> Result<Option<Program>> {
+        let spread: &[&str] = if self.is_open_mpi() { &["--map-by", "node"] } else { &["-ppn", "1"] };
+        self.unmodified_with(&[spread, &["-n", "2"]].concat(), steps)
+    }
+
+    fn is_open_mpi(&self) -> bool {
+        self.name.starts_with("Open MPI")
+    }
+
+    fn unmodified_with(&self, words: &[&str], steps: u32) -> Result<Option<Program>> {
         let Some(launcher) = in_path(self.launcher[0]).filter(|_| compiles_mpi(self.compiler)) else { return Ok(None) };
         let folder = workshop::folder("steps", (self.name, SOURCE_UNMODIFIED))?;
         let path = workshop::built(&folder, "steps", |path| {
@@ -155,11 +176,7 @@ impl Mpi {
             command.args(["-O2", "-Wall", "-Wextra", "-Werror"]).arg(source).arg("-o").arg(path);
             workshop::compile(&mut command)
         })?;
-        // Open MPI takes the lowest free ports. Those of a killed job would be taken by another test before its restart.
-        let port = fastrand::u16(10_000..30_000).to_string();
-        let own_ports = ["--mca", "btl_tcp_port_min_v4", &port, "--mca", "btl_tcp_port_min_v6", &port];
-        let own_ports: &[&str] = if self.name.starts_with("Open MPI") { &own_ports } else { &[] };
-        let words = [&self.launcher[1..], own_ports, &["-n", "3"]].concat().into_iter().map(OsString::from);
+        let words = [&self.launcher[1..], words].concat().into_iter().map(OsString::from);
         let arguments = words.chain([path.into(), steps.to_string().into()]).collect();
         Ok(Some(Program { path: launcher, arguments }))
     }

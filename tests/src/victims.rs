@@ -59,6 +59,14 @@ pub struct Program {
     pub arguments: Vec<OsString>,
 }
 
+impl Program {
+    /// Returns its whole command line.
+    pub fn words(&self) -> Vec<String> {
+        let words = std::iter::once(self.path.as_os_str()).chain(self.arguments.iter().map(OsString::as_os_str));
+        words.map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+}
+
 const fn c(name: &'static str, source: &'static str) -> Victim {
     Victim { name, source, language: Language::C { statically: false } }
 }

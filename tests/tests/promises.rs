@@ -37,6 +37,7 @@ mod other_users;
 mod outside;
 mod papers;
 mod parallel;
+mod parts;
 mod passing_through;
 mod ports;
 mod preflight;

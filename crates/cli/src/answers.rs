@@ -69,7 +69,12 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Man(man) => manual(&man),
-        Command::Run(_) | Command::Restart(_) | Command::Attach(_) | Command::Group(_) | Command::Batch(_) => {
+        Command::Part(_)
+        | Command::Run(_)
+        | Command::Restart(_)
+        | Command::Attach(_)
+        | Command::Group(_)
+        | Command::Batch(_) => {
             unreachable!("these commands are not questions")
         }
     }

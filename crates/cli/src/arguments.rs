@@ -146,6 +146,8 @@ pub(crate) enum Command {
     Group(Group),
     Completions(Completions),
     Man(Man),
+    #[command(flatten)]
+    Part(PartCommand),
 }
 
 /// Run a program and take checkpoints of it
@@ -163,6 +165,8 @@ pub(crate) struct Run {
     /// that put themselves under Standfast
     #[arg(long)]
     pub(crate) ckptrc: bool,
+    #[command(flatten)]
+    pub(crate) nodes: NodeOptions,
     #[command(flatten)]
     pub(crate) machine: MachineOptions,
     /// Continue an unfinished job if it has a good checkpoint; otherwise start the program
@@ -431,8 +435,10 @@ fn generation(text: &str) -> Result<GenerationNumber, String> {
 
 mod batch;
 mod group;
+mod nodes;
 
 pub(crate) use batch::{Batch, Requeue, Scheduler};
 pub(crate) use group::{Group, GroupRun};
+pub(crate) use nodes::{NodeOptions, PartCommand};
 #[cfg(test)]
 mod tests;

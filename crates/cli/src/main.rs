@@ -8,6 +8,7 @@ mod batch;
 mod group;
 mod homes;
 mod leave;
+mod part;
 mod program;
 mod refusals;
 mod reporter;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Attach(attach) => supervise::attach(attach),
         Command::Restart(restart) => supervise::restart(restart, reporter),
         Command::Group(question) => group::answer(question),
+        Command::Part(part) => part::answer(part),
         Command::Batch(batch) => answers::print_script(&batch, &line),
         question => answers::answer(question),
     };

@@ -4,6 +4,7 @@
 use crate::arguments::{Attach, Restart, Run};
 use crate::homes::shared_binaries;
 use crate::leave::leave;
+use crate::part;
 use crate::program;
 use crate::reporter::{Reporter, say};
 use anyhow::{Context, bail};
@@ -17,6 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
+    if !run.nodes.nodes.is_empty() {
+        return part::run_distributed(run);
+    }
     let mut words = run.command_line.into_iter();
     let program = words.next().expect("the command line names a program");
     if let Err(missing) = program::find(&program, std::env::var_os("PATH")) {
@@ -46,6 +50,7 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
             watch_notice: run.machine.watch_notice,
             streams: streams(run.redirect),
             shared_binaries: shared_binaries(),
+            part: None,
             hooks: HOOKS,
         },
         program,
@@ -67,6 +72,9 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
         }
         named => named.map_or_else(only_directory, Ok)?,
     };
+    if standfast::is_distributed(&directory) {
+        return part::restart_distributed(&directory);
+    }
     let options = from_here(restart.options.into())?;
     let clocks = clocks(restart.clock_jump);
     let attach = AttachRequest { directory: directory.clone(), detach_key: restart.keys.detach_key };
@@ -85,6 +93,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
                 streams,
                 watch_notice: machine.watch_notice,
                 shared_binaries,
+                part: None,
                 hooks: HOOKS,
             },
             at,

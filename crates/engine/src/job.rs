@@ -11,6 +11,7 @@ use crate::freeze::{Frozen, await_sleepers};
 use crate::inheritance::Inheritance;
 use crate::listing::ListingNews;
 use crate::outputs::Output;
+use crate::partners::CutPartners;
 use crate::shared::Shared;
 use crate::tree::{Member, Roots};
 use crate::wait_ends;
@@ -134,6 +135,11 @@ impl Job {
     /// Sets who holds the master of the job's terminal; `None` if there is no holder any more.
     pub fn set_terminal(&self, holder: Option<Arc<dyn TerminalHolder>>) {
         self.shared.contact.set_terminal(holder);
+    }
+
+    /// Makes the job a part of a distributed one: its checkpoints also contain connections to the other parts.
+    pub fn set_partners(&self, partners: Arc<dyn CutPartners>) {
+        self.shared.contact.set_partners(partners);
     }
 
     /// Makes later checkpoints save these directories with everything in them except `except`, the job's own directory.
@@ -356,8 +362,13 @@ impl Freezer {
     /// If the job is gone or may not be inspected.
     pub fn examine(&self, external_sockets: ExternalSockets) -> Result<Vec<Blocker>, EngineError> {
         let kept = self.shared.files.kept().clone();
-        let terminal = self.shared.contact.terminal();
-        let found = crate::collect::examine_with(self.roots.main.pid, external_sockets, &kept, terminal.as_deref());
+        let (partners, terminal) = (self.shared.contact.partners(), self.shared.contact.terminal());
+        let outsiders = crate::collect::Outsiders {
+            external_sockets,
+            partners: partners.as_deref(),
+            terminal: terminal.as_deref(),
+        };
+        let found = crate::collect::examine_with(self.roots.main.pid, outsiders, &kept);
         found.and_then(|mut blockers| {
             blockers.append(&mut crate::collect::examine_folders(&self.shared.files.folders())?);
             Ok(blockers)

@@ -232,6 +232,9 @@ refusal_codes! {
     407 UnixSocketPath "the file of a bound Unix socket is not found"
         "The socket was bound to a relative path that does not lead to its file any more. Bind sockets to absolute paths."
 
+    408 OtherParts "the other parts of a distributed job do not take part"
+        "The job is one part of a distributed job, with connections to parts on other nodes. All parts are checkpointed together, and restarted together. If another part could not be checkpointed, its message says why."
+
     501 SystemVShared "a System V object is used outside the job"
         "A program outside the job uses the same shared memory, semaphores or message queue. Start all that use it under one `standfast run`."
 

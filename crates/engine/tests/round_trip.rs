@@ -223,6 +223,7 @@ fn continued_despite(held: &HeldImage, despite: &[String]) -> Result<(ExitStatus
         keep_tail: &mut keep_tail,
         news: RestartNews { generation: 1, directory: Path::new("/"), advised: Advised::default() },
         on_wait: &|_| Ok(()),
+        partners: None,
         hold_terminal: &mut hold_terminal,
         before_thaw: &mut before_thaw,
     };

@@ -225,6 +225,7 @@ fn manifest() -> Manifest {
         origin: Root::of(&[b"origin"]),
         revision: 3,
         inherited_pages: 5,
+        epoch: None,
     }];
     manifest.next = GenerationNumber::new(9).unwrap();
     manifest.outcome = Outcome::Killed { signal: 9 };

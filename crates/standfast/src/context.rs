@@ -1,6 +1,7 @@
 //! The context of a job's life, given both when the job begins and when it is continued.
 
 use crate::Error;
+use crate::part_link::JobPart;
 use crate::settings::OptionChoices;
 use crate::terminal::ForegroundConnection;
 use crate::watch::WatchNotice;
@@ -31,6 +32,8 @@ pub struct JobContext {
     pub watch_notice: Option<WatchNotice>,
     /// Directory in which the jobs of this user share the binaries that they save, if they share them.
     pub shared_binaries: Option<PathBuf>,
+    /// The way to the other parts, if the job is a part of a distributed one.
+    pub part: Option<JobPart>,
     /// Functions that the caller wants called at certain moments of the life.
     pub hooks: Hooks,
 }
@@ -74,6 +77,7 @@ impl JobContext {
             streams: Streams::default(),
             watch_notice: None,
             shared_binaries: None,
+            part: None,
             hooks: Hooks::default(),
         }
     }

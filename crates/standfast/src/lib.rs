@@ -38,6 +38,8 @@ mod identity;
 mod interrupts;
 mod job_folders;
 mod messages;
+mod part_link;
+mod parts;
 mod progress;
 mod queries;
 mod quoting;
@@ -65,6 +67,11 @@ pub use group::{
     group_verify, group_watch, run_group,
 };
 pub use messages::open_messages;
+pub use part_link::JobPart;
+pub use parts::{
+    DistributedRequest, answer_remote, ask_remote, is_distributed, part_agent, restart_distributed, restart_part,
+    run_distributed, run_part, serve_part,
+};
 pub use queries::{CoreFilesRequest, inspect, list, phase, rehearse, status, verify, write_core_files};
 pub use quoting::{ForShell, InWords, quoted_word, without_numbers};
 pub use rehearsal::give_way;

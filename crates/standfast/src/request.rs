@@ -122,6 +122,7 @@ fn of_failure(failure: Failure) -> Error {
         | Failure::Thread(_)
         | Failure::Outdated
         | Failure::Disabled
+        | Failure::OtherParts(_)
         | Failure::Broken => Error::Declined(failure.to_string()),
     }
 }

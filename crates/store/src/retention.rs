@@ -96,6 +96,7 @@ mod tests {
                 origin: Root::default(),
                 revision: 0,
                 inherited_pages: 0,
+                epoch: None,
             })
             .collect();
         manifest

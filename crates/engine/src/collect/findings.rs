@@ -50,10 +50,12 @@ impl Findings {
         taken: &TakenDescriptors,
     ) -> Result<Self, EngineError> {
         let (kept, terminal) = (frozen.shared.files.kept().clone(), frozen.shared.contact.terminal());
+        let partners = frozen.shared.contact.partners();
         let written = frozen.shared.files.written().clone();
         let terms = Terms {
             motion: Motion::Stopped,
             external_sockets: options.external_sockets,
+            partners: partners.as_deref(),
             kept: &kept,
             terminal: terminal.as_deref(),
             reused_ports: Some(&frozen.shared.contact.reused_ports),

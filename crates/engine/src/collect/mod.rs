@@ -32,7 +32,7 @@ pub use confirmation::Unconfirmed;
 pub(crate) use files::{code_files, list_ahead, prefetch};
 use process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 pub use running::examine;
-pub(crate) use running::{examine_folders, examine_with};
+pub(crate) use running::{Outsiders, examine_folders, examine_with};
 use standfast_format::records::{JobState, SemaphoreSet};
 use standfast_linux::proc::{self, Map};
 use std::borrow::Cow;

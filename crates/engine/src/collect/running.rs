@@ -8,6 +8,7 @@ use crate::endpoint::TerminalHolder;
 use crate::folders::Folders;
 use crate::inheritance::Inheritance;
 use crate::objects::{MemoryObjects, Motion, ShownProcess, Terms, outline_of_tree};
+use crate::partners::CutPartners;
 use crate::shared::Kept;
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{Blocker, EngineError, ProcessIdentity};
@@ -28,16 +29,22 @@ const SCANS_PAUSE: Duration = Duration::from_millis(100);
 /// # Errors
 /// If the process is gone or may not be inspected.
 pub fn examine(pid: Pid, external_sockets: ExternalSockets) -> Result<Vec<Blocker>, EngineError> {
-    examine_with(pid, external_sockets, &Kept::default(), None)
+    examine_with(pid, Outsiders { external_sockets, ..Outsiders::default() }, &Kept::default())
 }
 
-/// Does the same for a job that has copies of files with code, and perhaps a terminal that is held for it.
-pub(crate) fn examine_with(
-    pid: Pid,
-    external_sockets: ExternalSockets,
-    kept: &Kept,
-    terminal: Option<&dyn TerminalHolder>,
-) -> Result<Vec<Blocker>, EngineError> {
+/// Who outside a job has to do with it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Outsiders<'a> {
+    pub(crate) external_sockets: ExternalSockets,
+    /// The other parts, if the job is a part of a distributed one.
+    pub(crate) partners: Option<&'a dyn CutPartners>,
+    /// The holder of its terminal.
+    pub(crate) terminal: Option<&'a dyn TerminalHolder>,
+}
+
+/// Does the same for a job that has copies of files with code.
+pub(crate) fn examine_with(pid: Pid, outsiders: Outsiders<'_>, kept: &Kept) -> Result<Vec<Blocker>, EngineError> {
+    let Outsiders { external_sockets, partners, terminal } = outsiders;
     let main = ProcessIdentity::of(pid)?;
     let parent = Stat::of(pid).map_err(|_| EngineError::Ended)?.parent;
     // Processes that lose their parent become children of our supervisor, or of the init that a supervisor made.
@@ -51,6 +58,7 @@ pub(crate) fn examine_with(
     let terms = Terms {
         motion: Motion::Running,
         external_sockets,
+        partners,
         kept,
         terminal,
         reused_ports: None,

@@ -12,6 +12,7 @@ use super::{F_DUPFD, F_SETFL, KINDS, O_ASYNC, O_CLOEXEC};
 use crate::EngineError;
 use crate::construction::Construction;
 use crate::error::kernel;
+use crate::partners::RestartPartners;
 use standfast_core::Address;
 use standfast_format::BoxError;
 use standfast_format::records::{JobState, OpenFile, OpenFileKind, ProcessState};
@@ -34,6 +35,14 @@ pub struct AddressWait {
 
 /// Called repeatedly during a wait. An error ends the wait and the restart.
 pub(crate) type OnWait<'a> = dyn Fn(&AddressWait) -> Result<(), BoxError> + 'a;
+
+/// Those outside a job with whom its restart has to do.
+#[derive(Clone, Copy)]
+pub(crate) struct OutsideWorld<'a> {
+    pub(crate) on_wait: &'a OnWait<'a>,
+    /// The other parts, if the job is a part of a distributed one.
+    pub(crate) partners: Option<&'a dyn RestartPartners>,
+}
 
 /// How an open file is restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,9 +111,10 @@ impl Construction {
         &self,
         plan: OpenFilesPlan<'_>,
         from: u64,
-        on_wait: &OnWait<'_>,
+        outside: OutsideWorld<'_>,
     ) -> Result<Parked, EngineError> {
-        let mut opening = Opening { on_wait, ..Opening::new(self, plan, from) };
+        let OutsideWorld { on_wait, partners } = outside;
+        let mut opening = Opening { on_wait, partners, ..Opening::new(self, plan, from) };
         opening.make_pipes()?;
         opening.make_terminals()?;
         opening.make_sockets()?;
@@ -176,12 +186,14 @@ pub(super) struct Opening<'a> {
     /// See [`Parked::sharing`].
     pub(super) sharing: Vec<u64>,
     pub(super) on_wait: &'a OnWait<'a>,
+    pub(super) partners: Option<&'a dyn RestartPartners>,
 }
 
 impl<'a> Opening<'a> {
     pub(super) fn new(process: &'a Construction, plan: OpenFilesPlan<'a>, parking: u64) -> Self {
         let (pipes, sockets, names, terminals, queues, sharing) = Default::default();
-        Self { process, plan, parking, pipes, sockets, names, terminals, queues, sharing, on_wait: &|_| Ok(()) }
+        let (on_wait, partners): (&OnWait<'_>, _) = (&|_| Ok(()), None);
+        Self { process, plan, parking, pipes, sockets, names, terminals, queues, sharing, on_wait, partners }
     }
 }
 

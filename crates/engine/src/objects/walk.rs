@@ -17,6 +17,7 @@ use crate::endpoint::TerminalHolder;
 use crate::files::FileId;
 use crate::inheritance::Inheritance;
 use crate::outputs::Output;
+use crate::partners::CutPartners;
 use crate::reused_ports::ReusedPorts;
 use crate::shared::Kept;
 use crate::taken_descriptors::TakenDescriptors;
@@ -45,6 +46,8 @@ pub(crate) enum Motion {
 pub(crate) struct Terms<'a> {
     pub(crate) motion: Motion,
     pub(crate) external_sockets: ExternalSockets,
+    /// The other parts, if the job is a part of a distributed one.
+    pub(crate) partners: Option<&'a dyn CutPartners>,
     /// Files with code that have a copy.
     pub(crate) kept: &'a Kept,
     /// The holder of the job's terminal master, if it is held outside.
@@ -139,6 +142,7 @@ impl Descriptors {
             zombies,
             motion: terms.motion,
             external_sockets: terms.external_sockets,
+            partners: terms.partners,
             reused_ports: terms.reused_ports,
             inheritance,
             shown,
@@ -200,6 +204,7 @@ pub(super) struct Walk<'a> {
     pub(super) zombies: &'a [Pid],
     pub(super) motion: Motion,
     pub(super) external_sockets: ExternalSockets,
+    pub(super) partners: Option<&'a dyn CutPartners>,
     pub(super) reused_ports: Option<&'a ReusedPorts>,
     pub(super) inheritance: &'a Inheritance,
     /// Every descriptor of every process.

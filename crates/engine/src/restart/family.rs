@@ -11,7 +11,8 @@ use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::foreseen::parking;
 use crate::objects::{
-    FilePlan, MadeSystemV, OnWait, Parked, Remains, bring_to_foreground, open_files_of_processes, stop_the_stopped,
+    FilePlan, MadeSystemV, OutsideWorld, Parked, Remains, bring_to_foreground, open_files_of_processes,
+    stop_the_stopped,
 };
 use crate::stopwatch::Stopwatch;
 use crate::twin::{MergedFile, Rebuilt};
@@ -110,7 +111,7 @@ impl Family {
         plan: &JobPlan<'_>,
         source: &dyn ImageSource,
         names: &KnownNames<'_>,
-        on_wait: &OnWait<'_>,
+        outside: OutsideWorld<'_>,
         stopwatch: &mut Stopwatch,
     ) -> Result<(), EngineError> {
         let pinned = self.pin();
@@ -124,7 +125,7 @@ impl Family {
         plan.return_names()?;
         make_missing(plan)?;
         plan.return_other_names()?;
-        let mut parked = main.open_files(plan.open_files_of(0), parking, on_wait)?;
+        let mut parked = main.open_files(plan.open_files_of(0), parking, outside)?;
         main.notes.append(&mut parked.notes);
         self.held = parked.held.take();
         self.sharing = std::mem::take(&mut parked.sharing);

@@ -75,7 +75,8 @@ use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::inheritance::Inheritance;
 use crate::job::{End, Job, stay_in_sight};
-use crate::objects::{OnWait, remove_leftovers, remove_made_since};
+use crate::objects::{OnWait, OutsideWorld, refuse_lone_part, remove_leftovers, remove_made_since};
+use crate::partners::{RestartPartners, RestartStep};
 use crate::remake::Remade;
 use crate::stopwatch::{RestartPhase, Stopwatch};
 use crate::{EngineError, JobIds, ProcessIdentity};
@@ -114,6 +115,8 @@ pub struct RestartOptions<'a> {
     pub news: RestartNews<'a>,
     /// Called repeatedly during the wait for an address; an error cancels the restart.
     pub on_wait: &'a OnWait<'a>,
+    /// The other parts, if the job is a part of a distributed one.
+    pub partners: Option<&'a dyn RestartPartners>,
     /// Takes the master of the job's terminal if that was held outside. Called only then, before the job runs.
     pub hold_terminal: &'a mut dyn FnMut(OwnedFd) -> Result<(), BoxError>,
     /// Called when the job is rebuilt and about to run, with its identity: the last chance to refuse.
@@ -144,6 +147,9 @@ pub fn restart(source: &dyn ImageSource, mut options: RestartOptions<'_>) -> Res
     let mut stopwatch = Stopwatch::start();
     let of_files = FileOptions { own_directory: Some(options.news.directory), ..options.files };
     let plan = JobPlan::make(source.state(), of_files, options.saved_binary)?;
+    if options.partners.is_none() {
+        refuse_lone_part(source.state())?;
+    }
     stay_in_sight()?;
     stopwatch.lap("plan");
     // The image holds what differs from the default, so nothing that this process ignores may interfere.
@@ -199,8 +205,12 @@ impl Family {
         stopwatch: &mut Stopwatch,
     ) -> Result<ReadyJob, EngineError> {
         let known = KnownNames::new(plan.names_in_doubt(), source.runs());
-        self.build(plan, source, &known, options.on_wait, stopwatch)?;
+        let outside = OutsideWorld { on_wait: options.on_wait, partners: options.partners };
+        self.build(plan, source, &known, outside, stopwatch)?;
         let compared = self.compare_with_image(plan, options.despite)?;
+        if let Some(partners) = options.partners {
+            partners.arrive(RestartStep::Rebuilt).map_err(EngineError::Image)?;
+        }
         stopwatch.lap("compare");
         let files = self.put_files_right(plan, &known, options.keep_tail)?;
         remove_made_since(source.state());

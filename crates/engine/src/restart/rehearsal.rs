@@ -12,7 +12,7 @@ use super::rehearsed_job::RehearsedJob;
 use super::rehearsed_sockets::can_be_made_apart;
 use crate::file_policy::FilePolicy;
 use crate::job::stay_in_sight;
-use crate::objects::{has_ipc, refuse_locked_by_others};
+use crate::objects::{OutsideWorld, has_ipc, refuse_locked_by_others};
 use crate::stopwatch::Stopwatch;
 use crate::supervisors::is_supervisor;
 use crate::tree::Roots;
@@ -144,7 +144,8 @@ impl Family {
     /// Builds the job and compares it with the checkpoint. Returns what it lacks.
     fn rehearse(&mut self, plan: &JobPlan<'_>, source: &dyn ImageSource) -> Result<Vec<String>, EngineError> {
         let known = KnownNames::new(std::iter::empty(), source.runs());
-        self.build(plan, source, &known, &|_| Ok(()), &mut Stopwatch::start())?;
+        let outside = OutsideWorld { on_wait: &|_| Ok(()), partners: None };
+        self.build(plan, source, &known, outside, &mut Stopwatch::start())?;
         self.compare_with_image(plan, &[])
     }
 }

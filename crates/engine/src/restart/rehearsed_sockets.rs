@@ -54,8 +54,9 @@ fn can_be_alone(socket: &Socket) -> bool {
         abi::AF_UNIX => path_in(&address.0).is_none_or(|path| path.len() <= PATH_MAX),
         _ => true,
     };
+    let is_distant = matches!(socket.state, SocketState::Distant { .. });
     let is_known = FAMILIES.contains(&socket.family) && !PINGS.contains(&socket.protocol);
-    is_known && !names_device && is_plain(&socket.name) && other_addresses(socket).all(is_plain)
+    is_known && !is_distant && !names_device && is_plain(&socket.name) && other_addresses(socket).all(is_plain)
 }
 
 /// Gives Unix sockets names that are no paths: only their network namespace knows these.

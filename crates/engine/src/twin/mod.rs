@@ -7,6 +7,7 @@
 //! canonical   records in the form in which they are compared: what may differ as a whole is made equal
 //! exceptions  single fields that may differ, each with its reason
 //! comparison  the fields in which two records differ
+//! known_partners  the other parts of a distributed job
 //! ```
 //!
 //! What no collection sees, such as the order in which threads wait for a lock, the twin does not see either.
@@ -14,6 +15,7 @@
 mod canonical;
 mod comparison;
 mod exceptions;
+mod known_partners;
 mod remaining_times;
 
 use crate::capture_options::{Asking, CaptureOptions, ExternalSockets};
@@ -28,10 +30,12 @@ use crate::{EngineError, ProcessIdentity, pool};
 use canonical::make_canonical;
 pub(crate) use comparison::Difference;
 use comparison::differences;
+use known_partners::KnownPartners;
 use standfast_format::records::{JobState, OpenFileKind};
 use standfast_linux::proc;
 use standfast_linux::{Pid, Tid};
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// A recorded open file that is one with an earlier one by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +68,7 @@ impl Rebuilt<'_> {
     /// # Errors
     /// When it cannot be collected.
     pub(crate) fn differences(&self, mut saved: JobState) -> Result<Vec<Difference>, EngineError> {
-        let mut found = self.collect()?;
+        let mut found = self.collect(KnownPartners::of(&saved))?;
         merge(&mut saved, &self.merged);
         make_canonical(&mut saved, &mut found);
         let is_left = |place: &&usize| !self.merged.iter().any(|it| it.place == **place);
@@ -78,12 +82,13 @@ impl Rebuilt<'_> {
         Ok(differing.into_iter().filter(|it| !exceptions::allow(it)).collect())
     }
 
-    fn collect(&self) -> Result<JobState, EngineError> {
+    fn collect(&self, partners: Option<KnownPartners>) -> Result<JobState, EngineError> {
         let main = ProcessIdentity::of(self.threads[0][0].as_process())?;
         let shared = Shared::new(main.pid, inheritance_of(main.pid));
         shared.tracing.waits().append(&self.waits);
         shared.files.written().extend(&self.written);
         shared.contact.reused_ports.extend(self.sharing.iter().copied());
+        partners.into_iter().for_each(|partners| shared.contact.set_partners(Arc::new(partners)));
         let frozen = Frozen::of_rebuilt(Roots { main, reaper: self.reaper }, shared, &self.threads)?;
         // On all processors. Nothing runs that could change them afterwards.
         let pids: Vec<Pid> = frozen.processes.iter().map(|process| process.pid).collect();

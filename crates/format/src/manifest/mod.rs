@@ -200,6 +200,20 @@ pub struct Generation {
     /// Number of pages that it inherits from its parent.
     #[n(10)]
     pub inherited_pages: u64,
+    /// The epoch that it belongs to, for a part of a distributed job.
+    #[n(11)]
+    pub epoch: Option<Epoch>,
+}
+
+/// A checkpoint of all parts of a distributed job.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch {
+    /// Ascends with each checkpoint of the job.
+    #[n(0)]
+    pub number: u64,
+    /// Random: two lives of a coordinator may count alike.
+    #[n(1)]
+    pub cut: u64,
 }
 
 /// The outcome of a job.

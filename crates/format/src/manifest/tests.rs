@@ -21,6 +21,7 @@ fn generation(at: u64) -> Generation {
         origin: Root::of(&[&at.to_le_bytes()]),
         revision: 0,
         inherited_pages: 0,
+        epoch: None,
     }
 }
 

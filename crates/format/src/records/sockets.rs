@@ -100,6 +100,19 @@ pub enum SocketState {
     /// No longer connected: both sides ended the connection, but the program has not closed the socket yet.
     #[n(7)]
     Ended,
+    /// Connected to a socket in another part of a distributed job.
+    #[n(8)]
+    Distant {
+        /// Address of the other end.
+        #[n(0)]
+        peer: Bytes,
+        /// Whether this end had accepted the connection. In a restart it listens, and the other end connects.
+        #[n(1)]
+        is_accepted: bool,
+        /// Whether the other end has shut down its sending direction.
+        #[n(2)]
+        has_peer_ended: bool,
+    },
 }
 
 /// One option, as `getsockopt(2)` returns it.

@@ -288,7 +288,7 @@ prop_compose! {
         [name, peer, value, contents] in [bytes(), bytes(), bytes(), bytes()],
         (family, kind, protocol, shut_down) in any::<(i32, i32, i32, u32)>(),
         (number, sender) in any::<(u32, Option<u32>)>(),
-        state in 0..8,
+        state in 0..9,
     ) -> Socket {
         let state = match state {
             0 => SocketState::Unconnected,
@@ -298,7 +298,8 @@ prop_compose! {
             4 => SocketState::Waiting { listener: number, place: number },
             5 => SocketState::Towards { address: peer, peer: sender },
             6 => SocketState::Reset,
-            _ => SocketState::Ended,
+            7 => SocketState::Ended,
+            _ => SocketState::Distant { peer, is_accepted: number & 1 != 0, has_peer_ended: number & 2 != 0 },
         };
         let credentials = sender.map(|process| Credentials { process });
         let (error, opened_with, from) = (sender.map(|_| family), sender, sender.map(|_| value.clone()));

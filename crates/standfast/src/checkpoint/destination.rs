@@ -5,12 +5,13 @@ use super::snapshots::{Choice, Past, choose};
 use super::{Failure, Purpose};
 use crate::event::{JobEvent, LongWork};
 use crate::free_space;
+use crate::part_link::{JobPart, PartLink};
 use crate::settings::{
     ExternalSockets, Incremental, JobOptions, Keep, MaxFiles, Method, Reserve, SaveFiles, Snapshot, encodings,
     stack_part, tracking, unchanged_percent_min,
 };
 use standfast_engine::{Asking, CaptureOptions, Reading, StackPart, Tracking};
-use standfast_format::manifest::GenerationNumber;
+use standfast_format::manifest::{Epoch, GenerationNumber};
 use standfast_linux::Pid;
 use standfast_linux::proc::Room;
 use standfast_store::{JobDirectory, Lease, Level, Levels, PreparePlan, Prepared, Progress, StoreError};
@@ -42,6 +43,8 @@ pub(crate) struct Destination {
     /// Policy for connections to the outside.
     pub(crate) external_sockets: ExternalSockets,
     reserve: Reserve,
+    /// The way to the other parts, if the job is a part of a distributed one.
+    pub(crate) part: Option<Arc<PartLink>>,
     /// The checkpoint that is being written.
     under_way: Arc<Mutex<Option<UnderWay>>>,
 }
@@ -70,8 +73,24 @@ impl Destination {
             save_files: options.save_files,
             external_sockets: options.external_sockets,
             reserve: options.reserve,
+            part: None,
             under_way: Arc::default(),
         }
+    }
+
+    /// Makes the destination that of a part of a distributed job.
+    pub(crate) fn of_part(self, part: Option<&JobPart>) -> Self {
+        Self { part: part.map(JobPart::link), ..self }
+    }
+
+    /// Waits until all parts of a distributed job have captured their state.
+    pub(super) fn await_other_parts(&self) -> Result<(), String> {
+        self.part.as_ref().map_or(Ok(()), |part| part.await_thaw())
+    }
+
+    /// Returns the epoch that the checkpoint under way belongs to.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.part.as_ref().and_then(|part| part.epoch())
     }
 
     /// Records which checkpoint is being written.
@@ -146,9 +165,20 @@ impl Destination {
     pub(crate) fn retain(&self, level: Level) -> Result<(), StoreError> {
         match (level, &self.levels.memory) {
             (Level::Memory, Some(memory)) => memory.retain(&self.lease, NonZeroU32::MIN),
-            _ => self.levels.directory.retain(&self.lease, self.keep.get()),
+            _ => self.levels.directory.retain(&self.lease, self.kept()?),
         }
         .map(drop)
+    }
+
+    /// Returns how many generations stay on disk. A part keeps all from its last complete epoch on: the next one may not
+    /// become complete.
+    fn kept(&self) -> Result<NonZeroU32, StoreError> {
+        let Some(part) = &self.part else { return Ok(self.keep.get()) };
+        let Some(complete) = part.last_complete() else { return Ok(NonZeroU32::MAX) };
+        let manifest = self.levels.directory.manifest()?;
+        let needed = manifest.generations.iter().rev().take_while(|it| it.epoch.is_none_or(|epoch| epoch >= complete));
+        let needed = u32::try_from(needed.count()).unwrap_or(u32::MAX);
+        Ok(NonZeroU32::new(needed).map_or(self.keep.get(), |needed| needed.max(self.keep.get())))
     }
 
     pub(super) fn capture_options(&self, prepared: &Prepared, method: Method, asking: Asking) -> CaptureOptions {

@@ -33,6 +33,8 @@ pub(crate) enum Failure {
     Outdated,
     /// The program has disabled checkpoints for now, and will report when it has enabled them.
     Disabled,
+    /// The other parts of the distributed job have given up.
+    OtherParts(String),
     /// The thread panicked, which is a fault of Standfast itself.
     Broken,
 }
@@ -86,6 +88,7 @@ impl std::fmt::Display for Failure {
             Self::Disabled => f.write_str(
                 "the program has disabled checkpoints (standfast_disable); one is taken as soon as it enables them",
             ),
+            Self::OtherParts(reason) => write!(f, "the distributed job has no checkpoint: {reason}"),
             Self::Broken => f.write_str("an internal error, described above; please report it"),
         }
     }

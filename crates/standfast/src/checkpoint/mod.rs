@@ -158,6 +158,8 @@ fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) ->
 
 fn take_at<F: JobFreezer>(request: Requested<'_, F>) -> Attempt {
     let attempts = match request.order.purpose {
+        // All parts of a distributed job make their only attempt together.
+        Purpose::Protect if request.destination.part.is_some() => &[Asking::Stopped],
         Purpose::Protect => &ATTEMPTS[..],
         // The program does not run again.
         Purpose::Stop => &[Asking::Stopped],
@@ -176,7 +178,7 @@ fn take_at<F: JobFreezer>(request: Requested<'_, F>) -> Attempt {
 fn attempt<F: JobFreezer>(request: Requested<'_, F>, asking: Asking) -> Attempt {
     let captured = request.plan()?.prepare()?.precopy(asking)?.stop()?.capture()?;
     let committed = match request.order.purpose {
-        Purpose::Protect => captured.resume().seal()?.commit()?,
+        Purpose::Protect => captured.resume()?.seal()?.commit()?,
         Purpose::Stop => captured.commit_and_kill()?,
     };
     Ok(committed.retain())

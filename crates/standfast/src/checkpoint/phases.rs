@@ -245,13 +245,18 @@ impl<'a, F: JobFreezer> Stopped<'a, F> {
 }
 
 impl<'a, F: JobFreezer> CaptureDone<'a, F> {
-    pub(super) fn resume(self) -> Resumed<'a, F> {
+    pub(super) fn resume(self) -> Result<Resumed<'a, F>, Box<Abandoned>> {
         let Self { prepared, mut captured, frozen, facts } = self;
+        // The other parts of a distributed job may still be sending to what has been captured here.
+        if let Err(reason) = facts.request.destination.await_other_parts() {
+            drop(frozen.thaw());
+            return Err(Abandoned::reported(Failure::OtherParts(reason), Some(prepared)));
+        }
         // If the program ended while it was frozen, the image is still good, and even more likely to be needed.
         drop(frozen.thaw());
         let pause = facts.pause();
         captured.outputs().extend(facts.request.freezer.changed_files());
-        Resumed { prepared, captured, facts, pause }
+        Ok(Resumed { prepared, captured, facts, pause })
     }
 
     /// Makes the checkpoint durable while the program is stopped, then kills the program.
@@ -297,6 +302,7 @@ impl<'a, F: JobFreezer> Resumed<'a, F> {
 impl<'a, F: JobFreezer> Durable<'a, F> {
     pub(super) fn commit(self) -> Result<Committed<'a, F>, Box<Abandoned>> {
         let Self { sealed, captured, facts, pause } = self;
+        let sealed = sealed.in_epoch(facts.request.destination.epoch());
         let generation = sealed.commit(pause).map_err(|error| Abandoned::reported(error, None))?;
         let durations = Durations { pause, durable: facts.started.elapsed() };
         captured.committed(generation.number.get());

@@ -27,6 +27,17 @@ pub(crate) enum ControlError {
     Protocol(#[from] ProtocolError),
 }
 
+/// Connects to the supervisor of the job in `directory` for a conversation that begins with a request.
+pub(crate) fn converse(directory: &Path, request: Request) -> Result<UnixStream, ControlError> {
+    let place = SocketPlace::open(directory, SOCKET_NAME).map_err(|_| ControlError::Nobody)?;
+    let mut stream = place.connect().map_err(|_| ControlError::Nobody)?;
+    if !is_trusted(&stream).map_err(ControlError::Silent)? {
+        return Err(ControlError::Untrusted);
+    }
+    stream.write_all(&encode(request)).map_err(ControlError::Silent)?;
+    Ok(stream)
+}
+
 /// Sends a request to the supervisor of the job in `directory`. Waits without limit for requests that write to the
 /// disk.
 pub(crate) fn ask(directory: &Path, request: Request) -> Result<Reply, ControlError> {
@@ -36,7 +47,7 @@ pub(crate) fn ask(directory: &Path, request: Request) -> Result<Reply, ControlEr
         return Err(ControlError::Untrusted);
     }
     let patience = match request {
-        Request::Checkpoint { .. } | Request::Coalesce => None,
+        Request::Checkpoint { .. } | Request::Cut { .. } | Request::Coalesce | Request::End => None,
         Request::Status | Request::Here { .. } | Request::Enabled => Some(Duration::from_secs(ANSWER_SECONDS_MAX)),
     };
     let line = exchange(&mut stream, request, patience).map_err(ControlError::Silent)?;

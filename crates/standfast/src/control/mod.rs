@@ -10,8 +10,8 @@ mod server;
 
 use crate::event::{JobEvent, Listener};
 use crate::quoting::InWords;
-pub(crate) use client::{ControlError, ask};
-pub(crate) use protocol::{Reply, Request};
+pub(crate) use client::{ControlError, ask, converse};
+pub(crate) use protocol::{Reply, Request, decode};
 pub(crate) use server::{ClientId, ControlSocket};
 
 pub(crate) use place::{SocketPlace, is_trusted};

@@ -25,6 +25,18 @@ pub(crate) enum Request {
         /// Whether to stop the program after the checkpoint.
         stop: bool,
     },
+    /// Take the checkpoint of a part of a distributed job. The connection carries the conversation with the coordinator
+    /// meanwhile, and the reply ends it.
+    Cut {
+        /// The epoch that it belongs to: its number.
+        number: u64,
+        /// And its random part.
+        cut: u64,
+        /// The last epoch that all parts have sealed, in the same form.
+        complete: Option<(u64, u64)>,
+    },
+    /// End the job where it is.
+    End,
     /// Coalesce the checkpoints that build upon each other.
     Coalesce,
     /// Report the state.

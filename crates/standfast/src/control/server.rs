@@ -98,6 +98,14 @@ impl ControlSocket {
         requests
     }
 
+    /// Returns another descriptor of a client's connection, on which calls block. The client is answered as usual in the
+    /// end.
+    pub(crate) fn conversation(&self, id: ClientId) -> io::Result<UnixStream> {
+        let client = self.clients.iter().find(|client| client.id == id).ok_or(ErrorKind::NotConnected)?;
+        client.stream.set_nonblocking(false)?;
+        client.stream.try_clone()
+    }
+
     /// Answers a client and closes its connection. Ignores clients that are gone.
     pub(crate) fn answer(&mut self, id: ClientId, reply: &Reply) {
         let Some(position) = self.clients.iter().position(|client| client.id == id) else { return };

@@ -72,6 +72,7 @@ mod tests {
                 origin: Root::from_bytes([0; 32]),
                 revision: 0,
                 inherited_pages: 0,
+                epoch: None,
             });
         }
         manifest

@@ -189,7 +189,7 @@ fn start(
     save_folders(&job, &description, &request.context.directory);
     // Drop our copies of the terminal: from now on only the job decides whether it is open.
     drop(launch);
-    let destination = Destination::new(levels, lease, &options);
+    let destination = Destination::new(levels, lease, &options).of_part(request.context.part.as_ref());
     let setup = SupervisorSetup {
         context: request.context.clone(),
         destination,

@@ -181,9 +181,9 @@ fn supervise_revived(
     life.trouble.drain(..).for_each(|reason| listener(&JobEvent::Trouble { reason }));
     let control = bind_control(&job.context.directory, listener);
     let setup = SupervisorSetup {
-        context: job.context,
-        destination: Destination::new(life.levels, job.lease, &options),
+        destination: Destination::new(life.levels, job.lease, &options).of_part(job.context.part.as_ref()),
         options,
+        context: job.context,
         outputs,
         signals,
         control,

@@ -40,6 +40,7 @@ impl Supervisor<'_, '_> {
         let Some(checkpointing) = self.checkpointing.take() else { return };
         self.reports = None;
         hold_child_signal(self.is_traced());
+        self.setup.destination.part.iter().for_each(|part| part.end_cut());
         let outcome = checkpointing.join().map(|taken| self.keep(taken)).map_err(|failure| Failed::of(&failure));
         self.on(Event::CheckpointEnded(outcome));
         self.handle_stop();

@@ -2,8 +2,10 @@
 
 use super::Supervisor;
 use super::machine::{CheckpointRequest, Event};
-use crate::checkpoint::Purpose;
+use crate::checkpoint::{FREEZE_MAX, Purpose};
 use crate::control::{ClientId, Reply, Request};
+use standfast_engine::{EngineError, Freezer, Frozen};
+use standfast_format::manifest::Epoch;
 use std::time::Instant;
 
 impl Supervisor<'_, '_> {
@@ -15,6 +17,19 @@ impl Supervisor<'_, '_> {
                 Request::Checkpoint { stop } => {
                     let purpose = if stop { Purpose::Stop } else { Purpose::Protect };
                     Event::Asked(CheckpointRequest { client, purpose })
+                }
+                Request::Cut { number, cut, complete } => {
+                    let complete = complete.map(|(number, cut)| Epoch { number, cut });
+                    if let Err(reason) = self.begin_cut(client, Epoch { number, cut }, complete) {
+                        self.answer(client, &Reply::Failed { message: reason });
+                        continue;
+                    }
+                    Event::Asked(CheckpointRequest { client, purpose: Purpose::Protect })
+                }
+                Request::End => {
+                    let reply = end_job(&self.job.freezer());
+                    self.answer(client, &reply);
+                    continue;
                 }
                 Request::Coalesce => Event::CoalescingAsked { client },
                 Request::Here { again } => Event::AskedHere { client, again },
@@ -32,9 +47,39 @@ impl Supervisor<'_, '_> {
         }
     }
 
+    /// Begins the part of a cut that is this job's.
+    fn begin_cut(&self, client: ClientId, epoch: Epoch, complete: Option<Epoch>) -> Result<(), String> {
+        let Some(part) = &self.setup.destination.part else {
+            return Err("it is not a part of a distributed job".to_owned());
+        };
+        if self.checkpointing.is_some() {
+            return Err("a checkpoint is under way already".to_owned());
+        }
+        let conversation = self.setup.control.as_ref().map(|control| control.conversation(client));
+        match conversation {
+            Some(Ok(stream)) => {
+                part.begin_cut(epoch, complete, stream);
+                Ok(())
+            }
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("it has no control socket".to_owned()),
+        }
+    }
+
     pub(super) fn answer(&mut self, client: ClientId, reply: &Reply) {
         if let Some(control) = &mut self.setup.control {
             control.answer(client, reply);
         }
+    }
+}
+
+/// Ends all processes of a job. The thread that stops them is their tracer, and must end for their parent to learn of it.
+fn end_job(freezer: &Freezer) -> Reply {
+    let end = || freezer.freeze(FREEZE_MAX).and_then(Frozen::kill);
+    let ended = std::thread::scope(|scope| scope.spawn(end).join());
+    let failed = |error: EngineError| Reply::Failed { message: error.to_string() };
+    match ended {
+        Ok(ended) => ended.map_or_else(failed, |()| Reply::Noted),
+        Err(_) => Reply::Failed { message: "an internal error, described above; please report it".to_owned() },
     }
 }

@@ -75,6 +75,9 @@ pub(crate) struct SupervisorSetup {
 pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let pid = job.main_process().pid.get();
     job.keep_strays();
+    if let Some(part) = setup.destination.part.clone() {
+        job.set_partners(part);
+    }
     hold_output_signal();
     setup.context.foreground_proxy.iter().for_each(|proxy| proxy.name_program(pid));
     listener(&JobEvent::Running { pid });

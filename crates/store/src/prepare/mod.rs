@@ -16,7 +16,7 @@ use crate::{JobDirectory, Lease, StorageFile, StoreError};
 use pipeline::{Pipeline, Priority, Written};
 use standfast_core::PageSet;
 use standfast_format::image::{Assembled, Contained, ImageIdentity, Inherited, Parent, assemble};
-use standfast_format::manifest::{Generation, GenerationNumber, JobId};
+use standfast_format::manifest::{Epoch, Generation, GenerationNumber, JobId};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, ImageSink, PageBatch};
 use std::sync::Arc;
@@ -217,6 +217,7 @@ impl ImageSink for Prepared {
             origin: image.root,
             revision: 0,
             inherited_pages,
+            epoch: None,
         };
         self.finished = Some(Finished { generation });
         Ok(())
@@ -231,6 +232,12 @@ pub struct Sealed {
 }
 
 impl Sealed {
+    /// Makes the generation belong to an epoch of a distributed job.
+    pub fn in_epoch(mut self, epoch: Option<Epoch>) -> Self {
+        self.generation.epoch = epoch;
+        self
+    }
+
     /// Names the generation in the manifest, so that a restart can use it. `pause` is the time for which the program
     /// was frozen.
     ///

@@ -5,8 +5,8 @@ use super::restore::connect::any_port;
 use crate::objects::Check;
 use crate::scratch::SCRATCH_BYTES;
 use crate::socket_paths::{path_in, socket_path};
-use crate::{Blocker, RefusalCode};
-use standfast_format::records::{Socket, SocketMessage, SocketOption, SocketState};
+use crate::{Blocker, EngineError, RefusalCode};
+use standfast_format::records::{JobState, Socket, SocketMessage, SocketOption, SocketState};
 use standfast_linux::abi;
 use standfast_linux::proc::{self, Endpoint, TcpConnection, UdpPort};
 use standfast_linux::sys::socket;
@@ -200,6 +200,17 @@ impl Check<'_, '_> {
             }
         }
     }
+}
+
+/// Refuses to restart one part of a distributed job alone: nobody would answer at the other ends of its connections.
+pub(crate) fn refuse_lone_part(job: &JobState) -> Result<(), EngineError> {
+    let is_distant = |socket: &&Socket| matches!(socket.state, SocketState::Distant { .. });
+    let Some(end) = job.sockets.iter().find(is_distant) else { return Ok(()) };
+    let SocketState::Distant { peer, .. } = &end.state else { return Ok(()) };
+    let what = format!("connection to {}", super::restore::describe(peer));
+    let why = "its other end is in another part of a distributed job, and is restarted together with it only";
+    let blocker = Blocker::new(RefusalCode::OtherParts, what, why);
+    Err(EngineError::Refused(vec![blocker.with_hint("restart the whole job, by its own directory")]))
 }
 
 /// Reports whether a program lets others have the address of a socket as well.

@@ -6,7 +6,7 @@ mod restore;
 
 use super::{Check, Kind, Known, Opening, Recorded, Walk};
 use crate::EngineError;
-pub(crate) use check::SocketName;
+pub(crate) use check::{SocketName, refuse_lone_part};
 pub(super) use collect::{Found, Unread, Usual};
 pub(super) use restore::{Made, Names};
 use standfast_format::records::{OpenFile, OpenFileKind};

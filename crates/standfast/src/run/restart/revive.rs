@@ -6,6 +6,7 @@ use crate::event::{JobEvent, Listener, LongWork};
 use crate::identity::in_lease;
 use crate::interrupts::Interrupts;
 use crate::job_folders::{save_folders, started};
+use crate::part_link::JobPart;
 use crate::reported_image::ReportedImage;
 use crate::settings::{Files, JobOptions, file_policy, id_policy};
 use crate::signals::SignalInbox;
@@ -93,6 +94,7 @@ pub(super) fn revive(
             keep_tail: &mut |tail| job.keep_tail(choice.number, tail).map_err(BoxError::from),
             news: RestartNews { generation, directory: &directory, advised },
             on_wait: &|wait| waiting.goes_on(wait),
+            partners: job.context.part.as_ref().and_then(JobPart::in_restart),
             hold_terminal: &mut |master| beginning.hold_terminal(master),
             before_thaw: &mut |process| beginning.begin_life(life, process),
         },

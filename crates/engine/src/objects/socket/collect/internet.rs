@@ -4,6 +4,7 @@
 use super::queue::messages;
 use super::{Found, Unsupported, Walk};
 use crate::RefusalCode;
+use crate::partners::Traffic;
 use standfast_format::records::{SocketMessage, SocketState};
 use standfast_linux::abi;
 use standfast_linux::proc::{Endpoint, TcpConnection};
@@ -62,7 +63,7 @@ impl Network {
 }
 
 /// The beginning of `TCP_INFO`.
-struct TcpInformation {
+pub(super) struct TcpInformation {
     state: u8,
     /// Of a listening socket: how many connections may wait, and how many do.
     backlog: u32,
@@ -71,16 +72,19 @@ struct TcpInformation {
     segments: u32,
     received_segments: u32,
     data_segments: u32,
+    /// Without what has not been acknowledged yet.
+    pub(super) traffic: Traffic,
 }
 
 impl TcpInformation {
-    fn of(own: BorrowedFd<'_>) -> io::Result<Self> {
-        // struct tcp_info: state in byte 0, unacked at 24, sacked at 28, segs_out at 136, segs_in at 140, data_segs_out
-        // at 156.
+    pub(super) fn of(own: BorrowedFd<'_>) -> io::Result<Self> {
+        // struct tcp_info: state in byte 0, unacked at 24, sacked at 28, bytes_acked at 120, bytes_received at 128,
+        // segs_out at 136, segs_in at 140, data_segs_out at 156.
         const BYTES: usize = 160;
         let mut bytes = socket::option(own, abi::IPPROTO_TCP, abi::TCP_INFO, BYTES)?;
         bytes.resize(BYTES, 0);
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let count = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         Ok(Self {
             state: bytes[0],
             waiting: word(24),
@@ -88,7 +92,13 @@ impl TcpInformation {
             segments: word(136),
             received_segments: word(140),
             data_segments: word(156),
+            traffic: Traffic { unsent: 0, acknowledged: count(120), received: count(128) },
         })
+    }
+
+    /// Reports whether a connection's sending direction has been shut down.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.state, FIN_WAIT_1 | FIN_WAIT_2 | LAST_ACK | CLOSING)
     }
 
     /// Reports whether a closed socket had a connection. A failed attempt has had one answer at most.
@@ -98,7 +108,7 @@ impl TcpInformation {
 }
 
 impl Found {
-    fn ends(&self) -> Option<(Endpoint, Endpoint)> {
+    pub(super) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         Some((Endpoint::of(&self.record.name.0)?, Endpoint::of(self.peer.as_ref()?)?))
     }
 }
@@ -119,13 +129,13 @@ impl Walk<'_> {
                 ));
             }
             ESTABLISHED | FIN_WAIT_1 | FIN_WAIT_2 | CLOSE_WAIT | LAST_ACK | CLOSING => {
-                let sends = !matches!(information.state, FIN_WAIT_1 | FIN_WAIT_2 | LAST_ACK | CLOSING);
-                let shut_down = if sends { 0 } else { abi::SHUT_WR as u32 + 1 };
+                let shut_down = if information.has_ended() { abi::SHUT_WR as u32 + 1 } else { 0 };
                 (self.tcp_partner(at, information.state, network)?, shut_down)
             }
             _ => return Err(Unsupported::for_now(RefusalCode::ConnectionUnsettled, "its connection is being made")),
         };
-        let is_connected = matches!(state, SocketState::Paired { .. } | SocketState::PeerClosed { .. });
+        let is_connected =
+            matches!(state, SocketState::Paired { .. } | SocketState::PeerClosed { .. } | SocketState::Distant { .. });
         let opened_with = if is_connected { Some(opened_with(found.own(), found.record.family)?) } else { None };
         let record = &mut self.sockets[at].record;
         (record.state, record.shut_down, record.opened_with) = (state, shut_down, opened_with);
@@ -148,6 +158,11 @@ impl Walk<'_> {
             return Ok(SocketState::Paired { peer: peer as u32 });
         }
         let outside = || {
+            if self.partners.is_some() {
+                // Which part has the other end, the others say once all are frozen.
+                let peer = found.peer.clone().unwrap_or_default().into();
+                return Ok(SocketState::Distant { peer, is_accepted: false, has_peer_ended: false });
+            }
             let why = format!("the other end of this connection, {remote}, is outside the program");
             self.leading_outside(why)
         };
@@ -212,7 +227,7 @@ impl Walk<'_> {
         let found = &self.sockets[at];
         match found.record.state {
             SocketState::Paired { peer } => drain(&self.sockets[peer as usize], found)?,
-            SocketState::PeerClosed { .. } | SocketState::Ended => {}
+            SocketState::PeerClosed { .. } | SocketState::Ended | SocketState::Distant { .. } => {}
             _ => return Ok(()),
         }
         let bytes = descriptors::unread_bytes(found.own())?;
@@ -329,23 +344,31 @@ fn shut_down_as_polled(own: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// Waits until everything that one end has sent has reached the receive queue of the other. A full queue is given room.
 fn drain(sender: &Found, receiver: &Found) -> Result<(), Unsupported> {
-    let acknowledge = || socket::set_number(receiver.own(), abi::IPPROTO_TCP, abi::TCP_QUICKACK, ACKNOWLEDGE_ONCE);
     let deadline = Instant::now() + DRAIN_MAX;
-    acknowledge()?;
+    acknowledge(receiver.own())?;
     let mut scans = 0;
     while socket::unsent_bytes(sender.own())? > 0 {
         scans += 1;
         if scans > DRAIN_SCANS_MIN && Instant::now() > deadline {
             return Err(Unsupported::for_now(RefusalCode::UnreadMessage, "sent data does not arrive at its other end"));
         }
-        // No more than is needed: the program would fill it, and the next checkpoint would find no room.
-        let bytes = descriptors::unread_bytes(receiver.own())? + socket::unsent_bytes(sender.own())? + ROOM_SPARE;
-        let bytes = bytes.saturating_mul(1 + scans / SCANS_FOR_MORE_ROOM);
-        socket::make_room(receiver.own(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
-        // Peeking at received data makes the kernel announce the room to the other side; one byte is enough.
-        socket::peek(receiver.own(), &mut [0u8; 1])?;
-        acknowledge()?;
+        drive_on(receiver.own(), socket::unsent_bytes(sender.own())?, scans)?;
         std::thread::sleep(DRAIN_PAUSE);
     }
     Ok(())
+}
+
+/// Makes room in a receive queue for bytes that the other end has sent, and has it announced there. No more than is
+/// needed: the program would fill it, and the next checkpoint would find no room. `scans` is how often that was done.
+pub(super) fn drive_on(receiver: BorrowedFd<'_>, bytes: usize, scans: usize) -> io::Result<()> {
+    let bytes = descriptors::unread_bytes(receiver)?.saturating_add(bytes).saturating_add(ROOM_SPARE);
+    let bytes = bytes.saturating_mul(1 + scans / SCANS_FOR_MORE_ROOM);
+    socket::make_room(receiver, i32::try_from(bytes).unwrap_or(i32::MAX))?;
+    // Peeking at received data makes the kernel announce the room to the other side; one byte is enough.
+    socket::peek(receiver, &mut [0u8; 1])?;
+    acknowledge(receiver)
+}
+
+fn acknowledge(receiver: BorrowedFd<'_>) -> io::Result<()> {
+    socket::set_number(receiver, abi::IPPROTO_TCP, abi::TCP_QUICKACK, ACKNOWLEDGE_ONCE)
 }

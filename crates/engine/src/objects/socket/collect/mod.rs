@@ -1,9 +1,10 @@
 //! Collects sockets. A socket belongs to one open file. Its peer and its received data are determined when all sockets
 //! are known, including those in flight in messages of others.
 //!
-//! This file determines the kind of a socket. `unix.rs` and `internet.rs` find its peer, `queue.rs` its received data,
-//! and `options.rs` its options.
+//! This file determines the kind of a socket. `unix.rs` and `internet.rs` find its peer, `distant.rs` those in other
+//! parts of a distributed job, `queue.rs` its received data, and `options.rs` its options.
 
+mod distant;
 mod internet;
 mod options;
 mod queue;
@@ -142,15 +143,26 @@ impl Walk<'_> {
 
     /// Determines the peer and the received data of all sockets.
     pub(in crate::objects) fn examine_sockets(&mut self, blockers: &mut Vec<Blocker>) -> io::Result<()> {
-        if self.sockets.is_empty() {
+        if self.sockets.is_empty() && self.partners.is_none() {
             return Ok(());
         }
         let network = Network::scan(&self.sockets)?;
-        for step in [Self::connect, Self::await_acceptance, Self::agree, Self::disinherit, Self::receive] {
-            for at in 0..self.sockets.len() {
-                if let Err(unsupported) = step(self, at, &network) {
-                    blockers.push(self.blocker(self.sockets[at].place, unsupported)?);
-                }
+        for step in [Self::connect, Self::await_acceptance, Self::agree, Self::disinherit] {
+            self.examine_each(step, &network, blockers)?;
+        }
+        self.meet_partners(blockers)?;
+        self.examine_each(Self::receive, &network, blockers)
+    }
+
+    fn examine_each(
+        &mut self,
+        step: fn(&mut Self, usize, &Network) -> Result<(), Unsupported>,
+        network: &Network,
+        blockers: &mut Vec<Blocker>,
+    ) -> io::Result<()> {
+        for at in 0..self.sockets.len() {
+            if let Err(unsupported) = step(self, at, network) {
+                blockers.push(self.blocker(self.sockets[at].place, unsupported)?);
             }
         }
         Ok(())

@@ -354,7 +354,10 @@ pub(super) fn forget_reset(made: &Made) -> Result<(), EngineError> {
 }
 
 fn wait_for(made: &Made, events: i16) -> Result<(), EngineError> {
-    let deadline = Instant::now() + CONNECT_MAX;
+    wait_until(made, events, Instant::now() + CONNECT_MAX)
+}
+
+pub(super) fn wait_until(made: &Made, events: i16, deadline: Instant) -> Result<(), EngineError> {
     let waiting = |source| kernel("waiting for a connection", source);
     while descriptors::ready_events(made.own(), events).map_err(waiting)? == 0 {
         if Instant::now() > deadline {

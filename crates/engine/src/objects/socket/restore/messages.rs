@@ -32,6 +32,10 @@ impl Opening<'_> {
         files: &[Option<u64>],
     ) -> Result<(), EngineError> {
         let receiver = &sockets[place];
+        if matches!(record.state, SocketState::Distant { .. }) {
+            // It has everything already, from the other part.
+            return Ok(());
+        }
         for at in 0..=record.received.len() {
             if let Some(peer) = self.peer_at(record, at) {
                 self.connect(receiver, &peer)?;

@@ -1,11 +1,15 @@
 //! Sockets, made again in the new process: first pairs, each end connected to the other, then those that stand alone,
 //! then those that wait to be accepted. Data in flight is sent again when all open files exist (`messages.rs`).
 //!
+//! Connections to other parts of a distributed job are made before all that stands alone (`distant.rs`).
+//!
 //! A pair of sockets without names is made as such. If one end has a name, and always with TCP, a socket listens there
 //! for a moment, to be connected to.
 
 pub(super) mod connect;
 mod datagrams;
+mod distant;
+mod exchange;
 mod lingering;
 mod messages;
 mod names;
@@ -62,6 +66,7 @@ impl Opening<'_> {
                 _ => {}
             }
         }
+        self.make_distant(&mut made)?;
         for (place, record) in records.iter().enumerate().filter(|(_, record)| stands_alone(record)) {
             made[place] = Some(self.make_alone(record)?);
         }
@@ -169,6 +174,7 @@ impl Opening<'_> {
                 self.close(other.number)?;
             }
         }
+        self.await_ends_of_parts(&sockets)?;
         // Our own copies of those other ends would keep them open.
         let sockets: Vec<Made> = sockets.into_iter().map(|made| Made { peer_to_close: None, ..made }).collect();
         for (made, record) in sockets.iter().zip(records) {
@@ -206,7 +212,11 @@ fn already_so(error: io::Error) -> io::Result<()> {
 fn stands_alone(record: &Socket) -> bool {
     !matches!(
         record.state,
-        SocketState::Paired { .. } | SocketState::PeerClosed { .. } | SocketState::Reset | SocketState::Ended
+        SocketState::Paired { .. }
+            | SocketState::PeerClosed { .. }
+            | SocketState::Reset
+            | SocketState::Ended
+            | SocketState::Distant { .. }
     )
 }
 

@@ -106,6 +106,7 @@ pub(super) fn keeps_sharing(record: &Socket) -> bool {
             | SocketState::Paired { .. }
             | SocketState::PeerClosed { .. }
             | SocketState::Waiting { .. }
+            | SocketState::Distant { .. }
     );
     super::is_tcp(record) && is_in_use
 }

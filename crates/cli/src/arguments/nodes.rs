@@ -1,0 +1,72 @@
+//! Options of distributed jobs, and the commands that their processes are started with. All of them are hidden until all of it
+//! works.
+
+use super::generation;
+use clap::{Args, Subcommand};
+use standfast::GenerationNumber;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Options of distributed jobs.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct NodeOptions {
+    /// Nodes of a distributed job; the program runs on the first one, and its launcher starts others with standfast rsh
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', hide = true)]
+    pub(crate) nodes: Vec<String>,
+    /// Command that reaches a node, as ssh does
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", hide = true)]
+    pub(crate) agent: String,
+}
+
+/// What the processes of a distributed job are started with. Nobody types them.
+#[derive(Subcommand, Debug)]
+pub(crate) enum PartCommand {
+    /// Speak for a node
+    #[command(hide = true)]
+    PartAgent,
+    /// Begin a part and supervise it
+    #[command(hide = true)]
+    PartRun(PartPlace),
+    /// Continue a part together with the others
+    #[command(hide = true)]
+    PartRestart(PartRestart),
+    /// Serve a part
+    #[command(hide = true)]
+    PartServer(PartPlace),
+    /// Answer one command from another node
+    #[command(hide = true)]
+    PartShim(PartPlace),
+    /// Execute a command on another node of the distributed job that this process belongs to
+    #[command(hide = true)]
+    Rsh(Rsh),
+}
+
+/// A part of a distributed job.
+#[derive(Args, Debug)]
+pub(crate) struct PartPlace {
+    /// Directory of the part
+    pub(crate) directory: PathBuf,
+}
+
+/// A part to continue.
+#[derive(Args, Debug)]
+pub(crate) struct PartRestart {
+    /// Directory of the part
+    pub(crate) directory: PathBuf,
+    /// Checkpoint to continue from
+    #[arg(value_parser = generation)]
+    pub(crate) generation: GenerationNumber,
+}
+
+/// A command for another node.
+#[derive(Args, Debug)]
+pub(crate) struct Rsh {
+    /// As ssh has it; it means nothing here
+    #[arg(short)]
+    pub(crate) x: bool,
+    /// Node of the job
+    pub(crate) node: String,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}

@@ -1,0 +1,170 @@
+//! What both ends of a new connection between two parts do before their programs get it: each sends what it had received,
+//! and gets it back. So nothing but the connection itself is needed between the parts, and in the end each receive queue
+//! holds what it held.
+//!
+//! ```text
+//! one end                                   other end
+//! token, length, what A had received  --->  reads it ...
+//!               ... reads it          <---  token, length, what B had received
+//! what B had received                 --->  stays in the receive queue of B
+//! stays in the receive queue of A     <---  what A had received
+//! ```
+
+use crate::partners::RestartToken;
+use standfast_linux::abi;
+use standfast_linux::sys::{descriptors, socket};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// What a connection begins with: the token of the restart, and a length in bytes.
+const HEADER_BYTES: usize = 24;
+const TOKEN_BYTES: usize = 16;
+/// The largest receive queue that is believed. The kernel's own limit is 32 MiB at most systems.
+const CONTENTS_BYTES_MAX: u64 = 1 << 30;
+/// How long nothing may happen on any connection.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_micros(200);
+/// Room beyond twice the bytes that are to stay: the kernel's own bookkeeping takes some of it.
+const ROOM_SPARE: usize = 128 << 10;
+const PIECE_BYTES: usize = 64 << 10;
+/// After this many looks more room is made: how much of it the kernel's own bookkeeping takes is not known.
+const SCANS_FOR_MORE_ROOM: usize = 100;
+
+/// One end of a connection in this exchange.
+pub(super) struct Exchange<'a> {
+    own: BorrowedFd<'a>,
+    token: RestartToken,
+    /// What is to lie in its receive queue at the end.
+    contents: &'a [u8],
+    outgoing: Vec<u8>,
+    sent: usize,
+    incoming: Vec<u8>,
+    /// How often room was made for what is to stay.
+    scans: usize,
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn new(own: BorrowedFd<'a>, token: RestartToken, contents: &'a [u8]) -> Self {
+        let outgoing = [&token.0[..], &(contents.len() as u64).to_le_bytes(), contents].concat();
+        Self { own, token, contents, outgoing, sent: 0, incoming: Vec::new(), scans: 0 }
+    }
+
+    /// Returns how many bytes the other end is still to send before what stays in the queue, as far as that is known.
+    fn wanted(&self) -> io::Result<usize> {
+        let Some(header) = self.incoming.get(..HEADER_BYTES) else { return Ok(HEADER_BYTES - self.incoming.len()) };
+        let (token, length) = header.split_at(TOKEN_BYTES);
+        if token != self.token.0 {
+            return Err(io::Error::other("another program has answered in the place of another part"));
+        }
+        let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
+        if length > CONTENTS_BYTES_MAX {
+            return Err(io::Error::other("another part announced more than a receive queue holds"));
+        }
+        Ok(HEADER_BYTES + length as usize - self.incoming.len())
+    }
+
+    /// Does what is possible without waiting. Returns whether anything has happened.
+    fn go_on(&mut self) -> io::Result<bool> {
+        let sent = self.send()?;
+        let received = self.receive()?;
+        Ok(sent || received)
+    }
+
+    fn send(&mut self) -> io::Result<bool> {
+        let rest = &self.outgoing[self.sent..];
+        if rest.is_empty() {
+            return Ok(false);
+        }
+        match socket::send(self.own, rest, &[], &[]) {
+            Ok(bytes) => {
+                self.sent += bytes;
+                Ok(bytes > 0)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads what the other end had received, and queues it to be sent back once all of it is here.
+    fn receive(&mut self) -> io::Result<bool> {
+        let mut has_received = false;
+        loop {
+            let wanted = self.wanted()?;
+            if wanted == 0 {
+                return Ok(has_received);
+            }
+            let mut piece = vec![0; wanted.min(PIECE_BYTES)];
+            match socket::receive(self.own, &mut piece) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => {
+                    has_received = true;
+                    self.incoming.extend_from_slice(&piece[..bytes]);
+                    if self.wanted()? == 0 {
+                        self.outgoing.extend_from_slice(&self.incoming[HEADER_BYTES..]);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(has_received),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reports whether everything has been sent and acknowledged, and everything that is to stay has arrived.
+    fn is_done(&mut self) -> io::Result<bool> {
+        if self.wanted()? > 0 {
+            return Ok(false);
+        }
+        // The other end may be able to send what it still has to only when there is room for it here.
+        if descriptors::unread_bytes(self.own)? < self.contents.len() {
+            self.make_room()?;
+            return Ok(false);
+        }
+        Ok(self.sent == self.outgoing.len() && socket::unsent_bytes(self.own)? == 0)
+    }
+
+    /// Makes room for what is to stay, and announces it to the other end.
+    fn make_room(&mut self) -> io::Result<()> {
+        if self.scans.is_multiple_of(SCANS_FOR_MORE_ROOM) {
+            let bytes = (2 * self.contents.len() + ROOM_SPARE).saturating_mul(1 + self.scans / SCANS_FOR_MORE_ROOM);
+            socket::make_room(self.own, i32::try_from(bytes).unwrap_or(i32::MAX))?;
+        }
+        self.scans += 1;
+        socket::peek(self.own, &mut [0; 1])?;
+        socket::set_number(self.own, abi::IPPROTO_TCP, abi::TCP_QUICKACK, 2)
+    }
+
+    fn verify(&self) -> io::Result<()> {
+        let mut found = vec![0; self.contents.len() + 1];
+        let bytes = socket::peek(self.own, &mut found)?.map_or(0, |peeked| peeked.bytes);
+        if found[..bytes] == *self.contents {
+            return Ok(());
+        }
+        Err(io::Error::other("another part has sent back something else"))
+    }
+}
+
+/// Carries all exchanges of this part to their end, side by side: the other ends do so too, in any order.
+pub(super) fn exchange(mut ends: Vec<Exchange<'_>>) -> io::Result<()> {
+    for end in &ends {
+        socket::set_number(end.own, abi::IPPROTO_TCP, abi::TCP_NODELAY, 1)?;
+    }
+    let mut last = Instant::now();
+    loop {
+        let (mut has_happened, mut is_done) = (false, true);
+        for end in &mut ends {
+            has_happened |= end.go_on()?;
+            is_done &= end.is_done()?;
+        }
+        if is_done {
+            return ends.iter().try_for_each(Exchange::verify);
+        }
+        if has_happened {
+            last = Instant::now();
+        } else if last.elapsed() > SILENCE_MAX {
+            return Err(io::ErrorKind::TimedOut.into());
+        } else {
+            std::thread::sleep(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a part of a distributed job needs of the other parts. The engine knows one part only, and not how others are
+//! reached.
+//!
+//! ```text
+//! checkpoint   all parts are frozen   meet, meet, ...  until nothing is on its way between them   contents are recorded
+//! restart      listeners   arrive(Listening)   connections   arrive(Connected)   own listeners   ...   arrive(Rebuilt)
+//! ```
+
+use standfast_format::BoxError;
+use standfast_linux::proc::Endpoint;
+use std::fmt;
+
+/// Reaches the other parts during a checkpoint, while all of them are frozen.
+pub trait CutPartners: fmt::Debug + Send + Sync {
+    /// Reports the ends of this part to the other parts, and waits for theirs. It is called again, with new counters,
+    /// until the answer is settled.
+    ///
+    /// # Errors
+    /// When another part has given up, or does not answer.
+    fn meet(&self, ends: &[DistantEnd]) -> Result<Meeting, BoxError>;
+}
+
+/// Reaches the other parts during a restart.
+pub trait RestartPartners: fmt::Debug + Send + Sync {
+    /// Waits until all parts have come this far.
+    ///
+    /// # Errors
+    /// When another part has given up, or does not answer.
+    fn arrive(&self, step: RestartStep) -> Result<(), BoxError>;
+
+    /// Returns what all parts of this restart know and nobody else does.
+    fn token(&self) -> RestartToken;
+}
+
+/// A number that all parts of one restart know and nobody else does. Connections between them begin with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RestartToken(pub [u8; 16]);
+
+impl fmt::Debug for RestartToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("RestartToken")
+    }
+}
+
+/// How far a part has come in a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RestartStep {
+    /// It listens where connections between the parts had been accepted.
+    Listening,
+    /// It has its connections to other parts, with everything that they had received.
+    Connected,
+    /// It is complete, and has been compared with its image.
+    Rebuilt,
+}
+
+/// One end of a TCP connection whose other end no process of this part has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DistantEnd {
+    /// Address of this end.
+    pub local: Endpoint,
+    /// Address of the other end.
+    pub remote: Endpoint,
+    /// Whether this end has shut down its sending direction.
+    pub has_ended: bool,
+    /// What has passed.
+    pub traffic: Traffic,
+}
+
+/// Counters of one end of a TCP connection, in bytes. The packets that begin and end a connection count as a byte each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Sent by the program, and not acknowledged by the other end.
+    pub unsent: u64,
+    /// Sent and acknowledged.
+    pub acknowledged: u64,
+    /// Received, whether read or not.
+    pub received: u64,
+}
+
+/// What the other parts have answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meeting {
+    /// The other end of each reported end, in the same order. `None`: no part has it.
+    pub partners: Vec<Option<Partner>>,
+    /// Whether nothing is on its way any more between any two parts.
+    pub is_settled: bool,
+}
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Partner {
+    /// How many bytes it has sent that have not arrived here.
+    pub unsent: u64,
+    /// Whether it has shut down its sending direction.
+    pub has_ended: bool,
+    /// Whether it had opened the connection, so that the end here has accepted it.
+    pub has_connected: bool,
+}

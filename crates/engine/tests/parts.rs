@@ -1,0 +1,213 @@
+//! Two parts of a distributed job, without the nodes: two programs on one machine that talk over TCP, each a job of its own.
+//! They are frozen together, killed, and continued together, and lose no byte.
+
+mod support;
+
+use standfast_core::PAGE_BYTES;
+use standfast_engine::{
+    Advised, Assistance, CaptureOptions, ClockPolicy, CutPartners, DistantEnd, EngineError, FileOptions, IdPolicy,
+    InheritedSignals, Job, Launch, LaunchTerminal, Meeting, Partner, RestartNews, RestartOptions, RestartPartners,
+    RestartStep, RestartToken, Tail, restart,
+};
+use standfast_format::records::{JobState, SocketState};
+use standfast_format::{BatchRange, BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::compile;
+
+/// A program that stops at once may still have to wait for a processor.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Enough to fill the queues many times.
+const MEBIBYTES: &str = "64";
+const CUTS: usize = 5;
+
+/// An image held in memory.
+#[derive(Default)]
+struct HeldImage {
+    runs: Vec<Run>,
+    bytes: Vec<u8>,
+    state: JobState,
+}
+
+impl ImageSink for HeldImage {
+    fn lend(&mut self) -> Result<PageBatch, BoxError> {
+        Ok(PageBatch { bytes: vec![0; 64 * PAGE_BYTES], ..PageBatch::default() })
+    }
+
+    fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
+        let run = |BatchRange { owner, range, .. }| Run { owner, range, contents: Contents::Stored };
+        self.runs.extend(batch.ranges.into_iter().map(run));
+        self.bytes.extend(batch.bytes);
+        Ok(())
+    }
+
+    fn finish(&mut self, state: &JobState) -> Result<(), BoxError> {
+        self.state = state.clone();
+        Ok(())
+    }
+}
+
+impl ImageSource for HeldImage {
+    fn state(&self) -> &JobState {
+        &self.state
+    }
+
+    fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    fn deliver(&self, place: &(dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync)) -> Result<(), BoxError> {
+        place(&self.runs, &self.bytes)
+    }
+}
+
+/// One of two parts, with a way to the other.
+#[derive(Debug)]
+struct Side {
+    to_other: SyncSender<Vec<DistantEnd>>,
+    from_other: Mutex<Receiver<Vec<DistantEnd>>>,
+}
+
+impl Side {
+    /// Tells the other side something, and returns what it tells.
+    fn exchange(&self, ends: &[DistantEnd]) -> Result<Vec<DistantEnd>, BoxError> {
+        self.to_other.send(ends.to_vec())?;
+        Ok(self.from_other.lock().map_err(|_| "the other side has failed")?.recv_timeout(PATIENCE)?)
+    }
+}
+
+impl CutPartners for Side {
+    fn meet(&self, ends: &[DistantEnd]) -> Result<Meeting, BoxError> {
+        let others = self.exchange(ends)?;
+        let (mut partners, mut is_settled) = (Vec::new(), true);
+        for end in ends {
+            let other = others.iter().find(|other| (other.local, other.remote) == (end.remote, end.local));
+            let other = other.ok_or("an end without a partner")?;
+            let is_quiet = end.traffic.unsent == 0 && other.traffic.unsent == 0;
+            let has_connected = other.traffic.acknowledged == end.traffic.received + 1;
+            assert!(!is_quiet || has_connected != (end.traffic.acknowledged == other.traffic.received + 1));
+            is_settled &= is_quiet;
+            partners.push(Some(Partner { unsent: other.traffic.unsent, has_ended: other.has_ended, has_connected }));
+        }
+        Ok(Meeting { partners, is_settled })
+    }
+}
+
+impl RestartPartners for Side {
+    fn arrive(&self, _: RestartStep) -> Result<(), BoxError> {
+        self.exchange(&[]).map(drop)
+    }
+
+    fn token(&self) -> RestartToken {
+        RestartToken([7; 16])
+    }
+}
+
+fn sides() -> [Side; 2] {
+    let ((one, of_one), (other, of_other)) = (sync_channel(1), sync_channel(1));
+    let side = |to_other, from_other| Side { to_other, from_other: Mutex::new(from_other) };
+    [side(one, of_other), side(other, of_one)]
+}
+
+fn talking(program: &Path, how: &str, port: &Path) -> Job {
+    let command = "exec \"$0\" \"$1\" \"$2\" \"$3\" </dev/null >/dev/null 2>/dev/null";
+    let arguments =
+        ["-c".as_ref(), command.as_ref(), program.as_os_str(), how.as_ref(), port.as_os_str(), MEBIBYTES.as_ref()];
+    Job::launch(&Launch {
+        program: "/bin/sh".into(),
+        arguments: arguments.map(Into::into).into(),
+        signals: InheritedSignals::capture(),
+        terminal: LaunchTerminal::shared(),
+        directory: None,
+        assistance: Assistance::default(),
+    })
+    .expect("it can be executed")
+}
+
+/// Freezes a part together with the other, captures it and ends it.
+fn captured(job: &mut Job, side: Side) -> HeldImage {
+    job.set_partners(Arc::new(side));
+    let mut held = HeldImage::default();
+    let freezer = job.freezer();
+    std::thread::scope(|scope| {
+        let work = || {
+            let mut frozen = freezer.freeze(PATIENCE).expect("it can be frozen");
+            let captured = frozen.capture(&mut held, CaptureOptions::default()).expect("it can be captured");
+            frozen.kill().expect("it was stopped");
+            held.finish(&captured.state).expect("memory takes it");
+        };
+        scope.spawn(work).join().expect("no panic");
+    });
+    job.reap().expect("it has ended");
+    held
+}
+
+fn continued(held: &HeldImage, side: &Side) -> Result<Job, EngineError> {
+    let mut keep_tail = |tail: &Tail<'_>| panic!("nothing is to be cut off, but {tail:?}");
+    let mut before_thaw = |_| Ok(());
+    let mut hold_terminal = |_| panic!("no terminal is to be held");
+    let options = RestartOptions {
+        ids: IdPolicy::Auto,
+        clocks: ClockPolicy::Continue,
+        despite: &[],
+        files: FileOptions::default(),
+        saved_binary: &|_| None,
+        keep_tail: &mut keep_tail,
+        news: RestartNews { generation: 1, directory: Path::new("/"), advised: Advised::default() },
+        on_wait: &|_| Ok(()),
+        partners: Some(side),
+        hold_terminal: &mut hold_terminal,
+        before_thaw: &mut before_thaw,
+    };
+    restart(held, options).map(|restarted| restarted.job)
+}
+
+/// Does something with both parts at once.
+fn both<T: Send, R: Send>(things: [T; 2], work: impl Fn(T) -> R + Sync) -> [R; 2] {
+    let work = &work;
+    let [one, other] = things;
+    std::thread::scope(|scope| {
+        let one = scope.spawn(move || work(one));
+        let other = scope.spawn(move || work(other));
+        [one.join().expect("no panic"), other.join().expect("no panic")]
+    })
+}
+
+fn is_connected(job: &Job) -> bool {
+    let pid = job.main_process().pid.get();
+    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let sockets = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+    sockets.filter(|link| link.to_string_lossy().starts_with("socket:")).count() > 0
+}
+
+#[test]
+fn two_parts_that_are_killed_and_continued_together_lose_no_byte() {
+    let (_directory, program) = compile("talk.c");
+    let port = program.with_extension("port");
+    let mut jobs = [talking(&program, "serve", &port), talking(&program, "call", &port)];
+    while !port.exists() || !jobs.iter().all(is_connected) {
+        std::thread::yield_now();
+    }
+    let mut in_flight = 0;
+    for _ in 0..CUTS {
+        std::thread::sleep(Duration::from_millis(20));
+        let [one, other] = &mut jobs;
+        let [first, second] = sides();
+        let images = both([(one, first), (other, second)], |(job, side)| captured(job, side));
+        for image in &images {
+            let distant = image.state.sockets.iter().filter(|it| matches!(it.state, SocketState::Distant { .. }));
+            let received = distant.flat_map(|socket| &socket.received);
+            in_flight += received.map(|message| message.contents.0.len()).sum::<usize>();
+        }
+        let [first, second] = &sides();
+        let [one, other] = &images;
+        jobs = both([(one, first), (other, second)], |(image, side)| continued(image, side))
+            .map(|job| job.expect("nothing is in the way"));
+    }
+    let ended = jobs.map(|mut job| job.reap().expect("it ends").expect("it is ours"));
+    assert!(ended.iter().all(ExitStatus::success), "{ended:?}");
+    assert!(in_flight > 0, "nothing was on its way at any cut");
+}

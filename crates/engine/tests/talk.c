@@ -1,0 +1,80 @@
+/* One end of a TCP connection over which both ends send a stream of known bytes, and read it slowly, so that the queues are
+ * full most of the time. It ends with 0 if everything arrives in order.
+ *
+ * usage: talk serve|call FILE-WITH-PORT MEBIBYTES */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PIECE = 64 << 10, READ_AT_ONCE = 40 << 10, PAUSE_MICROSECONDS = 300 };
+
+#define CHECK(it) do { if (!(it)) { perror(#it); exit(1); } } while (0)
+
+static unsigned char byte_at(unsigned long place)
+{
+    return (unsigned char)((place * 2654435761u) >> 13 ^ place >> 16);
+}
+
+static int connected(const char *how, const char *place)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int made = socket(AF_INET, SOCK_STREAM, 0), port;
+    CHECK(made >= 0);
+    if (strcmp(how, "serve") == 0) {
+        char temporary[4096];
+        CHECK(bind(made, (struct sockaddr *)&at, length) == 0 && listen(made, 1) == 0);
+        CHECK(getsockname(made, (struct sockaddr *)&at, &length) == 0);
+        snprintf(temporary, sizeof temporary, "%s.new", place);
+        FILE *file = fopen(temporary, "w");
+        CHECK(file && fprintf(file, "%d\n", ntohs(at.sin_port)) > 0 && fclose(file) == 0);
+        CHECK(rename(temporary, place) == 0);
+        return accept(made, NULL, NULL);
+    }
+    FILE *file;
+    while (!(file = fopen(place, "r")))
+        usleep(1000);
+    CHECK(fscanf(file, "%d", &port) == 1);
+    fclose(file);
+    at.sin_port = htons((unsigned short)port);
+    CHECK(connect(made, (struct sockaddr *)&at, length) == 0);
+    return made;
+}
+
+int main(int count, char **words)
+{
+    static unsigned char out[PIECE], in[READ_AT_ONCE];
+    CHECK(count == 4);
+    unsigned long all = strtoul(words[3], NULL, 10) << 20, sent = 0, received = 0;
+    int end = connected(words[1], words[2]);
+    CHECK(end >= 0 && fcntl(end, F_SETFL, O_NONBLOCK) == 0);
+    while (sent < all || received < all) {
+        struct pollfd poller = {end, POLLIN | (sent < all ? POLLOUT : 0), 0};
+        CHECK(poll(&poller, 1, -1) == 1);
+        if (poller.revents & POLLOUT && sent < all) {
+            unsigned long length = all - sent < PIECE ? all - sent : PIECE;
+            for (unsigned long at = 0; at < length; at++)
+                out[at] = byte_at(sent + at);
+            ssize_t written = write(end, out, length);
+            CHECK(written > 0);
+            sent += (unsigned long)written;
+        }
+        if (poller.revents & POLLIN) {
+            ssize_t got = read(end, in, sizeof in);
+            CHECK(got > 0);
+            for (ssize_t at = 0; at < got; at++)
+                if (in[at] != byte_at(received + (unsigned long)at)) {
+                    fprintf(stderr, "byte %lu is wrong\n", received + (unsigned long)at);
+                    return 2;
+                }
+            received += (unsigned long)got;
+            usleep(PAUSE_MICROSECONDS);
+        }
+    }
+    return 0;
+}

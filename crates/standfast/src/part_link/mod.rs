@@ -1,0 +1,175 @@
+//! How a part reaches the other parts: it asks the coordinator, over the connection of whoever has asked for the cut or the
+//! restart. If that connection ends, the part gives up: it runs on without a checkpoint.
+
+mod conversation;
+
+pub(crate) use conversation::Conversation;
+
+use crate::quoting::InWords;
+use standfast_engine::{CutPartners, DistantEnd, Meeting, Partner, RestartPartners, RestartStep, RestartToken};
+use standfast_format::BoxError;
+use standfast_format::manifest::Epoch;
+use standfast_linux::proc::Endpoint;
+use standfast_parts::{ConnectionEnd, FromPart, PartnerEnd, RestartBarrier, ToPart};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a part stays frozen for the others. The coordinator gives up earlier.
+const FROZEN_MAX: Duration = Duration::from_secs(30);
+/// How long a part of a restart waits for the others, which may have to wait for their ports.
+const RESTART_MAX: Duration = Duration::from_secs(180);
+
+/// What makes a job a part of a distributed one.
+#[derive(Debug, Clone)]
+pub struct JobPart {
+    link: Arc<PartLink>,
+    restart: Option<Arc<RestartLink>>,
+}
+
+impl JobPart {
+    /// Returns a part that begins.
+    pub(crate) fn new() -> Self {
+        Self { link: Arc::default(), restart: None }
+    }
+
+    /// Returns a part that continues together with the others.
+    pub(crate) fn restarting(stream: UnixStream, token: RestartToken) -> io::Result<Self> {
+        let conversation = Mutex::new(Conversation::begin(stream, RESTART_MAX)?);
+        Ok(Self { link: Arc::default(), restart: Some(Arc::new(RestartLink { conversation, token })) })
+    }
+
+    pub(crate) fn link(&self) -> Arc<PartLink> {
+        Arc::clone(&self.link)
+    }
+
+    /// Returns the other parts, if they are being restarted as well.
+    pub(crate) fn in_restart(&self) -> Option<&dyn RestartPartners> {
+        self.restart.as_deref().map(|link| link as &dyn RestartPartners)
+    }
+}
+
+/// The way to the other parts during a cut.
+#[derive(Debug, Default)]
+pub(crate) struct PartLink {
+    under_way: Mutex<Option<CutUnderWay>>,
+    /// The last epoch that all parts are known to have sealed.
+    complete: Mutex<Option<Epoch>>,
+}
+
+#[derive(Debug)]
+struct CutUnderWay {
+    epoch: Epoch,
+    conversation: Conversation,
+}
+
+impl PartLink {
+    /// Begins a cut. `stream` is the connection to whoever has asked for it.
+    pub(crate) fn begin_cut(&self, epoch: Epoch, complete: Option<Epoch>, stream: UnixStream) {
+        let conversation = Conversation::begin(stream, FROZEN_MAX);
+        *locked(&self.under_way) = conversation.ok().map(|conversation| CutUnderWay { epoch, conversation });
+        let mut known = locked(&self.complete);
+        *known = complete.or(*known);
+    }
+
+    /// Ends it, however it went.
+    pub(crate) fn end_cut(&self) {
+        *locked(&self.under_way) = None;
+    }
+
+    /// Returns the epoch of the cut under way.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        locked(&self.under_way).as_ref().map(|cut| cut.epoch)
+    }
+
+    /// Returns the last epoch that all parts are known to have sealed.
+    pub(crate) fn last_complete(&self) -> Option<Epoch> {
+        *locked(&self.complete)
+    }
+
+    /// Reports that this part is captured, and waits until all are.
+    pub(crate) fn await_thaw(&self) -> Result<(), String> {
+        match self.ask(&FromPart::Captured)? {
+            ToPart::Thaw => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn ask(&self, message: &FromPart) -> Result<ToPart, String> {
+        let mut under_way = locked(&self.under_way);
+        let cut = under_way.as_mut().ok_or("a part of a distributed job is checkpointed with all others only")?;
+        ask(&mut cut.conversation, message)
+    }
+}
+
+impl CutPartners for PartLink {
+    fn meet(&self, ends: &[DistantEnd]) -> Result<Meeting, BoxError> {
+        let ends = ends.iter().map(reported).collect();
+        match self.ask(&FromPart::Frozen { ends })? {
+            ToPart::Partners { partners, is_settled } => {
+                let partners = partners.into_iter().map(|partner| partner.map(known)).collect();
+                Ok(Meeting { partners, is_settled })
+            }
+            other => Err(unexpected(other).into()),
+        }
+    }
+}
+
+/// The way to the other parts during a restart.
+#[derive(Debug)]
+struct RestartLink {
+    conversation: Mutex<Conversation>,
+    token: RestartToken,
+}
+
+impl RestartPartners for RestartLink {
+    fn arrive(&self, step: RestartStep) -> Result<(), BoxError> {
+        let phase = match step {
+            RestartStep::Listening => RestartBarrier::Listening,
+            RestartStep::Connected => RestartBarrier::Connected,
+            RestartStep::Rebuilt => RestartBarrier::Rebuilt,
+        };
+        match ask(&mut locked(&self.conversation), &FromPart::Reached { phase })? {
+            ToPart::Continue => Ok(()),
+            other => Err(unexpected(other).into()),
+        }
+    }
+
+    fn token(&self) -> RestartToken {
+        self.token
+    }
+}
+
+fn ask(conversation: &mut Conversation, message: &FromPart) -> Result<ToPart, String> {
+    let answer = conversation.say(message).and_then(|()| conversation.hear());
+    answer.map_err(|error| format!("the coordinator of the distributed job does not answer: {}", InWords(&error)))
+}
+
+fn unexpected(message: ToPart) -> String {
+    match message {
+        ToPart::GiveUp { reason } => reason,
+        other => format!("the coordinator said what was not its turn to say: {other:?}"),
+    }
+}
+
+fn reported(end: &DistantEnd) -> ConnectionEnd {
+    let address = |endpoint: Endpoint| SocketAddr::new(endpoint.address, endpoint.port);
+    ConnectionEnd {
+        local: address(end.local),
+        remote: address(end.remote),
+        has_ended: end.has_ended,
+        unsent: end.traffic.unsent,
+        acknowledged: end.traffic.acknowledged,
+        received: end.traffic.received,
+    }
+}
+
+fn known(partner: PartnerEnd) -> Partner {
+    Partner { unsent: partner.unsent, has_ended: partner.has_ended, has_connected: partner.has_connected }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,259 @@
+//! The agent of a node: a process that the coordinator starts there, and speaks with over its standard streams. It starts
+//! the supervisor of the node's part, passes messages on between that and the coordinator, and follows what the command
+//! prints. If the coordinator is lost, so is the agent; the part runs on.
+
+use super::agent_protocol::{AgentReport, AgentRequest, PartPlace, RecordedEpoch, from_hex, to_hex};
+use super::description::{PartDescription, PartDirectory, write};
+use super::output::FollowedFile;
+use crate::Error;
+use crate::control::{Reply, Request, ask, converse, decode};
+use standfast_format::manifest::Epoch;
+use standfast_parts::{FromPart, PartsEpoch, SealedEpoch, ToPart};
+use standfast_store::JobDirectory;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a part may take to begin.
+const BEGIN_MAX: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Speaks for a node until the coordinator ends the conversation.
+///
+/// # Errors
+/// When standard input cannot be read.
+pub fn part_agent() -> Result<(), Error> {
+    let mut agent: Option<Agent> = None;
+    for line in io::stdin().lock().lines() {
+        let line = line.map_err(Error::system("hear the coordinator"))?;
+        let request = serde_json::from_str(&line);
+        let done = match (request, &mut agent) {
+            (Ok(AgentRequest::Part(place)), _) => {
+                agent = Some(Agent::of(&place));
+                Ok(())
+            }
+            (Ok(request), Some(agent)) => agent.carry_out(request),
+            (Ok(_), None) => Err(Error::Declined("the coordinator has not said which part this is".into())),
+            (Err(error), _) => Err(Error::Declined(format!("the coordinator is of another version: {error}"))),
+        };
+        if let Err(error) = done {
+            say(&AgentReport::Failed { reason: error.to_string() });
+        }
+    }
+    Ok(())
+}
+
+struct Agent {
+    part: PartDirectory,
+    node: String,
+    /// Where the part hears the coordinator, while a cut or a restart is under way.
+    conversation: Arc<Mutex<Option<UnixStream>>>,
+}
+
+impl Agent {
+    fn of(place: &PartPlace) -> Self {
+        let part = PartDirectory::of(&place.directory, place.index);
+        Self { part, node: place.node.clone(), conversation: Arc::default() }
+    }
+
+    fn carry_out(&mut self, request: AgentRequest) -> Result<(), Error> {
+        match request {
+            AgentRequest::Part(_) => Ok(()),
+            AgentRequest::Begin { secret, command, working_directory } => {
+                self.begin(&secret, command, working_directory.as_path())
+            }
+            AgentRequest::Nodes(nodes) => self.note_nodes(&nodes),
+            AgentRequest::Cut { epoch, complete } => self.cut(epoch, complete),
+            AgentRequest::Say(message) => self.pass_on(&message),
+            AgentRequest::Epochs => {
+                say(&AgentReport::Epochs(self.epochs()?));
+                Ok(())
+            }
+            AgentRequest::Restart { generation, token } => self.restart(generation, token),
+            AgentRequest::End => self.end(),
+        }
+    }
+
+    fn begin(&self, secret: &str, command: Option<Vec<String>>, working_directory: &Path) -> Result<(), Error> {
+        self.part.make()?;
+        let secret = from_hex(secret).ok_or_else(|| Error::Declined("the secret has another form".into()))?;
+        write(&self.part.secret(), 0o600, &secret)?;
+        let description =
+            PartDescription { node: self.node.clone(), working_directory: working_directory.to_owned(), command };
+        self.part.describe(&description)?;
+        let mut supervisor = this_program("part-run", &self.part)?;
+        supervisor.current_dir(working_directory).stdin(Stdio::null());
+        supervisor.stdout(appended(&self.part.output())?).stderr(appended(&self.part.errors())?);
+        self.follow();
+        let child = supervisor.spawn().map_err(Error::system("start the supervisor of the part"))?;
+        watch(child);
+        let deadline = Instant::now() + BEGIN_MAX;
+        let server = loop {
+            if let Some(address) = self.server() {
+                break address;
+            }
+            if Instant::now() > deadline {
+                return Err(Error::Declined("the server of the part does not begin".into()));
+            }
+            std::thread::sleep(PAUSE);
+        };
+        say(&AgentReport::Ready { server });
+        Ok(())
+    }
+
+    fn server(&self) -> Option<SocketAddr> {
+        std::fs::read_to_string(self.part.address()).ok()?.parse().ok()
+    }
+
+    fn note_nodes(&self, nodes: &[(String, SocketAddr)]) -> Result<(), Error> {
+        let hosts: String = nodes.iter().map(|(name, _)| format!("{name}\n")).collect();
+        write(&self.part.hosts(), 0o600, hosts.as_bytes())?;
+        let program = std::env::current_exe().map_err(Error::system("find this program"))?;
+        let shell = format!("#!/bin/sh\nexec '{}' rsh \"$@\"\n", program.display());
+        write(&self.part.shell(), 0o700, shell.as_bytes())?;
+        let lines: String = nodes.iter().map(|(name, address)| format!("{name} {address}\n")).collect();
+        write(&self.part.nodes(), 0o600, lines.as_bytes())
+    }
+
+    fn cut(&self, epoch: PartsEpoch, complete: Option<PartsEpoch>) -> Result<(), Error> {
+        let complete = complete.map(|epoch| (epoch.number, epoch.cut));
+        let request = Request::Cut { number: epoch.number, cut: epoch.cut, complete };
+        let converse = converse(&self.part.job(), request).and_then(|stream| {
+            self.speak_over(stream.try_clone().map_err(crate::control::ControlError::Silent)?);
+            Ok(stream)
+        });
+        match converse {
+            Ok(stream) => {
+                let conversation = Arc::clone(&self.conversation);
+                std::thread::spawn(move || {
+                    listen(stream);
+                    *conversation.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                });
+            }
+            Err(error) => say(&AgentReport::Part(FromPart::Failed { reason: error.to_string() })),
+        }
+        Ok(())
+    }
+
+    fn speak_over(&self, stream: UnixStream) {
+        *self.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+    }
+
+    fn pass_on(&self, message: &ToPart) -> Result<(), Error> {
+        let mut conversation = self.conversation.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stream) = &mut *conversation {
+            let mut line = serde_json::to_vec(message).expect("messages are plain data");
+            line.push(b'\n');
+            stream.write_all(&line).map_err(Error::system("speak to the part"))?;
+        }
+        Ok(())
+    }
+
+    fn epochs(&self) -> Result<Vec<RecordedEpoch>, Error> {
+        let path = self.part.job();
+        let of_store = |error| Error::of_store(&path, error);
+        let manifest = JobDirectory::open(&path).and_then(|directory| directory.manifest()).map_err(of_store)?;
+        let sealed = manifest.generations.iter().filter(|it| !it.superseded).filter_map(|it| {
+            let Epoch { number, cut } = it.epoch?;
+            Some(SealedEpoch { epoch: PartsEpoch { number, cut }, generation: it.number.get() }.into())
+        });
+        Ok(sealed.collect())
+    }
+
+    fn restart(&self, generation: u64, token: [u8; 16]) -> Result<(), Error> {
+        let starting = |error| Error::system("start the supervisor of the part")(error);
+        let (mut own, other) = UnixStream::pair().map_err(starting)?;
+        let mut supervisor = this_program("part-restart", &self.part)?;
+        supervisor.arg(generation.to_string()).current_dir(self.part.description()?.working_directory);
+        // It says on the conversation why it does not run again, and everything else in its messages.
+        supervisor.stdin(Stdio::from(OwnedFd::from(other))).stdout(Stdio::null()).stderr(Stdio::null());
+        self.follow();
+        let child = supervisor.spawn().map_err(starting)?;
+        drop(supervisor);
+        watch(child);
+        let line = serde_json::to_string(&token).expect("bytes are plain data");
+        own.write_all(format!("{line}\n").as_bytes()).map_err(starting)?;
+        self.speak_over(own.try_clone().map_err(starting)?);
+        std::thread::spawn(move || listen(own));
+        Ok(())
+    }
+
+    fn end(&self) -> Result<(), Error> {
+        match ask(&self.part.job(), Request::End) {
+            // If nobody answers, it has ended.
+            Ok(Reply::Failed { message }) => Err(Error::Declined(message)),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Passes on what the command prints from now on.
+    fn follow(&self) {
+        for (path, is_error) in [(self.part.output(), false), (self.part.errors(), true)] {
+            let mut followed = FollowedFile::from_now(path);
+            std::thread::spawn(move || {
+                loop {
+                    match followed.next() {
+                        Ok(bytes) if bytes.is_empty() => std::thread::sleep(PAUSE),
+                        Ok(bytes) => say(&AgentReport::Output { is_error, bytes: to_hex(&bytes) }),
+                        Err(_) => return,
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Passes on what a part says, until it has said all.
+fn listen(stream: UnixStream) {
+    for line in BufReader::new(stream).lines() {
+        let Ok(line) = line else { return };
+        let said = serde_json::from_str(&line).or_else(|_| {
+            // The supervisor answers the request itself in the end.
+            decode::<Reply>(line.as_bytes()).map(|reply| match reply {
+                Reply::Taken(report) => FromPart::Sealed { generation: report.generation },
+                Reply::Failed { message } => FromPart::Failed { reason: message },
+                other => FromPart::Failed { reason: format!("its supervisor answered {other:?}") },
+            })
+        });
+        match said {
+            Ok(said) => say(&AgentReport::Part(said)),
+            Err(error) => say(&AgentReport::Part(FromPart::Failed { reason: error.to_string() })),
+        }
+    }
+}
+
+/// Reports the end of a supervisor.
+fn watch(mut supervisor: Child) {
+    std::thread::spawn(move || {
+        let status = supervisor.wait().ok().and_then(|status| status.code());
+        say(&AgentReport::Ended { status });
+    });
+}
+
+fn say(report: &AgentReport) {
+    let line = serde_json::to_string(report).expect("reports are plain data");
+    let mut output = io::stdout().lock();
+    // If the coordinator is gone, standard input ends as well.
+    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+}
+
+/// Returns this program with a hidden command for a part. It outlives the agent.
+fn this_program(command: &str, part: &PartDirectory) -> Result<Command, Error> {
+    let program = std::env::current_exe().map_err(Error::system("find this program"))?;
+    let mut this = Command::new(program);
+    this.arg(command).arg(part.path()).process_group(0);
+    Ok(this)
+}
+
+fn appended(path: &Path) -> Result<File, Error> {
+    let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    opened.map_err(Error::system("open a file of the part"))
+}

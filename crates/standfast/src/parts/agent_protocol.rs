@@ -1,0 +1,133 @@
+//! What the coordinator and the agent of a node say to each other, over the streams of the command that reaches the node: a
+//! JSON object a line.
+
+use serde::{Deserialize, Serialize};
+use standfast_parts::{FromPart, PartsEpoch, SealedEpoch, ToPart};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What the coordinator says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum AgentRequest {
+    /// Which part the agent speaks for. It comes first.
+    Part(PartPlace),
+    /// Begin the part.
+    Begin {
+        /// The job's secret, in hexadecimal digits.
+        secret: String,
+        /// The command, for the first part.
+        command: Option<Vec<String>>,
+        /// Where it runs.
+        working_directory: PathBuf,
+    },
+    /// The servers of all nodes. The command begins then.
+    Nodes(Vec<(String, SocketAddr)>),
+    /// Take the part's checkpoint of an epoch.
+    Cut {
+        /// That epoch.
+        epoch: PartsEpoch,
+        /// The last one that all have sealed.
+        complete: Option<PartsEpoch>,
+    },
+    /// For the cut or restart under way.
+    Say(ToPart),
+    /// Which epochs has the part sealed?
+    Epochs,
+    /// Continue the part together with the others.
+    Restart {
+        /// From this generation.
+        generation: u64,
+        /// See [`standfast_engine::RestartToken`].
+        token: [u8; 16],
+    },
+    /// End all processes of the part.
+    End,
+}
+
+/// Which part of which job an agent speaks for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct PartPlace {
+    /// The job's directory.
+    pub(super) directory: PathBuf,
+    /// The position of the part.
+    pub(super) index: usize,
+    /// The name of its node.
+    pub(super) node: String,
+}
+
+/// What an agent says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum AgentReport {
+    /// The server of the part waits for commands.
+    Ready {
+        /// Its address.
+        server: SocketAddr,
+    },
+    /// From the part, in the cut or restart under way.
+    Part(FromPart),
+    /// The checkpoints of the part.
+    Epochs(Vec<RecordedEpoch>),
+    /// What the program has printed since.
+    Output {
+        /// Whether it is an error.
+        is_error: bool,
+        /// Bytes, in hexadecimal digits.
+        bytes: String,
+    },
+    /// The part has ended.
+    Ended {
+        /// The exit status of its supervisor.
+        status: Option<i32>,
+    },
+    /// The agent could not do what it was asked for.
+    Failed {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// A checkpoint of a part.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct RecordedEpoch {
+    epoch: PartsEpoch,
+    generation: u64,
+}
+
+impl From<SealedEpoch> for RecordedEpoch {
+    fn from(sealed: SealedEpoch) -> Self {
+        Self { epoch: sealed.epoch, generation: sealed.generation }
+    }
+}
+
+impl From<RecordedEpoch> for SealedEpoch {
+    fn from(recorded: RecordedEpoch) -> Self {
+        Self { epoch: recorded.epoch, generation: recorded.generation }
+    }
+}
+
+/// Returns bytes as hexadecimal digits.
+pub(super) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the bytes that hexadecimal digits stand for.
+pub(super) fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_survive_as_digits() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(from_hex(&to_hex(&bytes)), Some(bytes));
+        assert_eq!(from_hex("0"), None);
+        assert_eq!(from_hex("zz"), None);
+    }
+}

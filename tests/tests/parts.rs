@@ -1,0 +1,144 @@
+//! Distributed jobs, on simulated nodes: commands on other nodes, and unmodified programs that are killed whole and continued.
+
+use anyhow::{Context as _, Result, ensure};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::standfast_binary;
+use standfast_tests::mpi::MPIS;
+use standfast_tests::running::{Output, PATIENCE, Running, until};
+use standfast_tests::simulated::Nodes;
+use standfast_tests::{Lacking, seed, skip};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+const NODES: usize = 2;
+/// How often everything is killed.
+const KILLS: usize = 3;
+const LINES: usize = 60;
+const STEPS: u32 = 120;
+
+/// A distributed job in an arena.
+struct Distributed<'a> {
+    nodes: &'a Nodes,
+    arena: &'a Arena,
+    lives: usize,
+}
+
+impl Distributed<'_> {
+    fn directory(&self) -> PathBuf {
+        self.arena.folder().join("job")
+    }
+
+    /// Begins it with this command.
+    fn run(&mut self, interval: &str, command: &[&str]) -> Result<Running> {
+        let (directory, nodes, agent) = (self.directory().display().to_string(), self.nodes.list(), self.nodes.agent());
+        let options = ["run", "--nodes", &nodes, "--agent", &agent, "-i", interval, "-d", &directory, "--"];
+        self.start(&[&options[..], command].concat())
+    }
+
+    fn restart(&mut self) -> Result<Running> {
+        let directory = self.directory().display().to_string();
+        self.start(&["restart", &directory])
+    }
+
+    fn start(&mut self, words: &[&str]) -> Result<Running> {
+        self.lives += 1;
+        let mut command = self.nodes.command(self.arena, standfast_binary()?.as_os_str(), &[]);
+        command.args(words).current_dir(self.arena.work()).stdin(Stdio::null());
+        Running::start(self.arena, &format!("life-{}", self.lives), Output::Log, &mut command)
+    }
+
+    /// What the command has printed in all lives, as far as it counts.
+    fn printed(&self) -> Result<String> {
+        fs::read_to_string(self.directory().join("part-0/output")).context("the output of the job")
+    }
+
+    /// Kills everything at random moments, and continues it, until it has ended. Each life first takes a checkpoint.
+    /// It may end before the last kill, but not before the first.
+    fn survives_kills(&mut self, command: &[&str]) -> Result<()> {
+        let mut random = fastrand::Rng::with_seed(seed());
+        let mut running = self.run("200ms", command)?;
+        for kill in 0..KILLS {
+            let is_through = until(PATIENCE, "a checkpoint or the end", || {
+                let is_through = running.has_ended()?;
+                let is_taken = running.errors_so_far().contains("durable after");
+                Ok((is_through || is_taken).then_some(is_through))
+            })?;
+            ensure!(!is_through || kill > 0, "it ended before it was killed: {}", running.errors_so_far());
+            if is_through {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(random.u64(0..300)));
+            self.arena.clear();
+            drop(running);
+            running = self.restart()?;
+        }
+        running.wait(PATIENCE * 2)?.well("the job in its last life")?;
+        self.arena.wait_until_empty(PATIENCE)
+    }
+}
+
+fn with_nodes(promise: impl Fn(Distributed<'_>) -> Result<()>) -> Result<()> {
+    let Some(nodes) = Nodes::new(NODES)? else {
+        skip::skip("simulated nodes", &Lacking::system("this machine gives a plain user no namespaces"));
+        return Ok(());
+    };
+    let arena = Arena::new()?;
+    promise(Distributed { nodes: &nodes, arena: &arena, lives: 0 })
+}
+
+#[test]
+fn a_command_on_another_node_has_its_streams_and_its_status() -> Result<()> {
+    with_nodes(|mut job| {
+        let standfast = standfast_binary()?.display().to_string();
+        let script = format!(
+            "hostname; echo sent | {standfast} rsh node2 'cat; hostname; echo aside >&2; exit 7'; echo status $?; exit 3"
+        );
+        let ended = job.run("off", &["sh", "-c", &script])?.wait(PATIENCE)?;
+        ensure!(ended.exited(3), "{}: {}", ended.status, ended.errors);
+        ensure!(ended.output == "node1\nsent\nnode2\nstatus 7\n", "it printed {:?}", ended.output);
+        ensure!(ended.errors.contains("aside\n"), "its errors: {:?}", ended.errors);
+        job.arena.wait_until_empty(PATIENCE)
+    })
+}
+
+#[test]
+fn streams_between_nodes_lose_nothing_when_everything_is_killed() -> Result<()> {
+    with_nodes(|mut job| {
+        let standfast = standfast_binary()?.display().to_string();
+        let script = format!(
+            "i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo line $i; sleep 0.05; done | \
+             {standfast} rsh node2 'while read line; do echo got $line; done'; echo done"
+        );
+        job.survives_kills(&["sh", "-c", &script])?;
+        let expected: String = (1..=LINES).map(|line| format!("got line {line}\n")).collect();
+        let printed = job.printed()?;
+        ensure!(printed == expected + "done\n", "it printed {printed:?}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "20 s; streams between nodes are killed in make test"]
+fn unmodified_programs_on_several_nodes_survive_kills() -> Result<()> {
+    for mpi in MPIS.iter() {
+        let Some(program) = mpi.unmodified_across_nodes(STEPS)? else {
+            skip::skip(mpi.name, &Lacking::program("its compiler and its launcher"));
+            continue;
+        };
+        with_nodes(|mut job| {
+            let words = program.words();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            job.survives_kills(&words)?;
+            let undisturbed = Arena::new()?;
+            let mut command = undisturbed.command(&program.path);
+            let native =
+                Running::complete(&undisturbed, "native", command.args(&program.arguments))?.well("the program")?;
+            ensure!(job.printed()? == native.output, "{}: it printed {:?}", mpi.name, job.printed()?);
+            Ok(())
+        })
+        .with_context(|| mpi.name)?;
+    }
+    Ok(())
+}
