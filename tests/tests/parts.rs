@@ -1,6 +1,8 @@
 //! Distributed jobs, on simulated nodes: commands on other nodes, and unmodified programs that are killed whole and continued.
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::standfast_binary;
 use standfast_tests::mpi::MPIS;
@@ -54,6 +56,35 @@ impl Distributed<'_> {
         fs::read_to_string(self.directory().join("part-0/output")).context("the output of the job")
     }
 
+    /// Checks that such a script has printed each line once.
+    fn must_have_counted(&self) -> Result<()> {
+        let expected: String = (1..=LINES).map(|line| format!("got line {line}\n")).collect();
+        let printed = self.printed()?;
+        ensure!(printed == expected + "done\n", "it printed {printed:?}");
+        Ok(())
+    }
+
+    fn await_checkpoint(&self, running: &Running) -> Result<()> {
+        until(PATIENCE, "a checkpoint", || Ok(running.errors_so_far().contains("durable after").then_some(())))
+    }
+
+    /// Returns the processes of the command with this word, by the rest of their command lines.
+    fn processes_with(&self, word: &str) -> Result<Vec<Pid>> {
+        let line = |pid: &Pid| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut found: Vec<_> = self.arena.processes().into_iter().map(|pid| (line(&pid), pid)).collect();
+        let command = standfast_binary()?.as_os_str().as_encoded_bytes();
+        found.retain(|(line, _)| {
+            let mut words = line.split(|byte| *byte == 0);
+            words.next() == Some(command) && words.any(|it| it == word.as_bytes())
+        });
+        found.sort();
+        Ok(found.into_iter().map(|(_, pid)| pid).collect())
+    }
+
+    fn coordinator(&self) -> Result<Pid> {
+        self.processes_with("--nodes")?.first().copied().context("no coordinator runs")
+    }
+
     /// Kills everything at random moments, and continues it, until it has ended. Each life first takes a checkpoint.
     /// It may end before the last kill, but not before the first.
     fn survives_kills(&mut self, command: &[&str]) -> Result<()> {
@@ -77,6 +108,15 @@ impl Distributed<'_> {
         running.wait(PATIENCE * 2)?.well("the job in its last life")?;
         self.arena.wait_until_empty(PATIENCE)
     }
+}
+
+/// Returns a script that sends numbered lines to another node, which sends them back.
+fn counting() -> Result<String> {
+    let standfast = standfast_binary()?.display();
+    Ok(format!(
+        "i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo line $i; sleep 0.05; done | \
+         {standfast} rsh node2 'while read line; do echo got $line; done'; echo done"
+    ))
 }
 
 fn with_nodes(promise: impl Fn(Distributed<'_>) -> Result<()>) -> Result<()> {
@@ -106,16 +146,59 @@ fn a_command_on_another_node_has_its_streams_and_its_status() -> Result<()> {
 #[test]
 fn streams_between_nodes_lose_nothing_when_everything_is_killed() -> Result<()> {
     with_nodes(|mut job| {
-        let standfast = standfast_binary()?.display().to_string();
-        let script = format!(
-            "i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo line $i; sleep 0.05; done | \
-             {standfast} rsh node2 'while read line; do echo got $line; done'; echo done"
-        );
-        job.survives_kills(&["sh", "-c", &script])?;
-        let expected: String = (1..=LINES).map(|line| format!("got line {line}\n")).collect();
-        let printed = job.printed()?;
-        ensure!(printed == expected + "done\n", "it printed {printed:?}");
-        Ok(())
+        job.survives_kills(&["sh", "-c", &counting()?])?;
+        job.must_have_counted()
+    })
+}
+
+#[test]
+fn a_job_goes_on_without_its_coordinator_and_is_taken_over() -> Result<()> {
+    with_nodes(|mut job| {
+        let running = job.run("100ms", &["sh", "-c", &counting()?])?;
+        job.await_checkpoint(&running)?;
+        kill(job.coordinator()?, Signal::SIGKILL)?;
+        let ended = running.wait(PATIENCE)?;
+        ensure!(!ended.exited(0), "its coordinator ended well: {}", ended.errors);
+        let taken_over = job.restart()?;
+        job.await_checkpoint(&taken_over)?;
+        let ended = taken_over.wait(PATIENCE)?.well("the job that was taken over")?;
+        ensure!(ended.errors.contains("taking over"), "it said: {}", ended.errors);
+        job.must_have_counted()?;
+        let finished = job.restart()?.wait(PATIENCE)?.well("the job that has finished")?;
+        ensure!(finished.errors.contains("has finished"), "it said: {}", finished.errors);
+        job.arena.wait_until_empty(PATIENCE)
+    })
+}
+
+#[test]
+fn a_job_goes_on_without_the_supervisor_of_a_part_and_says_so() -> Result<()> {
+    with_nodes(|mut job| {
+        let running = job.run("100ms", &["sh", "-c", &counting()?])?;
+        job.await_checkpoint(&running)?;
+        let supervisors = job.processes_with("part-run")?;
+        ensure!(supervisors.len() == NODES, "these supervise: {supervisors:?}");
+        kill(supervisors[1], Signal::SIGKILL)?;
+        let ended = running.wait(PATIENCE)?.well("the unprotected job")?;
+        ensure!(ended.errors.contains("runs on without checkpoints"), "it said: {}", ended.errors);
+        job.must_have_counted()?;
+        job.arena.wait_until_empty(PATIENCE)
+    })
+}
+
+#[test]
+fn a_job_stops_after_a_checkpoint_of_all_parts_and_continues() -> Result<()> {
+    with_nodes(|mut job| {
+        let running = job.run("off", &["sh", "-c", &counting()?])?;
+        until(PATIENCE, "the first line", || Ok(job.printed().is_ok_and(|it| !it.is_empty()).then_some(())))?;
+        kill(job.coordinator()?, Signal::SIGTERM)?;
+        let stopped = running.wait(PATIENCE)?;
+        ensure!(stopped.exited(75), "it was not stopped: {} {}", stopped.status, stopped.errors);
+        job.arena.wait_until_empty(PATIENCE)?;
+        let directory = job.directory().display().to_string();
+        let refused = job.start(&["restart", &directory, "--at", "99"])?.wait(PATIENCE)?.refusal("epoch 99")?;
+        ensure!(refused.contains("hint: these are: 1"), "it said: {refused}");
+        job.restart()?.wait(PATIENCE)?.well("the continued job")?;
+        job.must_have_counted()
     })
 }
 

@@ -4,7 +4,7 @@ use crate::arguments::{PartCommand, Run};
 use crate::leave::leave;
 use crate::reporter::say;
 use anyhow::{Context, bail};
-use standfast::{DistributedRequest, Interval, OptionChoices, default_directory};
+use standfast::{DistributedRequest, GenerationNumber, Interval, OptionChoices, default_directory};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -30,8 +30,8 @@ pub(crate) fn run_distributed(run: Run) -> anyhow::Result<ExitCode> {
 }
 
 /// Continues a job of several nodes.
-pub(crate) fn restart_distributed(directory: &Path) -> anyhow::Result<ExitCode> {
-    leave(standfast::restart_distributed(directory, &mut say)?)
+pub(crate) fn restart_distributed(directory: &Path, at: Option<GenerationNumber>) -> anyhow::Result<ExitCode> {
+    leave(standfast::restart_distributed(directory, at.map(GenerationNumber::get), &mut say)?)
 }
 
 fn interval(options: &OptionChoices) -> Option<Duration> {

@@ -73,7 +73,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
         named => named.map_or_else(only_directory, Ok)?,
     };
     if standfast::is_distributed(&directory) {
-        return part::restart_distributed(&directory);
+        return part::restart_distributed(&directory, restart.at);
     }
     let options = from_here(restart.options.into())?;
     let clocks = clocks(restart.clock_jump);

@@ -22,13 +22,22 @@ pub struct SealedEpoch {
     pub generation: u64,
 }
 
-/// Returns the newest epoch that every part has sealed, and the generation of each part. `sealed[part]` are the checkpoints
-/// of a part.
-pub fn newest_complete(sealed: &[Vec<SealedEpoch>]) -> Option<(PartsEpoch, Vec<u64>)> {
+/// An epoch that every part has sealed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompleteEpoch {
+    /// Its name.
+    pub epoch: PartsEpoch,
+    /// The generation of each part.
+    pub generations: Vec<u64>,
+}
+
+/// Returns the epochs that every part has sealed, newest first. `sealed[part]` are the checkpoints of a part.
+pub fn complete_epochs(sealed: &[Vec<SealedEpoch>]) -> Vec<CompleteEpoch> {
     let by_epoch = |of_part: &Vec<SealedEpoch>| of_part.iter().map(|it| (it.epoch, it.generation)).collect();
     let generations: Vec<BTreeMap<PartsEpoch, u64>> = sealed.iter().map(by_epoch).collect();
     let of_all = |epoch: &PartsEpoch| generations.iter().map(|it| it.get(epoch).copied()).collect::<Option<Vec<_>>>();
-    generations.first()?.keys().rev().find_map(|epoch| Some((*epoch, of_all(epoch)?)))
+    let epochs = generations.first().into_iter().flat_map(|first| first.keys().rev());
+    epochs.filter_map(|epoch| Some(CompleteEpoch { epoch: *epoch, generations: of_all(epoch)? })).collect()
 }
 
 #[cfg(test)]
@@ -42,6 +51,10 @@ mod tests {
         epochs.iter().map(sealed).collect()
     }
 
+    fn complete([number, cut]: [u64; 2], generations: &[u64]) -> CompleteEpoch {
+        CompleteEpoch { epoch: PartsEpoch { number, cut }, generations: generations.to_vec() }
+    }
+
     #[test]
     fn an_epoch_counts_only_if_every_part_has_sealed_it() {
         let parts = [
@@ -49,14 +62,15 @@ mod tests {
             sealed(&[[1, 7, 1], [2, 7, 3]]),
             sealed(&[[3, 7, 9], [2, 7, 8]]),
         ];
-        assert_eq!(newest_complete(&parts), Some((PartsEpoch { number: 2, cut: 7 }, vec![5, 3, 8])));
-        assert_eq!(newest_complete(&[sealed(&[[1, 7, 1]]), sealed(&[[2, 7, 2]])]), None);
-        assert_eq!(newest_complete(&[]), None);
+        assert_eq!(complete_epochs(&parts), [complete([2, 7], &[5, 3, 8])]);
+        assert_eq!(complete_epochs(&[sealed(&[[1, 7, 1]]), sealed(&[[2, 7, 2]])]), []);
+        assert_eq!(complete_epochs(&[]), []);
+        assert_eq!(complete_epochs(&parts[..1]).first(), Some(&complete([3, 7], &[6])), "the newest comes first");
     }
 
     #[test]
     fn cuts_of_two_lives_are_not_mixed() {
         let parts = [sealed(&[[1, 7, 4], [2, 8, 5]]), sealed(&[[1, 7, 4], [2, 9, 5]])];
-        assert_eq!(newest_complete(&parts), Some((PartsEpoch { number: 1, cut: 7 }, vec![4, 4])));
+        assert_eq!(complete_epochs(&parts), [complete([1, 7], &[4, 4])]);
     }
 }

@@ -21,7 +21,7 @@ mod pairing;
 mod restart;
 
 pub use cut::{Cut, CutOutcome};
-pub use epoch::{PartsEpoch, SealedEpoch, newest_complete};
+pub use epoch::{CompleteEpoch, PartsEpoch, SealedEpoch, complete_epochs};
 pub use message::{ConnectionEnd, FromPart, PartnerEnd, RestartBarrier, ToPart};
 pub use pairing::{Pairing, Unpaired, pair};
 pub use restart::{PartsRestart, RestartOutcome};

@@ -31,7 +31,7 @@ use crate::quoting::without_numbers;
 use crate::report::CheckpointReport;
 use job::{FrozenJob, JobFreezer};
 use phases::Requested;
-use standfast_engine::{Advised, Asking, BrokenPromise, Freezer, Output};
+use standfast_engine::{Advised, Asking, BrokenPromise, EngineError, Freezer, Frozen, Output};
 use standfast_format::records::{Coverage, FileReference};
 use standfast_store::{Level, Prepared, StoreError};
 use std::ffi::OsStr;
@@ -188,6 +188,18 @@ fn attempt<F: JobFreezer>(request: Requested<'_, F>, asking: Asking) -> Attempt 
 fn report_failure(freezer: &impl JobFreezer, advised: Advised) {
     if let Ok(frozen) = freezer.freeze() {
         let _ = frozen.report_outcome(None, advised).and_then(|()| frozen.thaw());
+    }
+}
+
+/// Ends all processes of a job where they are. The thread that stops them is their tracer, and must end for their parent to
+/// learn of it.
+pub(crate) fn end_job(freezer: &Freezer) -> Result<(), EngineError> {
+    let end = || freezer.freeze(FREEZE_MAX).and_then(Frozen::kill);
+    match std::thread::scope(|scope| scope.spawn(end).join()) {
+        // If it has ended already, that is just as good.
+        Ok(Err(EngineError::Ended)) => Ok(()),
+        Ok(ended) => ended,
+        Err(panic) => std::panic::resume_unwind(panic),
     }
 }
 

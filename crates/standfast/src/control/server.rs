@@ -42,6 +42,8 @@ struct Client {
     id: ClientId,
     stream: UnixStream,
     received: Vec<u8>,
+    /// What came behind the request: the beginning of a conversation.
+    rest: Vec<u8>,
     connected: Instant,
     has_asked: bool,
 }
@@ -98,12 +100,12 @@ impl ControlSocket {
         requests
     }
 
-    /// Returns another descriptor of a client's connection, on which calls block. The client is answered as usual in the
-    /// end.
-    pub(crate) fn conversation(&self, id: ClientId) -> io::Result<UnixStream> {
-        let client = self.clients.iter().find(|client| client.id == id).ok_or(ErrorKind::NotConnected)?;
+    /// Returns another descriptor of a client's connection, on which calls block, and what the client has said behind its
+    /// request. The client is answered as usual in the end.
+    pub(crate) fn conversation(&mut self, id: ClientId) -> io::Result<(UnixStream, Vec<u8>)> {
+        let client = self.clients.iter_mut().find(|client| client.id == id).ok_or(ErrorKind::NotConnected)?;
         client.stream.set_nonblocking(false)?;
-        client.stream.try_clone()
+        Ok((client.stream.try_clone()?, std::mem::take(&mut client.rest)))
     }
 
     /// Answers a client and closes its connection. Ignores clients that are gone.
@@ -134,7 +136,8 @@ impl ControlSocket {
             if is_welcome {
                 let id = ClientId(self.next);
                 self.next += 1;
-                self.clients.push(Client { id, stream, received: Vec::new(), connected: now, has_asked: false });
+                let (received, rest) = Default::default();
+                self.clients.push(Client { id, stream, received, rest, connected: now, has_asked: false });
             }
         }
     }
@@ -165,7 +168,8 @@ impl Client {
                 Ok(0) => return Progress::Gone,
                 Ok(length) => {
                     self.received.extend_from_slice(&piece[..length]);
-                    if self.received.ends_with(b"\n") {
+                    if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+                        self.rest = self.received.split_off(end + 1);
                         return Progress::Line;
                     }
                     if self.received.len() > LINE_BYTES_MAX {

@@ -66,9 +66,9 @@ struct CutUnderWay {
 }
 
 impl PartLink {
-    /// Begins a cut. `stream` is the connection to whoever has asked for it.
-    pub(crate) fn begin_cut(&self, epoch: Epoch, complete: Option<Epoch>, stream: UnixStream) {
-        let conversation = Conversation::begin(stream, FROZEN_MAX);
+    /// Begins a cut. `stream` is the connection to whoever has asked for it, and `said` what was read from it already.
+    pub(crate) fn begin_cut(&self, epoch: Epoch, complete: Option<Epoch>, stream: UnixStream, said: Vec<u8>) {
+        let conversation = Conversation::begin_after(said, stream, FROZEN_MAX);
         *locked(&self.under_way) = conversation.ok().map(|conversation| CutUnderWay { epoch, conversation });
         let mut known = locked(&self.complete);
         *known = complete.or(*known);

@@ -2,14 +2,17 @@
 //! the supervisor of the node's part, passes messages on between that and the coordinator, and follows what the command
 //! prints. If the coordinator is lost, so is the agent; the part runs on.
 
-use super::agent_protocol::{AgentReport, AgentRequest, PartPlace, RecordedEpoch, from_hex, to_hex};
+use super::agent_protocol::{AgentReport, AgentRequest, FoundPart, PartPlace, from_hex, to_hex};
 use super::description::{PartDescription, PartDirectory, write};
 use super::output::FollowedFile;
 use crate::Error;
+use crate::checkpoint::end_job;
 use crate::control::{Reply, Request, ask, converse, decode};
-use standfast_format::manifest::Epoch;
+use crate::identity::in_engine;
+use standfast_engine::Job;
+use standfast_format::manifest::{Epoch, Outcome};
 use standfast_parts::{FromPart, PartsEpoch, SealedEpoch, ToPart};
-use standfast_store::JobDirectory;
+use standfast_store::{JobDirectory, LeaseState};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -17,14 +20,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a part may take to begin.
 const BEGIN_MAX: Duration = Duration::from_secs(20);
+/// How long its processes may take to end.
+const END_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
+/// The pause between two looks whether a part has ended.
+const WATCH_PAUSE: Duration = Duration::from_millis(100);
 
 /// Speaks for a node until the coordinator ends the conversation.
 ///
@@ -72,9 +79,17 @@ impl Agent {
             }
             AgentRequest::Nodes(nodes) => self.note_nodes(&nodes),
             AgentRequest::Cut { epoch, complete } => self.cut(epoch, complete),
-            AgentRequest::Say(message) => self.pass_on(&message),
-            AgentRequest::Epochs => {
-                say(&AgentReport::Epochs(self.epochs()?));
+            AgentRequest::Say(message) => {
+                self.pass_on(&message);
+                Ok(())
+            }
+            AgentRequest::Look => {
+                say(&AgentReport::Found(self.look()?));
+                Ok(())
+            }
+            AgentRequest::Follow => {
+                self.follow();
+                watch(self.part.job(), None);
                 Ok(())
             }
             AgentRequest::Restart { generation, token } => self.restart(generation, token),
@@ -94,7 +109,7 @@ impl Agent {
         supervisor.stdout(appended(&self.part.output())?).stderr(appended(&self.part.errors())?);
         self.follow();
         let child = supervisor.spawn().map_err(Error::system("start the supervisor of the part"))?;
-        watch(child);
+        watch(self.part.job(), Some(child));
         let deadline = Instant::now() + BEGIN_MAX;
         let server = loop {
             if let Some(address) = self.server() {
@@ -147,25 +162,28 @@ impl Agent {
         *self.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
     }
 
-    fn pass_on(&self, message: &ToPart) -> Result<(), Error> {
+    /// Passes something on to the part, unless it has ended the conversation.
+    fn pass_on(&self, message: &ToPart) {
         let mut conversation = self.conversation.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stream) = &mut *conversation {
             let mut line = serde_json::to_vec(message).expect("messages are plain data");
             line.push(b'\n');
-            stream.write_all(&line).map_err(Error::system("speak to the part"))?;
+            let _ = stream.write_all(&line);
         }
-        Ok(())
     }
 
-    fn epochs(&self) -> Result<Vec<RecordedEpoch>, Error> {
+    fn look(&self) -> Result<FoundPart, Error> {
         let path = self.part.job();
         let of_store = |error| Error::of_store(&path, error);
-        let manifest = JobDirectory::open(&path).and_then(|directory| directory.manifest()).map_err(of_store)?;
+        let directory = JobDirectory::open(&path).map_err(of_store)?;
+        let manifest = directory.manifest().map_err(of_store)?;
         let sealed = manifest.generations.iter().filter(|it| !it.superseded).filter_map(|it| {
             let Epoch { number, cut } = it.epoch?;
             Some(SealedEpoch { epoch: PartsEpoch { number, cut }, generation: it.number.get() }.into())
         });
-        Ok(sealed.collect())
+        let is_running =
+            matches!(directory.lease_state().map_err(of_store)?, LeaseState::Supervised(_) | LeaseState::Orphaned(..));
+        Ok(FoundPart { is_running, is_finished: manifest.is_finished(), epochs: sealed.collect() })
     }
 
     fn restart(&self, generation: u64, token: [u8; 16]) -> Result<(), Error> {
@@ -178,7 +196,7 @@ impl Agent {
         self.follow();
         let child = supervisor.spawn().map_err(starting)?;
         drop(supervisor);
-        watch(child);
+        watch(self.part.job(), Some(child));
         let line = serde_json::to_string(&token).expect("bytes are plain data");
         own.write_all(format!("{line}\n").as_bytes()).map_err(starting)?;
         self.speak_over(own.try_clone().map_err(starting)?);
@@ -186,11 +204,22 @@ impl Agent {
         Ok(())
     }
 
+    /// Ends all processes of the part, and waits until nobody holds it.
     fn end(&self) -> Result<(), Error> {
-        match ask(&self.part.job(), Request::End) {
-            // If nobody answers, it has ended.
-            Ok(Reply::Failed { message }) => Err(Error::Declined(message)),
-            Ok(_) | Err(_) => Ok(()),
+        let path = self.part.job();
+        let of_store = |error| Error::of_store(&path, error);
+        let directory = JobDirectory::open(&path).map_err(of_store)?;
+        let deadline = Instant::now() + END_MAX;
+        loop {
+            match directory.lease_state().map_err(of_store)? {
+                LeaseState::Supervised(_) => drop(ask(&path, Request::End)),
+                LeaseState::Orphaned(_, program) => end_job(&Job::adopt(in_engine(program))?.freezer())?,
+                _ => return Ok(()),
+            }
+            if Instant::now() > deadline {
+                return Err(Error::Declined("its processes do not end".to_owned()));
+            }
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -230,12 +259,33 @@ fn listen(stream: UnixStream) {
     }
 }
 
-/// Reports the end of a supervisor.
-fn watch(mut supervisor: Child) {
+/// Reports the end of a part, and before that the end of its supervisor, if its processes run on.
+fn watch(job: PathBuf, supervisor: Option<Child>) {
     std::thread::spawn(move || {
-        let status = supervisor.wait().ok().and_then(|status| status.code());
-        say(&AgentReport::Ended { status });
+        let status = supervisor.and_then(|mut supervisor| supervisor.wait().ok()?.code());
+        let mut is_unprotected = false;
+        // A directory that cannot be read says nothing about the end.
+        while let Ok(directory) = JobDirectory::open(&job) {
+            match directory.lease_state() {
+                Ok(LeaseState::Orphaned(..)) if !is_unprotected => {
+                    is_unprotected = true;
+                    say(&AgentReport::Unprotected);
+                }
+                Ok(LeaseState::Supervised(_) | LeaseState::Orphaned(..)) | Err(_) => {}
+                Ok(_) => break,
+            }
+            std::thread::sleep(WATCH_PAUSE);
+        }
+        say(&AgentReport::Ended { status: status.or_else(|| recorded_status(&job)) });
     });
+}
+
+/// Returns the status with which a part is recorded to have exited.
+fn recorded_status(job: &Path) -> Option<i32> {
+    match JobDirectory::open(job).ok()?.manifest().ok()?.outcome {
+        Outcome::Exited { status } => Some(status),
+        _ => None,
+    }
 }
 
 fn say(report: &AgentReport) {

@@ -32,8 +32,10 @@ pub(super) enum AgentRequest {
     },
     /// For the cut or restart under way.
     Say(ToPart),
-    /// Which epochs has the part sealed?
-    Epochs,
+    /// Does the part run, and which epochs has it sealed?
+    Look,
+    /// Follow a part that runs already.
+    Follow,
     /// Continue the part together with the others.
     Restart {
         /// From this generation.
@@ -67,8 +69,8 @@ pub(super) enum AgentReport {
     },
     /// From the part, in the cut or restart under way.
     Part(FromPart),
-    /// The checkpoints of the part.
-    Epochs(Vec<RecordedEpoch>),
+    /// What there is of the part.
+    Found(FoundPart),
     /// What the program has printed since.
     Output {
         /// Whether it is an error.
@@ -76,9 +78,11 @@ pub(super) enum AgentReport {
         /// Bytes, in hexadecimal digits.
         bytes: String,
     },
+    /// The supervisor of the part is gone, and its processes run on without checkpoints.
+    Unprotected,
     /// The part has ended.
     Ended {
-        /// The exit status of its supervisor.
+        /// The exit status of its main process, if it has exited.
         status: Option<i32>,
     },
     /// The agent could not do what it was asked for.
@@ -86,6 +90,17 @@ pub(super) enum AgentReport {
         /// Why, for people.
         reason: String,
     },
+}
+
+/// What an agent finds of a part.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct FoundPart {
+    /// Whether its processes run.
+    pub(super) is_running: bool,
+    /// Whether its main process has exited with status 0.
+    pub(super) is_finished: bool,
+    /// Its checkpoints.
+    pub(super) epochs: Vec<RecordedEpoch>,
 }
 
 /// A checkpoint of a part.

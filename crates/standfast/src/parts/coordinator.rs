@@ -3,30 +3,36 @@
 
 use super::agent_protocol::{AgentReport, AgentRequest, PartPlace, from_hex, to_hex};
 use super::description::DistributedJob;
+use super::reach::{Heard, ReachedAgent};
+use crate::ending::STOPPED_EXIT_STATUS;
 use crate::{Ending, Error};
-use standfast_parts::{
-    CoordinatorEffect, CoordinatorEvent, Cut, CutOutcome, FromPart, PartIndex, PartsEpoch, PartsRestart,
-    RestartOutcome, SealedEpoch, newest_complete,
-};
-use std::io::{BufRead, BufReader, Write};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use standfast_parts::{CoordinatorEffect, CoordinatorEvent, Cut, CutOutcome, PartIndex, PartsEpoch};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long the nodes may take to begin their parts.
-const BEGIN_MAX: Duration = Duration::from_secs(60);
+pub(super) const BEGIN_MAX: Duration = Duration::from_secs(60);
 /// How long the parts may be frozen for a cut.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How long they may take to write their images.
 const SEAL_MAX: Duration = Duration::from_secs(600);
-/// How long a restart may take.
-const RESTART_MAX: Duration = Duration::from_secs(240);
+/// How long the last of what the command has printed may take.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(50);
 /// How long the parts may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
-/// The pause after a cut that was given up.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The pauses after cuts that were given up, one after the other: a connection that nobody has accepted yet is accepted soon.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(1)];
+/// How often a node is reached again at once.
+const REACH_AGAIN_MAX: u32 = 3;
+/// The pause between two looks whether a signal has come.
+const SIGNAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// A distributed job to run.
 #[derive(Debug, Clone)]
@@ -44,7 +50,7 @@ pub struct DistributedRequest {
 }
 
 /// What a coordinator has to tell.
-type Teller<'a> = dyn FnMut(&str) + 'a;
+pub(super) type Teller<'a> = dyn FnMut(&str) + 'a;
 
 /// Runs a distributed job to its end.
 ///
@@ -69,16 +75,18 @@ pub fn run_distributed(request: &DistributedRequest, tell: &mut Teller<'_>) -> R
     coordinator.steer()
 }
 
-/// Continues a distributed job from its newest complete epoch, and runs it to its end.
+/// Continues a distributed job from its newest complete epoch, or from that of this number, and runs it to its end.
 ///
 /// # Errors
 /// If it could not be continued, or a part was lost.
-pub fn restart_distributed(directory: &Path, tell: &mut Teller<'_>) -> Result<Ending, Error> {
+pub fn restart_distributed(directory: &Path, at: Option<u64>, tell: &mut Teller<'_>) -> Result<Ending, Error> {
     let directory = directory.canonicalize().map_err(Error::system("find the directory of the job"))?;
     let job = DistributedJob::load(&directory)?;
     let mut coordinator = Coordinator::reach(&job, &directory, tell)?;
-    coordinator.restart()?;
-    coordinator.steer()
+    match coordinator.restart(at)? {
+        Some(ending) => Ok(ending),
+        None => coordinator.steer(),
+    }
 }
 
 /// Reports whether a directory is that of a distributed job.
@@ -86,43 +94,79 @@ pub fn is_distributed(directory: &Path) -> bool {
     DistributedJob::is_at(directory)
 }
 
-struct Coordinator<'a, 't> {
-    nodes: Vec<String>,
-    agents: Vec<ReachedAgent>,
-    reports: Receiver<(PartIndex, Option<AgentReport>)>,
-    interval: Option<Duration>,
+pub(super) struct Coordinator<'a, 't> {
+    pub(super) nodes: Vec<String>,
+    pub(super) directory: PathBuf,
+    /// The command that reaches a node.
+    pub(super) agent: String,
+    pub(super) agents: Vec<ReachedAgent>,
+    pub(super) heard: Sender<Heard>,
+    pub(super) reports: Receiver<Heard>,
+    /// How often the agent of each part was reached again, since it had last said something.
+    pub(super) reached_again: Vec<u32>,
+    /// Whether a signal has asked to stop the job after a checkpoint.
+    pub(super) is_asked_to_stop: Arc<AtomicBool>,
+    /// Whether a part has no supervisor any more.
+    pub(super) is_unprotected: bool,
+    /// Which parts have ended.
+    pub(super) has_ended: Vec<bool>,
+    pub(super) interval: Option<Duration>,
     /// The last epoch that all parts have sealed.
-    complete: Option<PartsEpoch>,
-    tell: &'a mut Teller<'t>,
-}
-
-/// The command that reaches a node.
-struct ReachedAgent {
-    process: Child,
-    input: ChildStdin,
-}
-
-impl Drop for ReachedAgent {
-    fn drop(&mut self) {
-        // Without its input, an agent ends.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    pub(super) complete: Option<PartsEpoch>,
+    /// The epoch before the one that the job was continued from, until there is a newer one.
+    pub(super) older: Option<u64>,
+    pub(super) tell: &'a mut Teller<'t>,
 }
 
 impl<'a, 't> Coordinator<'a, 't> {
     /// Starts an agent on each node.
     fn reach(job: &DistributedJob, directory: &Path, tell: &'a mut Teller<'t>) -> Result<Self, Error> {
-        let (sender, reports) = channel();
-        let mut agents = Vec::new();
-        for (index, node) in job.nodes.iter().enumerate() {
-            let mut agent = reached(&job.agent, node, index, &sender)?;
-            let place = PartPlace { directory: directory.to_owned(), index, node: node.clone() };
-            send(&mut agent.input, &AgentRequest::Part(place)).map_err(|error| unreachable_node(node, &error))?;
-            agents.push(agent);
+        let is_asked_to_stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&is_asked_to_stop))
+                .map_err(Error::system("take over the signals"))?;
         }
-        let interval = job.interval_milliseconds.map(Duration::from_millis);
-        Ok(Self { nodes: job.nodes.clone(), agents, reports, interval, complete: None, tell })
+        let (heard, reports) = channel();
+        let mut coordinator = Self {
+            nodes: job.nodes.clone(),
+            directory: directory.to_owned(),
+            agent: job.agent.clone(),
+            agents: Vec::new(),
+            heard,
+            reports,
+            reached_again: vec![0; job.nodes.len()],
+            is_asked_to_stop,
+            is_unprotected: false,
+            has_ended: vec![false; job.nodes.len()],
+            interval: job.interval_milliseconds.map(Duration::from_millis),
+            complete: None,
+            older: None,
+            tell,
+        };
+        for index in 0..job.nodes.len() {
+            let agent = coordinator.reach_part(index)?;
+            coordinator.agents.push(agent);
+        }
+        Ok(coordinator)
+    }
+
+    fn reach_part(&self, index: PartIndex) -> Result<ReachedAgent, Error> {
+        let node = &self.nodes[index];
+        let mut agent = ReachedAgent::start(&self.agent, node, index, &self.heard)?;
+        let place = PartPlace { directory: self.directory.clone(), index, node: node.clone() };
+        agent.ask(&AgentRequest::Part(place))?;
+        Ok(agent)
+    }
+
+    /// Reaches a node again to which the connection was lost, and follows its part.
+    fn reach_again(&mut self, part: PartIndex) -> Result<(), Error> {
+        self.reached_again[part] += 1;
+        if self.reached_again[part] > REACH_AGAIN_MAX {
+            return Err(self.failed(part, "the connection to it was lost; the job runs on without checkpoints"));
+        }
+        (self.tell)(&format!("node {}: the connection to it was lost; reaching it again", self.nodes[part]));
+        self.agents[part] = self.reach_part(part)?;
+        self.ask(part, &AgentRequest::Follow)
     }
 
     fn begin(&mut self, job: &DistributedJob) -> Result<(), Error> {
@@ -148,75 +192,48 @@ impl<'a, 't> Coordinator<'a, 't> {
         (0..self.nodes.len()).rev().try_for_each(|part| self.ask(part, &AgentRequest::Nodes(servers.clone())))
     }
 
-    fn restart(&mut self) -> Result<(), Error> {
-        let count = self.nodes.len();
-        (0..count).try_for_each(|part| self.ask(part, &AgentRequest::Epochs))?;
-        let mut sealed: Vec<Option<Vec<SealedEpoch>>> = vec![None; count];
-        let deadline = Instant::now() + BEGIN_MAX;
-        while sealed.contains(&None) {
-            match self.hear(deadline)? {
-                (part, AgentReport::Epochs(epochs)) => {
-                    sealed[part] = Some(epochs.into_iter().map(Into::into).collect());
-                }
-                (part, AgentReport::Failed { reason }) => return Err(self.failed(part, &reason)),
-                (_, report) => self.show(report),
-            }
-        }
-        let sealed: Vec<_> = sealed.into_iter().flatten().collect();
-        let Some((epoch, generations)) = newest_complete(&sealed) else {
-            return Err(Error::Declined(
-                "no checkpoint of the job is complete\nhint: remove its directory, and start it again".to_owned(),
-            ));
-        };
-        self.complete = Some(epoch);
-        let token = random::<16>()?;
-        for (part, generation) in generations.into_iter().enumerate() {
-            self.ask(part, &AgentRequest::Restart { generation, token })?;
-        }
-        let mut restart = PartsRestart::begin(count);
-        let deadline = Instant::now() + RESTART_MAX;
-        loop {
-            let event = self.next_event(deadline)?;
-            let effects = restart.take(event);
-            self.carry_out(effects);
-            match restart.outcome() {
-                None => {}
-                Some(RestartOutcome::Running) => {
-                    (self.tell)(&format!("continued {count} parts from epoch {}", epoch.number));
-                    return Ok(());
-                }
-                Some(RestartOutcome::GivenUp { part, reason }) => {
-                    let error = self.given_up(*part, reason);
-                    self.end_parts();
-                    return Err(error);
-                }
-            }
-        }
-    }
-
     /// Takes checkpoints until the command has ended.
     fn steer(&mut self) -> Result<Ending, Error> {
         let mut due = self.interval.map(|interval| Instant::now() + interval);
+        let mut given_up = 0;
         loop {
-            if due.is_some_and(|due| due <= Instant::now()) {
-                let is_taken = match self.cut()? {
+            let stops = self.is_asked_to_stop.load(Ordering::Relaxed);
+            due = due.filter(|_| self.interval.is_some());
+            if stops && self.is_unprotected {
+                return Err(Error::Declined("it cannot be stopped after a checkpoint; it runs on".to_owned()));
+            }
+            if stops || due.is_some_and(|due| due <= Instant::now()) {
+                given_up = match self.cut()? {
                     Progress::Ended(ending) => return Ok(ending),
-                    Progress::Taken => true,
-                    Progress::GivenUp => false,
+                    Progress::Taken(number) if stops => return Ok(self.stop(number)),
+                    Progress::Taken(_) => 0,
+                    Progress::GivenUp => given_up + 1,
                 };
-                let pause = if is_taken { self.interval } else { Some(AGAIN) };
+                let pause = match given_up {
+                    0 => self.interval,
+                    times => Some(PAUSES[(times - 1).min(PAUSES.len() - 1)]),
+                };
                 due = pause.map(|pause| Instant::now() + pause);
             }
-            match self.next_report(due) {
+            let wake = Instant::now() + SIGNAL_PAUSE;
+            match self.next_report(Some(due.map_or(wake, |due| due.min(wake)))) {
                 Next::TimeUp => {}
-                Next::Lost(part) => return Err(self.failed(part, "the connection to it was lost")),
+                Next::Lost(part) => self.reach_again(part)?,
                 Next::Report(part, report) => {
+                    self.reached_again[part] = 0;
                     if let Some(ending) = self.note(part, report)? {
                         return Ok(ending);
                     }
                 }
             }
         }
+    }
+
+    /// Ends the job after a checkpoint, as asked.
+    fn stop(&mut self, number: u64) -> Ending {
+        self.end_parts();
+        (self.tell)(&format!("stopped after epoch {number}; standfast restart continues it"));
+        Ending::Stopped { generation: number, exit_status: STOPPED_EXIT_STATUS }
     }
 
     /// Takes a checkpoint of all parts.
@@ -228,11 +245,14 @@ impl<'a, 't> Coordinator<'a, 't> {
             self.ask(part, &AgentRequest::Cut { epoch, complete: self.complete })?;
         }
         let mut cut = Cut::begin(self.nodes.len());
-        let mut deadline = begun + PAUSE_MAX;
+        let (mut deadline, mut lost) = (begun + PAUSE_MAX, None);
         loop {
             let event = match self.next_report(Some(deadline)) {
                 Next::TimeUp => CoordinatorEvent::TimeUp,
-                Next::Lost(part) => CoordinatorEvent::Lost(part),
+                Next::Lost(part) => {
+                    lost = Some(part);
+                    CoordinatorEvent::Lost(part)
+                }
                 Next::Report(part, AgentReport::Part(said)) => CoordinatorEvent::Said(part, said),
                 Next::Report(part, report) => {
                     if let Some(ending) = self.note(part, report)? {
@@ -250,13 +270,14 @@ impl<'a, 't> Coordinator<'a, 't> {
             match cut.outcome() {
                 None => {}
                 Some(CutOutcome::Sealed { .. }) => {
-                    self.complete = Some(epoch);
+                    (self.complete, self.older) = (Some(epoch), None);
                     (self.tell)(&format!("epoch {number}: durable after {:?}", begun.elapsed()));
-                    return Ok(Progress::Taken);
+                    return Ok(Progress::Taken(number));
                 }
                 Some(CutOutcome::GivenUp { part, reason }) => {
                     let error = self.given_up(*part, reason);
                     (self.tell)(&format!("epoch {number} was given up: {error}"));
+                    lost.map_or(Ok(()), |part| self.reach_again(part))?;
                     return Ok(Progress::GivenUp);
                 }
             }
@@ -267,13 +288,28 @@ impl<'a, 't> Coordinator<'a, 't> {
     fn note(&mut self, part: PartIndex, report: AgentReport) -> Result<Option<Ending>, Error> {
         match report {
             AgentReport::Ended { status } if part == 0 => {
+                self.has_ended[part] = true;
                 self.end_parts();
                 let status = status.ok_or_else(|| self.failed(0, "its supervisor was killed"))?;
+                if let Some(older) = self.older.filter(|_| status != 0) {
+                    (self.tell)(&format!(
+                        "the command failed again\nhint: continue it from an earlier checkpoint: standfast restart --at {older}"
+                    ));
+                }
                 Ok(Some(Ending::Exited { status }))
             }
             AgentReport::Ended { .. } => {
+                self.has_ended[part] = true;
                 self.end_parts();
                 Err(self.failed(part, "its part has ended before the command"))
+            }
+            AgentReport::Unprotected => {
+                let node = &self.nodes[part];
+                (self.tell)(&format!(
+                    "node {node}: the supervisor of its part was killed; the job runs on without checkpoints"
+                ));
+                (self.interval, self.is_unprotected) = (None, true);
+                Ok(None)
             }
             AgentReport::Failed { reason } => Err(self.failed(part, &reason)),
             report => {
@@ -283,7 +319,7 @@ impl<'a, 't> Coordinator<'a, 't> {
         }
     }
 
-    fn show(&mut self, report: AgentReport) {
+    pub(super) fn show(&mut self, report: AgentReport) {
         if let AgentReport::Output { is_error, bytes } = report {
             let bytes = from_hex(&bytes).unwrap_or_default();
             // Whoever does not read what the command prints does not get it.
@@ -297,52 +333,38 @@ impl<'a, 't> Coordinator<'a, 't> {
     }
 
     /// Ends all parts, and waits until they have ended. Shows what has been printed until then.
-    fn end_parts(&mut self) {
-        let mut running: Vec<bool> =
-            (0..self.nodes.len()).map(|part| self.ask(part, &AgentRequest::End).is_ok()).collect();
-        running[0] = false;
+    pub(super) fn end_parts(&mut self) {
+        for part in 0..self.nodes.len() {
+            if !self.has_ended[part] && self.ask(part, &AgentRequest::End).is_err() {
+                self.has_ended[part] = true;
+            }
+        }
         let deadline = Instant::now() + END_MAX;
-        while running.contains(&true) {
+        while self.has_ended.contains(&false) {
             match self.next_report(Some(deadline)) {
                 Next::TimeUp => return,
-                Next::Lost(part) | Next::Report(part, AgentReport::Ended { .. }) => running[part] = false,
+                Next::Lost(part) | Next::Report(part, AgentReport::Ended { .. }) => self.has_ended[part] = true,
                 Next::Report(_, report) => self.show(report),
             }
         }
-        while let Next::Report(_, report) = self.next_report(Some(Instant::now() + Duration::from_millis(50))) {
+        while let Next::Report(_, report) = self.next_report(Some(Instant::now() + LAST_WORDS_MAX)) {
             self.show(report);
         }
     }
 
-    fn carry_out(&mut self, effects: Vec<CoordinatorEffect>) {
+    pub(super) fn carry_out(&mut self, effects: Vec<CoordinatorEffect>) {
         for CoordinatorEffect { to, message } in effects {
             // If the part cannot be reached, its connection is reported as lost.
             let _ = self.ask(to, &AgentRequest::Say(message));
         }
     }
 
-    fn ask(&mut self, part: PartIndex, request: &AgentRequest) -> Result<(), Error> {
-        send(&mut self.agents[part].input, request).map_err(|error| unreachable_node(&self.nodes[part], &error))
-    }
-
-    /// Waits for an event of a restart.
-    fn next_event(&mut self, deadline: Instant) -> Result<CoordinatorEvent, Error> {
-        loop {
-            match self.next_report(Some(deadline)) {
-                Next::TimeUp => return Ok(CoordinatorEvent::TimeUp),
-                Next::Lost(part) => return Ok(CoordinatorEvent::Lost(part)),
-                Next::Report(part, AgentReport::Part(said)) => return Ok(CoordinatorEvent::Said(part, said)),
-                Next::Report(part, AgentReport::Failed { reason }) => {
-                    return Ok(CoordinatorEvent::Said(part, FromPart::Failed { reason }));
-                }
-                Next::Report(part, AgentReport::Ended { .. }) => return Ok(CoordinatorEvent::Lost(part)),
-                Next::Report(_, report) => self.show(report),
-            }
-        }
+    pub(super) fn ask(&mut self, part: PartIndex, request: &AgentRequest) -> Result<(), Error> {
+        self.agents[part].ask(request)
     }
 
     /// Waits for a report.
-    fn hear(&mut self, deadline: Instant) -> Result<(PartIndex, AgentReport), Error> {
+    pub(super) fn hear(&mut self, deadline: Instant) -> Result<(PartIndex, AgentReport), Error> {
         match self.next_report(Some(deadline)) {
             Next::Report(part, report) => Ok((part, report)),
             Next::Lost(part) => Err(self.failed(part, "the connection to it was lost")),
@@ -350,7 +372,7 @@ impl<'a, 't> Coordinator<'a, 't> {
         }
     }
 
-    fn next_report(&self, deadline: Option<Instant>) -> Next {
+    pub(super) fn next_report(&self, deadline: Option<Instant>) -> Next {
         const FOR_EVER: Duration = Duration::from_secs(3600);
         let wait = deadline.map_or(FOR_EVER, |deadline| deadline.saturating_duration_since(Instant::now()));
         match self.reports.recv_timeout(wait) {
@@ -360,20 +382,20 @@ impl<'a, 't> Coordinator<'a, 't> {
         }
     }
 
-    fn given_up(&self, part: Option<PartIndex>, reason: &str) -> Error {
+    pub(super) fn given_up(&self, part: Option<PartIndex>, reason: &str) -> Error {
         match part {
             Some(part) => self.failed(part, reason),
             None => Error::Declined(reason.to_owned()),
         }
     }
 
-    fn failed(&self, part: PartIndex, reason: &str) -> Error {
+    pub(super) fn failed(&self, part: PartIndex, reason: &str) -> Error {
         Error::Declined(format!("node {}: {reason}", self.nodes[part]))
     }
 }
 
 /// What a coordinator waits for.
-enum Next {
+pub(super) enum Next {
     Report(PartIndex, AgentReport),
     Lost(PartIndex),
     TimeUp,
@@ -381,53 +403,13 @@ enum Next {
 
 /// How a cut went on.
 enum Progress {
-    Taken,
+    /// The epoch with this number counts.
+    Taken(u64),
     GivenUp,
     Ended(Ending),
 }
 
-/// Starts the agent of a node.
-fn reached(
-    agent: &str,
-    node: &str,
-    index: PartIndex,
-    reports: &Sender<(PartIndex, Option<AgentReport>)>,
-) -> Result<ReachedAgent, Error> {
-    let program = std::env::current_exe().map_err(Error::system("find this program"))?;
-    let mut words = agent.split_whitespace();
-    let mut command = Command::new(words.next().ok_or_else(|| Error::Declined("--agent names no command".to_owned()))?);
-    command.args(words).arg(node).arg(&program).arg("part-agent");
-    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut process = spawned.map_err(|error| unreachable_node(node, &error))?;
-    let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
-        unreachable!("both are pipes")
-    };
-    let reports = reports.clone();
-    std::thread::spawn(move || {
-        for line in BufReader::new(output).lines() {
-            let Ok(line) = line else { break };
-            let report = serde_json::from_str(&line)
-                .unwrap_or_else(|_| AgentReport::Failed { reason: format!("its agent said: {line}") });
-            if reports.send((index, Some(report))).is_err() {
-                return;
-            }
-        }
-        let _ = reports.send((index, None));
-    });
-    Ok(ReachedAgent { process, input })
-}
-
-fn send(input: &mut ChildStdin, request: &AgentRequest) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(request)?;
-    line.push(b'\n');
-    input.write_all(&line)
-}
-
-fn unreachable_node(node: &str, error: &std::io::Error) -> Error {
-    Error::Declined(format!("node {node} cannot be reached: {}", crate::InWords(error)))
-}
-
-fn random<const BYTES: usize>() -> Result<[u8; BYTES], Error> {
+pub(super) fn random<const BYTES: usize>() -> Result<[u8; BYTES], Error> {
     let mut bytes = [0; BYTES];
     let read =
         std::fs::File::open("/dev/urandom").and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes));

@@ -18,7 +18,9 @@ mod coordinator;
 mod description;
 mod output;
 mod part;
+mod reach;
 mod remote;
+mod restarting;
 
 pub use agent::part_agent;
 pub use coordinator::{DistributedRequest, is_distributed, restart_distributed, run_distributed};

@@ -2,9 +2,9 @@
 
 use super::Supervisor;
 use super::machine::{CheckpointRequest, Event};
-use crate::checkpoint::{FREEZE_MAX, Purpose};
+use crate::checkpoint::{Purpose, end_job};
 use crate::control::{ClientId, Reply, Request};
-use standfast_engine::{EngineError, Freezer, Frozen};
+use standfast_engine::EngineError;
 use standfast_format::manifest::Epoch;
 use std::time::Instant;
 
@@ -27,7 +27,8 @@ impl Supervisor<'_, '_> {
                     Event::Asked(CheckpointRequest { client, purpose: Purpose::Protect })
                 }
                 Request::End => {
-                    let reply = end_job(&self.job.freezer());
+                    let failed = |error: EngineError| Reply::Failed { message: error.to_string() };
+                    let reply = end_job(&self.job.freezer()).map_or_else(failed, |()| Reply::Noted);
                     self.answer(client, &reply);
                     continue;
                 }
@@ -48,17 +49,17 @@ impl Supervisor<'_, '_> {
     }
 
     /// Begins the part of a cut that is this job's.
-    fn begin_cut(&self, client: ClientId, epoch: Epoch, complete: Option<Epoch>) -> Result<(), String> {
+    fn begin_cut(&mut self, client: ClientId, epoch: Epoch, complete: Option<Epoch>) -> Result<(), String> {
         let Some(part) = &self.setup.destination.part else {
             return Err("it is not a part of a distributed job".to_owned());
         };
         if self.checkpointing.is_some() {
             return Err("a checkpoint is under way already".to_owned());
         }
-        let conversation = self.setup.control.as_ref().map(|control| control.conversation(client));
+        let conversation = self.setup.control.as_mut().map(|control| control.conversation(client));
         match conversation {
-            Some(Ok(stream)) => {
-                part.begin_cut(epoch, complete, stream);
+            Some(Ok((stream, said))) => {
+                part.begin_cut(epoch, complete, stream, said);
                 Ok(())
             }
             Some(Err(error)) => Err(error.to_string()),
@@ -70,16 +71,5 @@ impl Supervisor<'_, '_> {
         if let Some(control) = &mut self.setup.control {
             control.answer(client, reply);
         }
-    }
-}
-
-/// Ends all processes of a job. The thread that stops them is their tracer, and must end for their parent to learn of it.
-fn end_job(freezer: &Freezer) -> Reply {
-    let end = || freezer.freeze(FREEZE_MAX).and_then(Frozen::kill);
-    let ended = std::thread::scope(|scope| scope.spawn(end).join());
-    let failed = |error: EngineError| Reply::Failed { message: error.to_string() };
-    match ended {
-        Ok(ended) => ended.map_or_else(failed, |()| Reply::Noted),
-        Err(_) => Reply::Failed { message: "an internal error, described above; please report it".to_owned() },
     }
 }

@@ -1,0 +1,113 @@
+//! How a coordinator continues a job: it takes over parts that run, or has all of them restarted together from an epoch that is
+//! complete.
+
+use super::agent_protocol::{AgentReport, AgentRequest, FoundPart};
+use super::coordinator::{BEGIN_MAX, Coordinator, Next, random};
+use crate::{Ending, Error};
+use standfast_parts::{
+    CompleteEpoch, CoordinatorEvent, FromPart, PartsEpoch, PartsRestart, RestartOutcome, SealedEpoch, complete_epochs,
+};
+use std::time::{Duration, Instant};
+
+/// How long a restart may take.
+const RESTART_MAX: Duration = Duration::from_secs(240);
+
+impl Coordinator<'_, '_> {
+    /// Continues the parts, or takes over those that run. Returns how the job has ended, if it has.
+    pub(super) fn restart(&mut self, at: Option<u64>) -> Result<Option<Ending>, Error> {
+        let found = self.look()?;
+        let sealed: Vec<Vec<SealedEpoch>> =
+            found.iter().map(|part| part.epochs.iter().copied().map(Into::into).collect()).collect();
+        let complete = complete_epochs(&sealed);
+        self.complete = complete.first().map(|newest| newest.epoch);
+        if found.iter().all(|part| part.is_running) {
+            (self.tell)("the job runs: taking over");
+            (0..found.len()).try_for_each(|part| self.ask(part, &AgentRequest::Follow))?;
+            return Ok(None);
+        }
+        // What is left of it cannot go on without the others.
+        for (part, _) in found.iter().enumerate().filter(|(_, found)| found.is_running) {
+            self.ask(part, &AgentRequest::End)?;
+        }
+        if found[0].is_finished && at.is_none() {
+            (self.tell)("the job has finished");
+            return Ok(Some(Ending::Exited { status: 0 }));
+        }
+        let is_meant = |it: &&CompleteEpoch| at.is_none_or(|number| it.epoch.number == number);
+        let Some(CompleteEpoch { epoch, generations }) = complete.iter().find(is_meant).cloned() else {
+            return Err(no_epoch(&complete, at));
+        };
+        self.older = complete.iter().map(|it| it.epoch.number).find(|number| *number < epoch.number);
+        let token = random::<16>()?;
+        for (part, generation) in generations.into_iter().enumerate() {
+            self.ask(part, &AgentRequest::Restart { generation, token })?;
+        }
+        self.restart_together(epoch).map(|()| None)
+    }
+
+    /// Asks what there is of each part.
+    fn look(&mut self) -> Result<Vec<FoundPart>, Error> {
+        (0..self.nodes.len()).try_for_each(|part| self.ask(part, &AgentRequest::Look))?;
+        let mut found: Vec<Option<FoundPart>> = vec![None; self.nodes.len()];
+        let deadline = Instant::now() + BEGIN_MAX;
+        while found.iter().any(Option::is_none) {
+            match self.hear(deadline)? {
+                (part, AgentReport::Found(it)) => found[part] = Some(it),
+                (part, AgentReport::Failed { reason }) => return Err(self.failed(part, &reason)),
+                (_, report) => self.show(report),
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Brings the parts through a restart that has begun.
+    fn restart_together(&mut self, epoch: PartsEpoch) -> Result<(), Error> {
+        let count = self.nodes.len();
+        let mut restart = PartsRestart::begin(count);
+        let deadline = Instant::now() + RESTART_MAX;
+        loop {
+            let event = self.next_event(deadline);
+            let effects = restart.take(event);
+            self.carry_out(effects);
+            match restart.outcome() {
+                None => {}
+                Some(RestartOutcome::Running) => {
+                    (self.tell)(&format!("continued {count} parts from epoch {}", epoch.number));
+                    return Ok(());
+                }
+                Some(RestartOutcome::GivenUp { part, reason }) => {
+                    let error = self.given_up(*part, reason);
+                    self.end_parts();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Waits for an event of a restart.
+    fn next_event(&mut self, deadline: Instant) -> CoordinatorEvent {
+        loop {
+            match self.next_report(Some(deadline)) {
+                Next::TimeUp => return CoordinatorEvent::TimeUp,
+                Next::Lost(part) => return CoordinatorEvent::Lost(part),
+                Next::Report(part, AgentReport::Part(said)) => return CoordinatorEvent::Said(part, said),
+                Next::Report(part, AgentReport::Failed { reason }) => {
+                    return CoordinatorEvent::Said(part, FromPart::Failed { reason });
+                }
+                Next::Report(part, AgentReport::Ended { .. }) => return CoordinatorEvent::Lost(part),
+                Next::Report(_, report) => self.show(report),
+            }
+        }
+    }
+}
+
+/// Says which epochs there are instead.
+fn no_epoch(complete: &[CompleteEpoch], at: Option<u64>) -> Error {
+    let numbers: Vec<String> = complete.iter().map(|it| it.epoch.number.to_string()).collect();
+    Error::Declined(match at {
+        Some(number) if !numbers.is_empty() => {
+            format!("epoch {number} is not complete\nhint: these are: {}", numbers.join(", "))
+        }
+        _ => "no checkpoint of the job is complete\nhint: remove its directory, and start it again".to_owned(),
+    })
+}
