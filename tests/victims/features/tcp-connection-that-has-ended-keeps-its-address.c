@@ -25,15 +25,18 @@ static void await_end(int end)
     CHECK(poll(&poller, 1, -1) == 1 && poller.revents & POLLRDHUP);
 }
 
-int main(void)
+static void end_connections(unsigned short port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, before[CASES][2];
-    int listener = socket(AF_INET, SOCK_STREAM, 0), pairs[CASES][2], one = 1, none = 0;
-    if (setsockopt(listener, IPPROTO_IP, RANGE_OF_PORTS, &none, sizeof none) != 0)
-        LACKS("a choice of ports for a socket (Linux 6.3)");
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+    struct sockaddr_in before[CASES][2];
+    int listener = socket(AF_INET, SOCK_STREAM, 0), pairs[CASES][2], one = 1;
     /* What has ended by now lingers at this port, and would keep it from a restart for a minute. */
     CHECK(listener >= 0 && setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
-    CHECK( bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, CASES) == 0);
+    while (bind(listener, (struct sockaddr *)&at, sizeof at) != 0) {
+        CHECK(port > 0 && errno == EADDRINUSE);
+        at.sin_port = htons(++port);
+    }
+    CHECK(listen(listener, CASES) == 0);
     at = name_of(listener);
     for (int i = 0; i < CASES; i++) {
         int *pair = pairs[i];
@@ -68,6 +71,17 @@ int main(void)
         }
     int client = socket(AF_INET, SOCK_STREAM, 0);
     CHECK(client >= 0 && connect(client, (struct sockaddr *)&at, sizeof at) == 0 && accept(listener, NULL, NULL) >= 0);
+}
+
+int main(void)
+{
+    int probe = socket(AF_INET, SOCK_STREAM, 0), none = 0;
+    if (setsockopt(probe, IPPROTO_IP, RANGE_OF_PORTS, &none, sizeof none) != 0)
+        LACKS("a choice of ports for a socket (Linux 6.3)");
+    CHECK(close(probe) == 0);
+    end_connections(0);
+    /* Below those that the kernel chooses from. */
+    end_connections((unsigned short)(10000 + getpid() % 10000));
     puts("at home");
     return 0;
 }

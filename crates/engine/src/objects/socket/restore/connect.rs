@@ -179,7 +179,9 @@ impl Opening<'_> {
                 Naming::Any => {}
             }
             let patience = if naming == Naming::Any { Patience::Long } else { Patience::None };
-            self.connect_within(&made, address, patience)
+            self.connect_within(&made, address, patience)?;
+            // A port outside the system's range of ports to choose from is not chosen.
+            if naming == Naming::Chosen { has_its_name(&made, record) } else { Ok(()) }
         };
         match connect() {
             Ok(()) => Ok(made),
@@ -241,11 +243,7 @@ impl Opening<'_> {
             bound => bound?,
         }
         self.connect(made, address)?;
-        let now = socket::name(made.own()).map_err(|source| kernel(&action, source))?;
-        if Endpoint::of(&now) == Endpoint::of(&record.name.0) {
-            return Ok(());
-        }
-        Err(kernel(&action, io::Error::other("another one was given to it")))
+        has_its_name(made, record)
     }
 
     /// Connects a socket that does not block.
@@ -303,6 +301,16 @@ impl Opening<'_> {
             }
         }
     }
+}
+
+/// Checks that a connected socket has the recorded name.
+fn has_its_name(made: &Made, record: &Socket) -> Result<(), EngineError> {
+    let giving = |source| kernel(&format!("giving a socket its address {}", describe(&record.name)), source);
+    let now = socket::name(made.own()).map_err(giving)?;
+    if Endpoint::of(&now) == Endpoint::of(&record.name.0) {
+        return Ok(());
+    }
+    Err(giving(io::Error::other("another one was given to it")))
 }
 
 fn is_tcp_socket(made: &Made) -> bool {
