@@ -8,9 +8,10 @@ use standfast_tests::command::standfast_binary;
 use standfast_tests::mpi::MPIS;
 use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::simulated::Nodes;
+use standfast_tests::victims::Program;
 use standfast_tests::{Lacking, seed, skip};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -18,7 +19,11 @@ const NODES: usize = 2;
 /// How often everything is killed.
 const KILLS: usize = 3;
 const LINES: usize = 60;
+/// Some three seconds.
 const STEPS: u32 = 120;
+const STEPS_OF_MPICH: u32 = 400;
+/// A launcher may notice the death of a process this late. Epochs that are older hold none.
+const NOTICED_LATE: Duration = Duration::from_millis(10_500);
 
 /// A distributed job in an arena.
 struct Distributed<'a> {
@@ -195,6 +200,9 @@ fn a_job_stops_after_a_checkpoint_of_all_parts_and_continues() -> Result<()> {
         ensure!(stopped.exited(75), "it was not stopped: {} {}", stopped.status, stopped.errors);
         job.arena.wait_until_empty(PATIENCE)?;
         let directory = job.directory().display().to_string();
+        let part = format!("{directory}/part-1/job");
+        let refused = job.start(&["restart", &part])?.wait(PATIENCE)?.refusal("one part")?;
+        ensure!(refused.contains("is one part of a distributed job"), "it said: {refused}");
         let refused = job.start(&["restart", &directory, "--at", "99"])?.wait(PATIENCE)?.refusal("epoch 99")?;
         ensure!(refused.contains("hint: these are: 1"), "it said: {refused}");
         job.restart()?.wait(PATIENCE)?.well("the continued job")?;
@@ -202,26 +210,52 @@ fn a_job_stops_after_a_checkpoint_of_all_parts_and_continues() -> Result<()> {
     })
 }
 
-#[test]
-#[ignore = "20 s; streams between nodes are killed in make test"]
-fn unmodified_programs_on_several_nodes_survive_kills() -> Result<()> {
+/// Checks a promise with an unmodified program of this length under every installed MPI, and that it has printed what it prints undisturbed.
+fn with_every_mpi(longer: u32, promise: impl Fn(&mut Distributed<'_>, &Program) -> Result<()>) -> Result<()> {
     for mpi in MPIS.iter() {
-        let Some(program) = mpi.unmodified_across_nodes(STEPS)? else {
+        let steps = if mpi.name.starts_with("MPICH") { STEPS_OF_MPICH } else { STEPS };
+        let Some(program) = mpi.unmodified_across_nodes(longer * steps)? else {
             skip::skip(mpi.name, &Lacking::program("its compiler and its launcher"));
             continue;
         };
         with_nodes(|mut job| {
-            let words = program.words();
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            job.survives_kills(&words)?;
+            promise(&mut job, &program)?;
             let undisturbed = Arena::new()?;
             let mut command = undisturbed.command(&program.path);
-            let native =
-                Running::complete(&undisturbed, "native", command.args(&program.arguments))?.well("the program")?;
-            ensure!(job.printed()? == native.output, "{}: it printed {:?}", mpi.name, job.printed()?);
+            let native = Running::complete(&undisturbed, "native", command.args(&program.arguments))?;
+            ensure!(job.printed()? == native.well("the program")?.output, "it printed {:?}", job.printed()?);
             Ok(())
         })
         .with_context(|| mpi.name)?;
     }
     Ok(())
+}
+
+#[test]
+#[ignore = "20 s; streams between nodes are killed in make test"]
+fn unmodified_programs_on_several_nodes_survive_kills() -> Result<()> {
+    with_every_mpi(1, |job, program| {
+        let words = program.words();
+        job.survives_kills(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    })
+}
+
+#[test]
+#[ignore = "100 s: a launcher may notice a death late"]
+fn unmodified_programs_on_several_nodes_survive_the_loss_of_a_rank() -> Result<()> {
+    with_every_mpi(4, |job, program| {
+        let words = program.words();
+        let running = job.run("200ms", &words.iter().map(String::as_str).collect::<Vec<_>>())?;
+        job.await_checkpoint(&running)?;
+        std::thread::sleep(NOTICED_LATE);
+        let steps = program.arguments.iter().rev().nth(1).context("the program is the last word but one")?;
+        let ranks = job.arena.processes_of(Path::new(steps));
+        ensure!(ranks.len() == NODES, "these ranks run: {ranks:?}; {}", running.errors_so_far());
+        kill(ranks[1], Signal::SIGKILL)?;
+        let ended = running.wait(PATIENCE)?;
+        ensure!(!ended.exited(0), "it ended well without one of its ranks: {}", ended.errors);
+        job.arena.wait_until_empty(PATIENCE)?;
+        job.restart()?.wait(PATIENCE * 2)?.well("the continued job")?;
+        job.arena.wait_until_empty(PATIENCE)
+    })
 }

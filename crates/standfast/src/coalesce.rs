@@ -32,7 +32,7 @@ impl Coalescing {
     pub(crate) fn begin(destination: &Destination, level: Level) -> io::Result<Self> {
         let rule = destination.max_files.rule(destination.keep);
         let rule = match level {
-            Level::Directory => rule,
+            Level::Directory => CoalesceRule { keep: destination.kept().map_err(io::Error::other)?, ..rule },
             Level::Memory => CoalesceRule { keep: kept_in_memory(&destination.levels), ..rule },
         };
         Self::with(destination, level, rule)
@@ -40,7 +40,7 @@ impl Coalescing {
 
     /// Starts a thread that coalesces the directory's newest chain as much as possible.
     pub(crate) fn at_once(destination: &Destination) -> io::Result<Self> {
-        Self::with(destination, Level::Directory, CoalesceRule::at_once(destination.keep.get()))
+        Self::with(destination, Level::Directory, CoalesceRule::at_once(destination.kept().map_err(io::Error::other)?))
     }
 
     fn with(destination: &Destination, level: Level, rule: CoalesceRule) -> io::Result<Self> {
@@ -118,7 +118,11 @@ fn without_supervisor(path: &Path, listener: &mut Listener<'_>) -> Result<Coales
     let of_store = |error| Error::of_store(path, error);
     let directory = JobDirectory::open(path).map_err(of_store)?;
     // Check before the lease is taken, since taking it would leave a trace in a directory without a job.
-    let options = JobOptions::from_record(directory.manifest().map_err(of_store)?.options);
+    let manifest = directory.manifest().map_err(of_store)?;
+    if manifest.generations.iter().any(|it| it.epoch.is_some()) {
+        return Err(Error::LonePart(path.to_owned()));
+    }
+    let options = JobOptions::from_record(manifest.options);
     let lease = take_lease(
         &directory,
         path,

@@ -126,6 +126,9 @@ pub enum Error {
         /// Error that the system returned.
         source: io::Error,
     },
+    /// A part of a distributed job would be handled without the others.
+    #[error("{} is one part of a distributed job, and belongs together with the others\nhint: name the directory of the whole job", ForShell(.0))]
+    LonePart(PathBuf),
     /// The supervisor could not carry out a request. Holds its own words.
     #[error("{0}")]
     Declined(String),
@@ -217,6 +220,7 @@ mod tests {
             Error::NoSuchProcess { directory: directory(), generation: 3, pid: 4, others: vec![12, 13] },
             Error::NoCoreFile { pid: 4, generation: 3, source: NoCoreFile::Ended },
             Error::OutputExists("core.heat.12".into()),
+            Error::LonePart("heat.standfast/part-1/job".into()),
             Error::Output { path: "core.heat.12".into(), source: denied() },
             Error::System { action: "find the working directory", source: denied() },
         ];

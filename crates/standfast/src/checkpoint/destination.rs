@@ -172,7 +172,7 @@ impl Destination {
 
     /// Returns how many generations stay on disk. A part keeps all from its last complete epoch on: the next one may not
     /// become complete.
-    fn kept(&self) -> Result<NonZeroU32, StoreError> {
+    pub(crate) fn kept(&self) -> Result<NonZeroU32, StoreError> {
         let Some(part) = &self.part else { return Ok(self.keep.get()) };
         let Some(complete) = part.last_complete() else { return Ok(NonZeroU32::MAX) };
         let manifest = self.levels.directory.manifest()?;

@@ -22,7 +22,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a part may take to begin.
@@ -61,8 +61,15 @@ pub fn part_agent() -> Result<(), Error> {
 struct Agent {
     part: PartDirectory,
     node: String,
-    /// Where the part hears the coordinator, while a cut or a restart is under way.
-    conversation: Arc<Mutex<Option<UnixStream>>>,
+    /// Where the part hears the coordinator while a cut or a restart is under way.
+    conversation: Arc<Mutex<Option<ToOwnPart>>>,
+}
+
+/// The way to the part of this node.
+struct ToOwnPart {
+    /// The random number of the cut that it is for; none for a restart.
+    cut: Option<u64>,
+    stream: UnixStream,
 }
 
 impl Agent {
@@ -141,31 +148,35 @@ impl Agent {
     fn cut(&self, epoch: PartsEpoch, complete: Option<PartsEpoch>) -> Result<(), Error> {
         let complete = complete.map(|epoch| (epoch.number, epoch.cut));
         let request = Request::Cut { number: epoch.number, cut: epoch.cut, complete };
-        let converse = converse(&self.part.job(), request).and_then(|stream| {
-            self.speak_over(stream.try_clone().map_err(crate::control::ControlError::Silent)?);
-            Ok(stream)
-        });
-        match converse {
-            Ok(stream) => {
-                let conversation = Arc::clone(&self.conversation);
-                std::thread::spawn(move || {
-                    listen(stream);
-                    *conversation.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                });
+        match converse(&self.part.job(), request) {
+            Ok(stream) => self.converse(stream, Some(epoch.cut)),
+            Err(error) => {
+                let said = FromPart::Failed { reason: error.to_string() };
+                say(&AgentReport::Part { cut: Some(epoch.cut), said });
+                Ok(())
             }
-            Err(error) => say(&AgentReport::Part(FromPart::Failed { reason: error.to_string() })),
         }
-        Ok(())
     }
 
-    fn speak_over(&self, stream: UnixStream) {
-        *self.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+    /// Passes on what the part says in a conversation, and lets the coordinator speak there until it ends.
+    fn converse(&self, stream: UnixStream, cut: Option<u64>) -> Result<(), Error> {
+        let to_part = stream.try_clone().map_err(Error::system("speak to the part"))?;
+        *locked(&self.conversation) = Some(ToOwnPart { cut, stream: to_part });
+        let conversation = Arc::clone(&self.conversation);
+        std::thread::spawn(move || {
+            listen(stream, cut);
+            // The next one may have begun by now.
+            let mut conversation = locked(&conversation);
+            if conversation.as_ref().is_some_and(|current| current.cut == cut) {
+                *conversation = None;
+            }
+        });
+        Ok(())
     }
 
     /// Passes something on to the part, unless it has ended the conversation.
     fn pass_on(&self, message: &ToPart) {
-        let mut conversation = self.conversation.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stream) = &mut *conversation {
+        if let Some(ToOwnPart { stream, .. }) = &mut *locked(&self.conversation) {
             let mut line = serde_json::to_vec(message).expect("messages are plain data");
             line.push(b'\n');
             let _ = stream.write_all(&line);
@@ -199,9 +210,7 @@ impl Agent {
         watch(self.part.job(), Some(child));
         let line = serde_json::to_string(&token).expect("bytes are plain data");
         own.write_all(format!("{line}\n").as_bytes()).map_err(starting)?;
-        self.speak_over(own.try_clone().map_err(starting)?);
-        std::thread::spawn(move || listen(own));
-        Ok(())
+        self.converse(own, None)
     }
 
     /// Ends all processes of the part, and waits until nobody holds it.
@@ -241,7 +250,7 @@ impl Agent {
 }
 
 /// Passes on what a part says, until it has said all.
-fn listen(stream: UnixStream) {
+fn listen(stream: UnixStream, cut: Option<u64>) {
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { return };
         let said = serde_json::from_str(&line).or_else(|_| {
@@ -252,10 +261,8 @@ fn listen(stream: UnixStream) {
                 other => FromPart::Failed { reason: format!("its supervisor answered {other:?}") },
             })
         });
-        match said {
-            Ok(said) => say(&AgentReport::Part(said)),
-            Err(error) => say(&AgentReport::Part(FromPart::Failed { reason: error.to_string() })),
-        }
+        let said = said.unwrap_or_else(|error| FromPart::Failed { reason: error.to_string() });
+        say(&AgentReport::Part { cut, said });
     }
 }
 
@@ -286,6 +293,10 @@ fn recorded_status(job: &Path) -> Option<i32> {
         Outcome::Exited { status } => Some(status),
         _ => None,
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn say(report: &AgentReport) {

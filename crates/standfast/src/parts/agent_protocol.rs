@@ -67,8 +67,13 @@ pub(super) enum AgentReport {
         /// Its address.
         server: SocketAddr,
     },
-    /// From the part, in the cut or restart under way.
-    Part(FromPart),
+    /// From the part, in a cut or a restart.
+    Part {
+        /// The random number of the cut, or nothing for a restart: something may come late, when the next cut is under way.
+        cut: Option<u64>,
+        /// What it says.
+        said: FromPart,
+    },
     /// What there is of the part.
     Found(FoundPart),
     /// What the program has printed since.

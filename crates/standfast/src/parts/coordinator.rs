@@ -4,6 +4,7 @@
 use super::agent_protocol::{AgentReport, AgentRequest, PartPlace, from_hex, to_hex};
 use super::description::DistributedJob;
 use super::reach::{Heard, ReachedAgent};
+use super::recent::RecentEpochs;
 use crate::ending::STOPPED_EXIT_STATUS;
 use crate::{Ending, Error};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -62,6 +63,7 @@ pub fn run_distributed(request: &DistributedRequest, tell: &mut Teller<'_>) -> R
         command: request.command.clone(),
         agent: request.agent.clone(),
         interval_milliseconds: request.interval.map(|interval| interval.as_millis() as u64),
+        in_doubt: Vec::new(),
     };
     let making = |error| Error::system("make the directory of the job")(error);
     std::fs::create_dir_all(&request.directory).map_err(making)?;
@@ -70,8 +72,8 @@ pub fn run_distributed(request: &DistributedRequest, tell: &mut Teller<'_>) -> R
         return Err(Error::Unfinished(directory));
     }
     job.save(&directory)?;
-    let mut coordinator = Coordinator::reach(&job, &directory, tell)?;
-    coordinator.begin(&job)?;
+    let mut coordinator = Coordinator::reach(job, &directory, tell)?;
+    coordinator.begin()?;
     coordinator.steer()
 }
 
@@ -82,7 +84,7 @@ pub fn run_distributed(request: &DistributedRequest, tell: &mut Teller<'_>) -> R
 pub fn restart_distributed(directory: &Path, at: Option<u64>, tell: &mut Teller<'_>) -> Result<Ending, Error> {
     let directory = directory.canonicalize().map_err(Error::system("find the directory of the job"))?;
     let job = DistributedJob::load(&directory)?;
-    let mut coordinator = Coordinator::reach(&job, &directory, tell)?;
+    let mut coordinator = Coordinator::reach(job, &directory, tell)?;
     match coordinator.restart(at)? {
         Some(ending) => Ok(ending),
         None => coordinator.steer(),
@@ -95,10 +97,9 @@ pub fn is_distributed(directory: &Path) -> bool {
 }
 
 pub(super) struct Coordinator<'a, 't> {
+    pub(super) job: DistributedJob,
     pub(super) nodes: Vec<String>,
     pub(super) directory: PathBuf,
-    /// The command that reaches a node.
-    pub(super) agent: String,
     pub(super) agents: Vec<ReachedAgent>,
     pub(super) heard: Sender<Heard>,
     pub(super) reports: Receiver<Heard>,
@@ -113,6 +114,9 @@ pub(super) struct Coordinator<'a, 't> {
     pub(super) interval: Option<Duration>,
     /// The last epoch that all parts have sealed.
     pub(super) complete: Option<PartsEpoch>,
+    pub(super) recent: RecentEpochs,
+    /// What was told of the last cut that was given up.
+    pub(super) last_given_up: Option<String>,
     /// The epoch before the one that the job was continued from, until there is a newer one.
     pub(super) older: Option<u64>,
     pub(super) tell: &'a mut Teller<'t>,
@@ -120,7 +124,7 @@ pub(super) struct Coordinator<'a, 't> {
 
 impl<'a, 't> Coordinator<'a, 't> {
     /// Starts an agent on each node.
-    fn reach(job: &DistributedJob, directory: &Path, tell: &'a mut Teller<'t>) -> Result<Self, Error> {
+    fn reach(job: DistributedJob, directory: &Path, tell: &'a mut Teller<'t>) -> Result<Self, Error> {
         let is_asked_to_stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&is_asked_to_stop))
@@ -130,7 +134,6 @@ impl<'a, 't> Coordinator<'a, 't> {
         let mut coordinator = Self {
             nodes: job.nodes.clone(),
             directory: directory.to_owned(),
-            agent: job.agent.clone(),
             agents: Vec::new(),
             heard,
             reports,
@@ -140,10 +143,13 @@ impl<'a, 't> Coordinator<'a, 't> {
             has_ended: vec![false; job.nodes.len()],
             interval: job.interval_milliseconds.map(Duration::from_millis),
             complete: None,
+            recent: RecentEpochs::default(),
+            last_given_up: None,
             older: None,
             tell,
+            job,
         };
-        for index in 0..job.nodes.len() {
+        for index in 0..coordinator.nodes.len() {
             let agent = coordinator.reach_part(index)?;
             coordinator.agents.push(agent);
         }
@@ -152,7 +158,7 @@ impl<'a, 't> Coordinator<'a, 't> {
 
     fn reach_part(&self, index: PartIndex) -> Result<ReachedAgent, Error> {
         let node = &self.nodes[index];
-        let mut agent = ReachedAgent::start(&self.agent, node, index, &self.heard)?;
+        let mut agent = ReachedAgent::start(&self.job.agent, node, index, &self.heard)?;
         let place = PartPlace { directory: self.directory.clone(), index, node: node.clone() };
         agent.ask(&AgentRequest::Part(place))?;
         Ok(agent)
@@ -169,11 +175,11 @@ impl<'a, 't> Coordinator<'a, 't> {
         self.ask(part, &AgentRequest::Follow)
     }
 
-    fn begin(&mut self, job: &DistributedJob) -> Result<(), Error> {
+    fn begin(&mut self) -> Result<(), Error> {
         let here = std::env::current_dir().map_err(Error::system("find the working directory"))?;
         let secret = random::<32>()?;
         for index in 0..self.nodes.len() {
-            let command = (index == 0).then(|| job.command.clone());
+            let command = (index == 0).then(|| self.job.command.clone());
             let (secret, working_directory) = (to_hex(&secret), here.clone());
             self.ask(index, &AgentRequest::Begin { secret, command, working_directory })?;
         }
@@ -241,8 +247,10 @@ impl<'a, 't> Coordinator<'a, 't> {
         let begun = Instant::now();
         let number = self.complete.map_or(1, |complete| complete.number + 1);
         let epoch = PartsEpoch { number, cut: u64::from_le_bytes(random::<8>()?) };
+        // The parts keep what a restart may have to use.
+        let complete = self.recent.trusted(begun);
         for part in 0..self.nodes.len() {
-            self.ask(part, &AgentRequest::Cut { epoch, complete: self.complete })?;
+            self.ask(part, &AgentRequest::Cut { epoch, complete })?;
         }
         let mut cut = Cut::begin(self.nodes.len());
         let (mut deadline, mut lost) = (begun + PAUSE_MAX, None);
@@ -253,7 +261,9 @@ impl<'a, 't> Coordinator<'a, 't> {
                     lost = Some(part);
                     CoordinatorEvent::Lost(part)
                 }
-                Next::Report(part, AgentReport::Part(said)) => CoordinatorEvent::Said(part, said),
+                // What comes late of an earlier cut means nothing any more.
+                Next::Report(_, AgentReport::Part { cut, .. }) if cut != Some(epoch.cut) => continue,
+                Next::Report(part, AgentReport::Part { said, .. }) => CoordinatorEvent::Said(part, said),
                 Next::Report(part, report) => {
                     if let Some(ending) = self.note(part, report)? {
                         return Ok(Progress::Ended(ending));
@@ -271,12 +281,18 @@ impl<'a, 't> Coordinator<'a, 't> {
                 None => {}
                 Some(CutOutcome::Sealed { .. }) => {
                     (self.complete, self.older) = (Some(epoch), None);
+                    self.recent.note(epoch, begun);
                     (self.tell)(&format!("epoch {number}: durable after {:?}", begun.elapsed()));
                     return Ok(Progress::Taken(number));
                 }
                 Some(CutOutcome::GivenUp { part, reason }) => {
                     let error = self.given_up(*part, reason);
-                    (self.tell)(&format!("epoch {number} was given up: {error}"));
+                    let why = format!("epoch {number} was given up: {error}");
+                    // The same reason, time after time, is told once.
+                    if self.last_given_up.as_ref() != Some(&why) {
+                        (self.tell)(&why);
+                        self.last_given_up = Some(why);
+                    }
                     lost.map_or(Ok(()), |part| self.reach_again(part))?;
                     return Ok(Progress::GivenUp);
                 }
@@ -291,10 +307,8 @@ impl<'a, 't> Coordinator<'a, 't> {
                 self.has_ended[part] = true;
                 self.end_parts();
                 let status = status.ok_or_else(|| self.failed(0, "its supervisor was killed"))?;
-                if let Some(older) = self.older.filter(|_| status != 0) {
-                    (self.tell)(&format!(
-                        "the command failed again\nhint: continue it from an earlier checkpoint: standfast restart --at {older}"
-                    ));
+                if status != 0 {
+                    self.note_failure()?;
                 }
                 Ok(Some(Ending::Exited { status }))
             }
@@ -317,6 +331,17 @@ impl<'a, 't> Coordinator<'a, 't> {
                 Ok(None)
             }
         }
+    }
+
+    /// Records which epochs are in doubt, since the command has failed.
+    fn note_failure(&mut self) -> Result<(), Error> {
+        self.job.in_doubt = self.recent.in_doubt(Instant::now());
+        if let Some(older) = self.older {
+            (self.tell)(&format!(
+                "the command failed again\nhint: continue it from an earlier checkpoint: standfast restart --at {older}"
+            ));
+        }
+        self.job.save(&self.directory)
     }
 
     pub(super) fn show(&mut self, report: AgentReport) {

@@ -4,6 +4,7 @@
 use crate::Error;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use standfast_parts::PartsEpoch;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -32,6 +33,8 @@ pub(super) struct DistributedJob {
     pub(super) agent: String,
     /// Time between two checkpoints in milliseconds, if they are taken by themselves.
     pub(super) interval_milliseconds: Option<u64>,
+    /// Epochs after which the command soon failed. A restart passes over them.
+    pub(super) in_doubt: Vec<PartsEpoch>,
 }
 
 /// A part of it.

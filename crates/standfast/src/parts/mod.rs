@@ -19,6 +19,7 @@ mod description;
 mod output;
 mod part;
 mod reach;
+mod recent;
 mod remote;
 mod restarting;
 

@@ -18,8 +18,17 @@ impl Coordinator<'_, '_> {
         let found = self.look()?;
         let sealed: Vec<Vec<SealedEpoch>> =
             found.iter().map(|part| part.epochs.iter().copied().map(Into::into).collect()).collect();
-        let complete = complete_epochs(&sealed);
+        let mut complete = complete_epochs(&sealed);
         self.complete = complete.first().map(|newest| newest.epoch);
+        if at.is_none() {
+            complete.retain(|it| !self.job.in_doubt.contains(&it.epoch));
+            if let Some(first) = self.job.in_doubt.first() {
+                (self.tell)(&format!(
+                    "the command failed soon after epoch {} and later ones: an earlier one is used",
+                    first.number
+                ));
+            }
+        }
         if found.iter().all(|part| part.is_running) {
             (self.tell)("the job runs: taking over");
             (0..found.len()).try_for_each(|part| self.ask(part, &AgentRequest::Follow))?;
@@ -38,6 +47,7 @@ impl Coordinator<'_, '_> {
             return Err(no_epoch(&complete, at));
         };
         self.older = complete.iter().map(|it| it.epoch.number).find(|number| *number < epoch.number);
+        self.recent.note(epoch, Instant::now());
         let token = random::<16>()?;
         for (part, generation) in generations.into_iter().enumerate() {
             self.ask(part, &AgentRequest::Restart { generation, token })?;
@@ -90,7 +100,7 @@ impl Coordinator<'_, '_> {
             match self.next_report(Some(deadline)) {
                 Next::TimeUp => return CoordinatorEvent::TimeUp,
                 Next::Lost(part) => return CoordinatorEvent::Lost(part),
-                Next::Report(part, AgentReport::Part(said)) => return CoordinatorEvent::Said(part, said),
+                Next::Report(part, AgentReport::Part { cut: None, said }) => return CoordinatorEvent::Said(part, said),
                 Next::Report(part, AgentReport::Failed { reason }) => {
                     return CoordinatorEvent::Said(part, FromPart::Failed { reason });
                 }

@@ -127,6 +127,9 @@ pub(crate) fn continue_job(
 ) -> Result<Ending, Error> {
     let of_store = |error| Error::of_store(&job.context.directory, error);
     let manifest = job.directory.manifest().map_err(of_store)?;
+    if job.context.part.is_none() && manifest.generations.iter().any(|it| it.epoch.is_some()) {
+        return Err(Error::LonePart(job.context.directory.clone()));
+    }
     let recorded = JobOptions::from_record(manifest.options);
     // The policy for files applies to this restart only, since the next one finds other files.
     let files = job.context.options.files.unwrap_or(recorded.files);
