@@ -157,6 +157,7 @@ fn streams_between_nodes_lose_nothing_when_everything_is_killed() -> Result<()> 
 }
 
 #[test]
+#[ignore = "6 s; streams between nodes are killed in make test"]
 fn a_job_goes_on_without_its_coordinator_and_is_taken_over() -> Result<()> {
     with_nodes(|mut job| {
         let running = job.run("100ms", &["sh", "-c", &counting()?])?;
@@ -176,6 +177,7 @@ fn a_job_goes_on_without_its_coordinator_and_is_taken_over() -> Result<()> {
 }
 
 #[test]
+#[ignore = "6 s; as above"]
 fn a_job_goes_on_without_the_supervisor_of_a_part_and_says_so() -> Result<()> {
     with_nodes(|mut job| {
         let running = job.run("100ms", &["sh", "-c", &counting()?])?;
@@ -191,6 +193,7 @@ fn a_job_goes_on_without_the_supervisor_of_a_part_and_says_so() -> Result<()> {
 }
 
 #[test]
+#[ignore = "6 s; as above"]
 fn a_job_stops_after_a_checkpoint_of_all_parts_and_continues() -> Result<()> {
     with_nodes(|mut job| {
         let running = job.run("off", &["sh", "-c", &counting()?])?;
