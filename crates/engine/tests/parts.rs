@@ -3,66 +3,25 @@
 
 mod support;
 
-use standfast_core::PAGE_BYTES;
 use standfast_engine::{
     Advised, Assistance, CaptureOptions, ClockPolicy, CutPartners, DistantEnd, EngineError, FileOptions, IdPolicy,
     InheritedSignals, Job, Launch, LaunchTerminal, Meeting, Partner, RestartNews, RestartOptions, RestartPartners,
     RestartStep, RestartToken, Tail, restart,
 };
-use standfast_format::records::{JobState, SocketState};
-use standfast_format::{BatchRange, BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
+use standfast_format::records::SocketState;
+use standfast_format::{BoxError, ImageSink};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::compile;
+use support::{HeldImage, compile};
 
 /// A program that stops at once may still have to wait for a processor.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Enough to fill the queues many times.
 const MEBIBYTES: &str = "64";
 const CUTS: usize = 5;
-
-/// An image held in memory.
-#[derive(Default)]
-struct HeldImage {
-    runs: Vec<Run>,
-    bytes: Vec<u8>,
-    state: JobState,
-}
-
-impl ImageSink for HeldImage {
-    fn lend(&mut self) -> Result<PageBatch, BoxError> {
-        Ok(PageBatch { bytes: vec![0; 64 * PAGE_BYTES], ..PageBatch::default() })
-    }
-
-    fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
-        let run = |BatchRange { owner, range, .. }| Run { owner, range, contents: Contents::Stored };
-        self.runs.extend(batch.ranges.into_iter().map(run));
-        self.bytes.extend(batch.bytes);
-        Ok(())
-    }
-
-    fn finish(&mut self, state: &JobState) -> Result<(), BoxError> {
-        self.state = state.clone();
-        Ok(())
-    }
-}
-
-impl ImageSource for HeldImage {
-    fn state(&self) -> &JobState {
-        &self.state
-    }
-
-    fn runs(&self) -> &[Run] {
-        &self.runs
-    }
-
-    fn deliver(&self, place: &(dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync)) -> Result<(), BoxError> {
-        place(&self.runs, &self.bytes)
-    }
-}
 
 /// One of two parts, with a way to the other.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use standfast_engine::{
     Launch, LaunchTerminal, RestartNews, RestartOptions, StackPart, Tail, restart,
 };
 use standfast_format::records::{JobState, Machine};
-use standfast_format::{BatchRange, BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
+use standfast_format::{BoxError, ImageSink, PageBatch};
 use standfast_linux::vdso;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
-use support::compile;
+use support::{HeldImage, compile};
 use tempfile::TempDir;
 
 const SIGKILL: i32 = 9;
@@ -24,46 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FOR_LONG: &str = "200000";
 /// Rounds that take a second: long enough for a checkpoint in the middle of them.
 const A_WHILE: &str = "6000";
-
-/// An image held in memory.
-#[derive(Default)]
-struct HeldImage {
-    runs: Vec<Run>,
-    bytes: Vec<u8>,
-    state: JobState,
-}
-
-impl ImageSink for HeldImage {
-    fn lend(&mut self) -> Result<PageBatch, BoxError> {
-        Ok(PageBatch { bytes: vec![0; 64 * PAGE_BYTES], ..PageBatch::default() })
-    }
-
-    fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
-        let run = |BatchRange { owner, range, .. }| Run { owner, range, contents: Contents::Stored };
-        self.runs.extend(batch.ranges.into_iter().map(run));
-        self.bytes.extend(batch.bytes);
-        Ok(())
-    }
-
-    fn finish(&mut self, state: &JobState) -> Result<(), BoxError> {
-        self.state = state.clone();
-        Ok(())
-    }
-}
-
-impl ImageSource for HeldImage {
-    fn state(&self) -> &JobState {
-        &self.state
-    }
-
-    fn runs(&self) -> &[Run] {
-        &self.runs
-    }
-
-    fn deliver(&self, place: &(dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync)) -> Result<(), BoxError> {
-        place(&self.runs, &self.bytes)
-    }
-}
 
 fn thread_count(pid: i32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").count()

@@ -54,7 +54,7 @@ enum PartProgress {
 }
 
 impl Cut {
-    /// Begins a cut of so many parts, all of which have been asked for one.
+    /// Begins a cut of this number of parts, all of which have been asked for one.
     pub fn begin(parts: usize) -> Self {
         Self { parts: vec![PartProgress::Freezing; parts], unsettled: None, outcome: None }
     }

@@ -30,7 +30,7 @@ pub enum RestartOutcome {
 }
 
 impl PartsRestart {
-    /// Begins a restart of so many parts, all of which have been asked for it.
+    /// Begins a restart of this number of parts, all of which have been asked for it.
     pub fn begin(parts: usize) -> Self {
         Self { phase: RestartBarrier::Listening, finished: vec![false; parts], gone: vec![false; parts], outcome: None }
     }

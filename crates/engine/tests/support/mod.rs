@@ -1,10 +1,54 @@
 //! Helpers that the engine's tests share.
 
+use standfast_core::PAGE_BYTES;
+use standfast_format::records::JobState;
+use standfast_format::{BatchRange, BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+
+/// An image held in memory.
+#[derive(Default)]
+#[allow(dead_code, reason = "not every test holds one")]
+pub(crate) struct HeldImage {
+    pub(crate) runs: Vec<Run>,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) state: JobState,
+}
+
+impl ImageSink for HeldImage {
+    fn lend(&mut self) -> Result<PageBatch, BoxError> {
+        Ok(PageBatch { bytes: vec![0; 64 * PAGE_BYTES], ..PageBatch::default() })
+    }
+
+    fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
+        let run = |BatchRange { owner, range, .. }| Run { owner, range, contents: Contents::Stored };
+        self.runs.extend(batch.ranges.into_iter().map(run));
+        self.bytes.extend(batch.bytes);
+        Ok(())
+    }
+
+    fn finish(&mut self, state: &JobState) -> Result<(), BoxError> {
+        self.state = state.clone();
+        Ok(())
+    }
+}
+
+impl ImageSource for HeldImage {
+    fn state(&self) -> &JobState {
+        &self.state
+    }
+
+    fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    fn deliver(&self, place: &(dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync)) -> Result<(), BoxError> {
+        place(&self.runs, &self.bytes)
+    }
+}
 
 /// Compiles a test program, in a directory that is removed when the test ends, however it ends.
 pub(crate) fn compile(source: &str) -> (TempDir, PathBuf) {

@@ -32,7 +32,7 @@ pub(crate) enum Request {
         number: u64,
         /// And its random part.
         cut: u64,
-        /// The last epoch that all parts have sealed, in the same form.
+        /// The newest epoch that all parts have sealed and that is not in doubt, in the same form: what is older may go.
         complete: Option<(u64, u64)>,
     },
     /// End the job where it is.

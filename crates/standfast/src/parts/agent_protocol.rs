@@ -27,7 +27,7 @@ pub(super) enum AgentRequest {
     Cut {
         /// That epoch.
         epoch: PartsEpoch,
-        /// The last one that all have sealed.
+        /// The newest one that all have sealed and that is not in doubt: what is older may go.
         complete: Option<PartsEpoch>,
     },
     /// For the cut or restart under way.

@@ -1,5 +1,5 @@
-//! The coordinator: reaches the agents of all nodes, and steers what all parts do together. It keeps nothing that a later
-//! one could not find out.
+//! The coordinator: reaches the agents of all nodes, and steers what all parts do together. A later one finds
+//! out what it needs from the parts; only which epochs are in doubt is recorded in the job's directory.
 
 use super::agent_protocol::{AgentReport, AgentRequest, PartPlace, from_hex, to_hex};
 use super::description::DistributedJob;
@@ -98,7 +98,6 @@ pub fn is_distributed(directory: &Path) -> bool {
 
 pub(super) struct Coordinator<'a, 't> {
     pub(super) job: DistributedJob,
-    pub(super) nodes: Vec<String>,
     pub(super) directory: PathBuf,
     pub(super) agents: Vec<ReachedAgent>,
     pub(super) heard: Sender<Heard>,
@@ -132,7 +131,6 @@ impl<'a, 't> Coordinator<'a, 't> {
         }
         let (heard, reports) = channel();
         let mut coordinator = Self {
-            nodes: job.nodes.clone(),
             directory: directory.to_owned(),
             agents: Vec::new(),
             heard,
@@ -149,7 +147,7 @@ impl<'a, 't> Coordinator<'a, 't> {
             tell,
             job,
         };
-        for index in 0..coordinator.nodes.len() {
+        for index in 0..coordinator.job.nodes.len() {
             let agent = coordinator.reach_part(index)?;
             coordinator.agents.push(agent);
         }
@@ -157,7 +155,7 @@ impl<'a, 't> Coordinator<'a, 't> {
     }
 
     fn reach_part(&self, index: PartIndex) -> Result<ReachedAgent, Error> {
-        let node = &self.nodes[index];
+        let node = &self.job.nodes[index];
         let mut agent = ReachedAgent::start(&self.job.agent, node, index, &self.heard)?;
         let place = PartPlace { directory: self.directory.clone(), index, node: node.clone() };
         agent.ask(&AgentRequest::Part(place))?;
@@ -170,7 +168,7 @@ impl<'a, 't> Coordinator<'a, 't> {
         if self.reached_again[part] > REACH_AGAIN_MAX {
             return Err(self.failed(part, "the connection to it was lost; the job runs on without checkpoints"));
         }
-        (self.tell)(&format!("node {}: the connection to it was lost; reaching it again", self.nodes[part]));
+        (self.tell)(&format!("node {}: the connection to it was lost; reaching it again", self.job.nodes[part]));
         self.agents[part] = self.reach_part(part)?;
         self.ask(part, &AgentRequest::Follow)
     }
@@ -178,12 +176,12 @@ impl<'a, 't> Coordinator<'a, 't> {
     fn begin(&mut self) -> Result<(), Error> {
         let here = std::env::current_dir().map_err(Error::system("find the working directory"))?;
         let secret = random::<32>()?;
-        for index in 0..self.nodes.len() {
+        for index in 0..self.job.nodes.len() {
             let command = (index == 0).then(|| self.job.command.clone());
             let (secret, working_directory) = (to_hex(&secret), here.clone());
             self.ask(index, &AgentRequest::Begin { secret, command, working_directory })?;
         }
-        let mut servers: Vec<Option<SocketAddr>> = vec![None; self.nodes.len()];
+        let mut servers: Vec<Option<SocketAddr>> = vec![None; self.job.nodes.len()];
         let deadline = Instant::now() + BEGIN_MAX;
         while servers.contains(&None) {
             match self.hear(deadline)? {
@@ -193,9 +191,9 @@ impl<'a, 't> Coordinator<'a, 't> {
                 (_, report) => self.show(report),
             }
         }
-        let servers: Vec<_> = self.nodes.iter().cloned().zip(servers.into_iter().flatten()).collect();
+        let servers: Vec<_> = self.job.nodes.iter().cloned().zip(servers.into_iter().flatten()).collect();
         // The first part begins the command when it has the list: the others must have it by then.
-        (0..self.nodes.len()).rev().try_for_each(|part| self.ask(part, &AgentRequest::Nodes(servers.clone())))
+        (0..self.job.nodes.len()).rev().try_for_each(|part| self.ask(part, &AgentRequest::Nodes(servers.clone())))
     }
 
     /// Takes checkpoints until the command has ended.
@@ -249,10 +247,10 @@ impl<'a, 't> Coordinator<'a, 't> {
         let epoch = PartsEpoch { number, cut: u64::from_le_bytes(random::<8>()?) };
         // The parts keep what a restart may have to use.
         let complete = self.recent.trusted(begun);
-        for part in 0..self.nodes.len() {
+        for part in 0..self.job.nodes.len() {
             self.ask(part, &AgentRequest::Cut { epoch, complete })?;
         }
-        let mut cut = Cut::begin(self.nodes.len());
+        let mut cut = Cut::begin(self.job.nodes.len());
         let (mut deadline, mut lost) = (begun + PAUSE_MAX, None);
         loop {
             let event = match self.next_report(Some(deadline)) {
@@ -288,7 +286,7 @@ impl<'a, 't> Coordinator<'a, 't> {
                 Some(CutOutcome::GivenUp { part, reason }) => {
                     let error = self.given_up(*part, reason);
                     let why = format!("epoch {number} was given up: {error}");
-                    // The same reason, time after time, is told once.
+                    // A reason is reported once as long as it stays the same.
                     if self.last_given_up.as_ref() != Some(&why) {
                         (self.tell)(&why);
                         self.last_given_up = Some(why);
@@ -318,7 +316,7 @@ impl<'a, 't> Coordinator<'a, 't> {
                 Err(self.failed(part, "its part has ended before the command"))
             }
             AgentReport::Unprotected => {
-                let node = &self.nodes[part];
+                let node = &self.job.nodes[part];
                 (self.tell)(&format!(
                     "node {node}: the supervisor of its part was killed; the job runs on without checkpoints"
                 ));
@@ -359,7 +357,7 @@ impl<'a, 't> Coordinator<'a, 't> {
 
     /// Ends all parts, and waits until they have ended. Shows what has been printed until then.
     pub(super) fn end_parts(&mut self) {
-        for part in 0..self.nodes.len() {
+        for part in 0..self.job.nodes.len() {
             if !self.has_ended[part] && self.ask(part, &AgentRequest::End).is_err() {
                 self.has_ended[part] = true;
             }
@@ -415,7 +413,7 @@ impl<'a, 't> Coordinator<'a, 't> {
     }
 
     pub(super) fn failed(&self, part: PartIndex, reason: &str) -> Error {
-        Error::Declined(format!("node {}: {reason}", self.nodes[part]))
+        Error::Declined(format!("node {}: {reason}", self.job.nodes[part]))
     }
 }
 

@@ -57,8 +57,8 @@ impl Coordinator<'_, '_> {
 
     /// Asks what there is of each part.
     fn look(&mut self) -> Result<Vec<FoundPart>, Error> {
-        (0..self.nodes.len()).try_for_each(|part| self.ask(part, &AgentRequest::Look))?;
-        let mut found: Vec<Option<FoundPart>> = vec![None; self.nodes.len()];
+        (0..self.job.nodes.len()).try_for_each(|part| self.ask(part, &AgentRequest::Look))?;
+        let mut found: Vec<Option<FoundPart>> = vec![None; self.job.nodes.len()];
         let deadline = Instant::now() + BEGIN_MAX;
         while found.iter().any(Option::is_none) {
             match self.hear(deadline)? {
@@ -72,7 +72,7 @@ impl Coordinator<'_, '_> {
 
     /// Brings the parts through a restart that has begun.
     fn restart_together(&mut self, epoch: PartsEpoch) -> Result<(), Error> {
-        let count = self.nodes.len();
+        let count = self.job.nodes.len();
         let mut restart = PartsRestart::begin(count);
         let deadline = Instant::now() + RESTART_MAX;
         loop {
