@@ -38,15 +38,17 @@ fn abort_handler_of(area: u64, signature: u32, instruction: u64, memory: &Proces
         memory.read(Address::new(address), &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
     };
     let sequence = word(area + CURRENT_SEQUENCE).filter(|sequence| *sequence != 0)?;
-    // struct rseq_cs: version and flags, start, length, abort handler.
-    let (start, length, abort) = (word(sequence + 8)?, word(sequence + 16)?, word(sequence + 24)?);
+    // struct rseq_cs: version and flags, start, length, abort handler. What only looks like an area may name any address.
+    let field = |offset: u64| word(sequence.checked_add(offset)?);
+    let (start, length, abort) = (field(8)?, field(16)?, field(24)?);
     let is_marked = word(abort.checked_sub(4)?)? as u32 == signature;
     (instruction.wrapping_sub(start) < length && is_marked).then_some(abort)
 }
 
 /// Returns where, near a thread pointer, there may be an area of a task within a sequence.
 fn possible_areas(thread_pointer: u64, memory: &ProcessMemory) -> impl Iterator<Item = u64> {
-    let pages = (thread_pointer.saturating_sub(NEAR) / PAGE..=(thread_pointer + NEAR) / PAGE).map(|page| page * PAGE);
+    let pages = (thread_pointer.saturating_sub(NEAR) / PAGE..=thread_pointer.saturating_add(NEAR) / PAGE)
+        .map(|page| page * PAGE);
     pages.flat_map(|page| {
         let mut bytes = vec![0; PAGE_BYTES];
         let areas = match memory.read(Address::new(page), &mut bytes) {
@@ -62,4 +64,30 @@ fn possible_areas(thread_pointer: u64, memory: &ProcessMemory) -> impl Iterator<
 /// same processor twice.
 fn may_be_in_use(area: &[u8]) -> bool {
     area[0..4] == area[4..8] && area[CURRENT_SEQUENCE as usize..][..8] != [0; 8]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_linux::Pid;
+
+    #[test]
+    fn what_only_looks_like_an_area_names_no_sequence() {
+        let memory = ProcessMemory::open(Pid::own()).unwrap();
+        for filler in [0, 1, u64::MAX, u64::MAX - 16] {
+            let area = [filler; AREA_BYTES as usize / 8];
+            assert_eq!(abort_handler_of(area.as_ptr() as u64, SIGNATURE, 0, &memory), None, "{filler:x}");
+        }
+    }
+
+    #[test]
+    fn an_area_within_a_sequence_leads_to_its_abort_handler() {
+        let memory = ProcessMemory::open(Pid::own()).unwrap();
+        let code = [0, u64::from(SIGNATURE) << 32, 0];
+        let (start, abort) = (0x5000, code.as_ptr() as u64 + 16);
+        let sequence = [0, start, 0x10, abort];
+        let area = [0, sequence.as_ptr() as u64, 0, 0];
+        let found = |instruction| abort_handler_of(area.as_ptr() as u64, SIGNATURE, instruction, &memory);
+        assert_eq!([start - 1, start, start + 0x10].map(found), [None, Some(abort), None]);
+    }
 }

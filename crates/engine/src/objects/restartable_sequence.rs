@@ -46,7 +46,7 @@ fn tried(
     }
     let middle = task.registers.thread_pointer() / AREA_BYTES * AREA_BYTES;
     let mut batch = remote_caller.batch();
-    let areas = (middle.saturating_sub(NEAR)..=middle + NEAR).step_by(AREA_BYTES as usize);
+    let areas = (middle.saturating_sub(NEAR)..=middle.saturating_add(NEAR)).step_by(AREA_BYTES as usize);
     let attempts: Vec<_> = areas.map(|area| (area, attempt(&mut batch, area, REGISTER))).collect();
     let answers = remote_caller.put(&batch)?;
     let found = attempts.into_iter().find(|(_, attempt)| answers.number(*attempt) == -i64::from(abi::EBUSY));

@@ -9,6 +9,7 @@ use standfast_format::records::{
     MemoryObject, ObjectKind, OpenFile, OpenFileKind, PendingSignal, ProcessState, SavedPart, SemaphoreSet, Socket,
     SocketState,
 };
+use standfast_linux::sys::process::call_numbers_have_room;
 use standfast_linux::{SignalInformation, abi};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -21,6 +22,7 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
     for (saved, found) in saved.processes.iter_mut().zip(&mut found.processes) {
         forget_unknown_accounting(saved, found);
         forget_expired(saved, found);
+        forget_unmarked_waits(saved);
         let_time_pass(saved, found);
     }
     for (saved, found) in saved.sockets.iter_mut().zip(&mut found.sockets) {
@@ -89,6 +91,13 @@ fn forget_expired(saved: &mut ProcessState, found: &ProcessState) {
     let still_runs = found.timers.interval.iter().any(|timer| timer.kind == REAL_TIME);
     let rings_once = |timer: &IntervalTimer| timer.kind == REAL_TIME && timer.interval_microseconds == 0;
     saved.timers.interval.retain(|timer| still_runs || !has_rung || !rings_once(timer));
+}
+
+/// Leaves out the limits of waits on a kernel that has no room to mark them: there they begin again.
+fn forget_unmarked_waits(saved: &mut ProcessState) {
+    if !call_numbers_have_room() {
+        saved.threads.iter_mut().for_each(|thread| thread.wait = None);
+    }
 }
 
 /// Leaves out who has used a semaphore last, if that process had ended. One that gives something back at its end has used
