@@ -97,6 +97,8 @@ pub const CHURN: Victim = c("churn", include_str!("../victims/churn.c"));
 pub const STRETCHES: Victim = c("stretches", include_str!("../victims/stretches.c"));
 /// The smallest interesting program, with a gate in the middle.
 pub const SMALL: Victim = c("small", include_str!("../victims/small.c"));
+/// Connections between two nodes of which one end has been closed.
+pub const CLOSING: Victim = c("closing", include_str!("../victims/closing.c"));
 /// A small tree of processes with channels and objects of all sorts, with a gate in the middle.
 pub const RING: Victim = c("ring", include_str!("../victims/ring.c"));
 /// Executes another victim among short-lived processes of the same job.

@@ -92,7 +92,10 @@ pub use job::{Assistance, Freezer, Job, Launch, News};
 pub use listing::{ListingNews, NotSaved};
 pub use objects::{AddressWait, describe_open_file};
 pub use outputs::Output;
-pub use partners::{CutPartners, DistantEnd, Meeting, Partner, RestartPartners, RestartStep, RestartToken, Traffic};
+pub use partners::{
+    ClosedHere, CutPartners, CutReport, DistantEnd, EndAddresses, EndFate, FoundEnd, Meeting, OtherEnd, Partner,
+    RestartPartners, RestartStep, RestartToken, Traffic,
+};
 pub use precopy::Precopied;
 pub use read::Captured;
 pub use refusal_code::{RefusalCode, UnknownRefusalCode};

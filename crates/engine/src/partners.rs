@@ -12,12 +12,12 @@ use std::fmt;
 
 /// Reaches the other parts during a checkpoint, while all of them are frozen.
 pub trait CutPartners: fmt::Debug + Send + Sync {
-    /// Reports the ends of this part to the other parts, and waits for theirs. It is called again, with new counters,
-    /// until the answer is settled.
+    /// Reports the ends of this part to the other parts, and waits for theirs. It is called again, with new counters and
+    /// with answers to what was asked, until the meeting is settled.
     ///
     /// # Errors
     /// When another part has given up, or does not answer.
-    fn meet(&self, ends: &[DistantEnd]) -> Result<Meeting, BoxError>;
+    fn meet(&self, report: CutReport) -> Result<Meeting, BoxError>;
 }
 
 /// Reaches the other parts during a restart.
@@ -53,15 +53,58 @@ pub enum RestartStep {
     Rebuilt,
 }
 
+/// What a part says at a meeting.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CutReport {
+    /// Its ends.
+    pub ends: Vec<DistantEnd>,
+    /// The ends that the meeting before has asked for, as far as this node has their addresses.
+    pub found: Vec<FoundEnd>,
+}
+
+/// The addresses of an end of a TCP connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EndAddresses {
+    /// Its own.
+    pub local: Endpoint,
+    /// That of the other end.
+    pub remote: Endpoint,
+}
+
+/// An end that no process of any part has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundEnd {
+    /// Its addresses.
+    pub addresses: EndAddresses,
+    /// What has become of it.
+    pub fate: EndFate,
+}
+
+/// What has become of an end that no process of any part has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndFate {
+    /// It was closed, and everything that it had sent has arrived.
+    Closed,
+    /// It was closed, and the kernel still sends this many bytes.
+    Closing {
+        /// That many.
+        unsent: u64,
+    },
+    /// A program outside the job has it, or is about to accept it.
+    Outside,
+}
+
 /// One end of a TCP connection whose other end no process of this part has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DistantEnd {
-    /// Address of this end.
-    pub local: Endpoint,
-    /// Address of the other end.
-    pub remote: Endpoint,
+    /// Its addresses.
+    pub addresses: EndAddresses,
+    /// Whether this end had accepted the connection, as far as that can be seen without the other end.
+    pub seems_accepted: bool,
     /// Whether this end has shut down its sending direction.
     pub has_ended: bool,
+    /// Whether everything that the other end has ever sent was received.
+    pub has_received_all: bool,
     /// What has passed.
     pub traffic: Traffic,
 }
@@ -80,13 +123,42 @@ pub struct Traffic {
 /// What the other parts have answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meeting {
-    /// The other end of each reported end, in the same order. `None`: no part has it.
-    pub partners: Vec<Option<Partner>>,
+    /// The other end of each reported end, in the same order.
+    pub others: Vec<OtherEnd>,
+    /// Ends that no process of any part has. Each node that has the address of one is to say what has become of it.
+    pub asked: Vec<EndAddresses>,
+    /// Ends of this node that have been closed, though their other ends have not. A restart makes them for a moment.
+    pub closed: Vec<ClosedHere>,
     /// Whether nothing is on its way any more between any two parts.
     pub is_settled: bool,
 }
 
-/// The other end of a connection.
+/// An end of this node that has been closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClosedHere {
+    /// Its addresses.
+    pub addresses: EndAddresses,
+    /// Whether it had accepted the connection.
+    pub is_accepted: bool,
+}
+
+/// What is known of the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherEnd {
+    /// A process of another part has it.
+    Open(Partner),
+    /// It was closed on a node of the job.
+    Closed {
+        /// How many bytes its kernel still has to send.
+        unsent: u64,
+    },
+    /// The nodes have been asked for it.
+    Unknown,
+    /// No part has it.
+    Outside,
+}
+
+/// The other end of a connection, in another part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partner {
     /// How many bytes it has sent that have not arrived here.

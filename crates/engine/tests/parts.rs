@@ -4,12 +4,14 @@
 mod support;
 
 use standfast_engine::{
-    Advised, Assistance, CaptureOptions, ClockPolicy, CutPartners, DistantEnd, EngineError, FileOptions, IdPolicy,
-    InheritedSignals, Job, Launch, LaunchTerminal, Meeting, Partner, RestartNews, RestartOptions, RestartPartners,
-    RestartStep, RestartToken, Tail, restart,
+    Advised, Assistance, CaptureOptions, ClockPolicy, CutPartners, CutReport, DistantEnd, EndAddresses, EngineError,
+    FileOptions, IdPolicy, InheritedSignals, Job, Launch, LaunchTerminal, Meeting, OtherEnd, Partner, RestartNews,
+    RestartOptions, RestartPartners, RestartStep, RestartToken, Tail, restart,
 };
-use standfast_format::records::SocketState;
+use standfast_format::records::{Socket, SocketState};
 use standfast_format::{BoxError, ImageSink};
+use standfast_linux::proc::Endpoint;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Enough to fill the queues many times.
 const MEBIBYTES: &str = "64";
 const CUTS: usize = 5;
+const CUT_WITH_TAKEN_PORT: usize = 2;
 
 /// One of two parts, with a way to the other.
 #[derive(Debug)]
@@ -39,19 +42,22 @@ impl Side {
 }
 
 impl CutPartners for Side {
-    fn meet(&self, ends: &[DistantEnd]) -> Result<Meeting, BoxError> {
-        let others = self.exchange(ends)?;
-        let (mut partners, mut is_settled) = (Vec::new(), true);
-        for end in ends {
-            let other = others.iter().find(|other| (other.local, other.remote) == (end.remote, end.local));
+    fn meet(&self, report: CutReport) -> Result<Meeting, BoxError> {
+        let reported = self.exchange(&report.ends)?;
+        let (mut others, mut is_settled) = (Vec::new(), true);
+        for end in &report.ends {
+            let EndAddresses { local, remote } = end.addresses;
+            let wanted = EndAddresses { local: remote, remote: local };
+            let other = reported.iter().find(|other| other.addresses == wanted);
             let other = other.ok_or("an end without a partner")?;
             let is_quiet = end.traffic.unsent == 0 && other.traffic.unsent == 0;
             let has_connected = other.traffic.acknowledged == end.traffic.received + 1;
             assert!(!is_quiet || has_connected != (end.traffic.acknowledged == other.traffic.received + 1));
             is_settled &= is_quiet;
-            partners.push(Some(Partner { unsent: other.traffic.unsent, has_ended: other.has_ended, has_connected }));
+            let partner = Partner { unsent: other.traffic.unsent, has_ended: other.has_ended, has_connected };
+            others.push(OtherEnd::Open(partner));
         }
-        Ok(Meeting { partners, is_settled })
+        Ok(Meeting { others, asked: Vec::new(), closed: Vec::new(), is_settled })
     }
 }
 
@@ -142,6 +148,14 @@ fn is_connected(job: &Job) -> bool {
     sockets.filter(|link| link.to_string_lossy().starts_with("socket:")).count() > 0
 }
 
+/// Returns the address of the end that has connected.
+fn name_of_caller(image: &HeldImage) -> SocketAddr {
+    let is_it = |it: &&Socket| matches!(it.state, SocketState::Distant { is_accepted: false, .. });
+    let caller = image.state.sockets.iter().find(is_it).expect("it has connected");
+    let Endpoint { address, port } = Endpoint::of(&caller.name.0).expect("it has an address");
+    SocketAddr::new(address, port)
+}
+
 #[test]
 fn two_parts_that_are_killed_and_continued_together_lose_no_byte() {
     let (_directory, program) = compile("talk.c");
@@ -150,8 +164,8 @@ fn two_parts_that_are_killed_and_continued_together_lose_no_byte() {
     while !port.exists() || !jobs.iter().all(is_connected) {
         std::thread::yield_now();
     }
-    let mut in_flight = 0;
-    for _ in 0..CUTS {
+    let (mut in_flight, mut names) = (0, Vec::new());
+    for cut in 0..CUTS {
         std::thread::sleep(Duration::from_millis(20));
         let [one, other] = &mut jobs;
         let [first, second] = sides();
@@ -161,6 +175,9 @@ fn two_parts_that_are_killed_and_continued_together_lose_no_byte() {
             let received = distant.flat_map(|socket| &socket.received);
             in_flight += received.map(|message| message.contents.0.len()).sum::<usize>();
         }
+        names.push(name_of_caller(&images[1]));
+        // Something else has the port of the end that connects.
+        let _taken = (cut == CUT_WITH_TAKEN_PORT).then(|| TcpListener::bind(names[cut]).expect("nobody has it"));
         let [first, second] = &sides();
         let [one, other] = &images;
         jobs = both([(one, first), (other, second)], |(image, side)| continued(image, side))
@@ -169,4 +186,7 @@ fn two_parts_that_are_killed_and_continued_together_lose_no_byte() {
     let ended = jobs.map(|mut job| job.reap().expect("it ends").expect("it is ours"));
     assert!(ended.iter().all(ExitStatus::success), "{ended:?}");
     assert!(in_flight > 0, "nothing was on its way at any cut");
+    let moved: Vec<bool> = names.windows(2).map(|names| names[0] != names[1]).collect();
+    let expected: Vec<bool> = (0..CUTS - 1).map(|cut| cut == CUT_WITH_TAKEN_PORT).collect();
+    assert_eq!(moved, expected, "{names:?}");
 }

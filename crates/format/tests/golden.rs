@@ -132,6 +132,7 @@ fn state() -> JobState {
         forks: 11,
         surroundings: None,
         listed: None,
+        closed_ends: None,
     }
 }
 

@@ -8,14 +8,16 @@
 //! If one part fails before all are thawed, the others give up as well: they run on without a checkpoint. Afterwards each
 //! seals for itself, and the epoch counts if all do.
 
-use crate::{ConnectionEnd, CoordinatorEffect, CoordinatorEvent, FromPart, PartIndex, ToPart, pair};
+use crate::{CoordinatorEffect, CoordinatorEvent, EndName, FromPart, Pairing, PartIndex, PartReport, ToPart, pair};
 
 /// A cut under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cut {
     parts: Vec<PartProgress>,
-    /// The connection on which something was on its way at the last meeting, for people.
-    unsettled: Option<String>,
+    /// The connection on which something was on its way at the last meeting.
+    unsettled: Option<EndName>,
+    /// The ends that the last meeting has asked for.
+    asked: Vec<EndName>,
     outcome: Option<CutOutcome>,
 }
 
@@ -42,7 +44,7 @@ enum PartProgress {
     /// It is being frozen, or drives on what is on its way.
     Freezing,
     /// It is frozen and waits for the others.
-    Frozen(Vec<ConnectionEnd>),
+    Frozen(PartReport),
     Capturing,
     /// It waits to be thawed.
     Captured,
@@ -56,7 +58,7 @@ enum PartProgress {
 impl Cut {
     /// Begins a cut of this number of parts, all of which have been asked for one.
     pub fn begin(parts: usize) -> Self {
-        Self { parts: vec![PartProgress::Freezing; parts], unsettled: None, outcome: None }
+        Self { parts: vec![PartProgress::Freezing; parts], unsettled: None, asked: Vec::new(), outcome: None }
     }
 
     /// Returns how it has ended.
@@ -87,8 +89,8 @@ impl Cut {
 
     fn hear(&mut self, part: PartIndex, said: FromPart) -> Vec<CoordinatorEffect> {
         match (&self.parts[part], said) {
-            (PartProgress::Freezing, FromPart::Frozen { ends }) => {
-                self.parts[part] = PartProgress::Frozen(ends);
+            (PartProgress::Freezing, FromPart::Frozen(report)) => {
+                self.parts[part] = PartProgress::Frozen(report);
                 self.meet()
             }
             (PartProgress::Capturing, FromPart::Captured) => {
@@ -110,17 +112,20 @@ impl Cut {
 
     /// Answers all parts once all are frozen.
     fn meet(&mut self) -> Vec<CoordinatorEffect> {
-        let ends = |part: &PartProgress| if let PartProgress::Frozen(ends) = part { Some(ends.clone()) } else { None };
-        let Some(ends) = self.parts.iter().map(ends).collect::<Option<Vec<_>>>() else { return Vec::new() };
-        let pairing = pair(&ends);
-        let is_settled = pairing.unsettled.is_none();
-        self.unsettled = pairing.unsettled.map(|connection| connection.to_string());
+        let report = |part: &PartProgress| match part {
+            PartProgress::Frozen(report) => Some(report.clone()),
+            _ => None,
+        };
+        let Some(reports) = self.parts.iter().map(report).collect::<Option<Vec<_>>>() else { return Vec::new() };
+        let Pairing { others, closed, asked, unsettled } = pair(&reports, &self.asked);
+        let is_settled = unsettled.is_none();
+        self.unsettled = unsettled;
+        self.asked.clone_from(&asked);
         let next = if is_settled { PartProgress::Capturing } else { PartProgress::Freezing };
         self.parts.fill(next);
-        let answers = pairing.partners.into_iter().enumerate();
-        answers
-            .map(|(to, partners)| CoordinatorEffect { to, message: ToPart::Partners { partners, is_settled } })
-            .collect()
+        let answers = others.into_iter().zip(closed).enumerate();
+        let message = |others, closed| ToPart::Partners { others, asked: asked.clone(), closed, is_settled };
+        answers.map(|(to, (others, closed))| CoordinatorEffect { to, message: message(others, closed) }).collect()
     }
 
     /// Thaws all parts once all are captured.

@@ -1,8 +1,8 @@
 //! Explores every order of events of three parts, with a loss, a failure and the end of patience at each point.
 
 use crate::{
-    ConnectionEnd, CoordinatorEffect, CoordinatorEvent, Cut, CutOutcome, FromPart, PartIndex, PartsRestart,
-    RestartBarrier, RestartOutcome, ToPart,
+    ConnectionEnd, CoordinatorEffect, CoordinatorEvent, Cut, CutOutcome, EndName, FromPart, PartIndex, PartReport,
+    PartsRestart, RestartBarrier, RestartOutcome, ToPart,
 };
 use std::collections::{HashSet, VecDeque};
 
@@ -67,16 +67,18 @@ enum Steering {
 }
 
 /// A connection between the first two parts, on which something is on its way at the first meeting.
-fn ends(part: PartIndex, has_met: bool) -> Vec<ConnectionEnd> {
-    let (one, other) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
+fn report(part: PartIndex, has_met: bool) -> PartReport {
+    let name = EndName { local: "10.0.0.1:1".parse().unwrap(), remote: "10.0.0.2:2".parse().unwrap() };
     let (unsent, acknowledged) = if has_met { (0, 6) } else { (5, 1) };
-    let end = ConnectionEnd { local: one, remote: other, has_ended: false, unsent, acknowledged, received: 0 };
+    let (seems_accepted, has_ended, has_received_all) = (false, false, false);
+    let end = ConnectionEnd { name, seems_accepted, has_ended, has_received_all, unsent, acknowledged, received: 0 };
     let received = if has_met { 5 } else { 0 };
-    match part {
+    let ends = match part {
         0 => vec![end],
-        1 => vec![ConnectionEnd { local: other, remote: one, unsent: 0, acknowledged: 0, received, ..end }],
+        1 => vec![ConnectionEnd { name: name.of_other_end(), unsent: 0, acknowledged: 0, received, ..end }],
         _ => Vec::new(),
-    }
+    };
+    PartReport { ends, found: Vec::new() }
 }
 
 impl CutWorld {
@@ -175,7 +177,7 @@ impl CutWorld {
     fn act(&mut self, part: PartIndex) {
         self.parts[part] = match self.parts[part] {
             CutPart::Freezing => {
-                self.say(part, FromPart::Frozen { ends: ends(part, self.has_met[part]) });
+                self.say(part, FromPart::Frozen(report(part, self.has_met[part])));
                 CutPart::Meeting
             }
             CutPart::Meeting => match self.links[part].to_part.pop_front() {

@@ -22,8 +22,11 @@ mod restart;
 
 pub use cut::{Cut, CutOutcome};
 pub use epoch::{CompleteEpoch, PartsEpoch, SealedEpoch, complete_epochs};
-pub use message::{ConnectionEnd, FromPart, PartnerEnd, RestartBarrier, ToPart};
-pub use pairing::{Pairing, Unpaired, pair};
+pub use message::{
+    ClosedEnd, ConnectionEnd, EndFate, EndName, FoundEnd, FromPart, OtherEnd, PartReport, PartnerEnd, RestartBarrier,
+    ToPart,
+};
+pub use pairing::{Pairing, pair};
 pub use restart::{PartsRestart, RestartOutcome};
 
 /// A part, by its position among the parts of the job.

@@ -1,23 +1,111 @@
 //! What a part and the coordinator say to each other: one JSON object a line.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::SocketAddr;
+
+/// The addresses of an end of a TCP connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EndName {
+    /// Its own.
+    pub local: SocketAddr,
+    /// That of the other end.
+    pub remote: SocketAddr,
+}
+
+impl EndName {
+    /// Returns the name of the other end.
+    pub fn of_other_end(self) -> Self {
+        Self { local: self.remote, remote: self.local }
+    }
+}
+
+impl fmt::Display for EndName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "the connection from {} to {}", self.local, self.remote)
+    }
+}
+
+/// What a part says at a meeting.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct PartReport {
+    /// Its ends of connections that lead out of it.
+    pub ends: Vec<ConnectionEnd>,
+    /// What has become of the ends that were asked for, as far as its node has their addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found: Vec<FoundEnd>,
+}
 
 /// One end of a TCP connection whose other end no process of this part has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConnectionEnd {
-    /// Address of this end.
-    pub local: SocketAddr,
-    /// Address of the other end.
-    pub remote: SocketAddr,
+    /// Its addresses.
+    #[serde(flatten)]
+    pub name: EndName,
+    /// Whether this end had accepted the connection, as far as it can be seen there.
+    pub seems_accepted: bool,
     /// Whether this end has shut down its sending direction.
     pub has_ended: bool,
+    /// Whether it has received everything that the other end will ever send.
+    pub has_received_all: bool,
     /// Bytes that its program has sent and the other end has not acknowledged.
     pub unsent: u64,
     /// Bytes sent and acknowledged. The packets that begin and end a connection count as a byte each.
     pub acknowledged: u64,
     /// Bytes received, counted in the same way.
     pub received: u64,
+}
+
+/// An end that no process of any part has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FoundEnd {
+    /// Its addresses.
+    #[serde(flatten)]
+    pub name: EndName,
+    /// What has become of it.
+    pub fate: EndFate,
+}
+
+/// What has become of an end that no process of any part has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndFate {
+    /// It was closed, and everything that it had sent has arrived.
+    Closed,
+    /// It was closed, and this many bytes are still to be sent.
+    Closing {
+        /// That many.
+        unsent: u64,
+    },
+    /// A program outside the job has it.
+    Outside,
+}
+
+/// What is known of the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OtherEnd {
+    /// A process of another part has it.
+    Open(PartnerEnd),
+    /// It was closed on a node of the job.
+    Closed {
+        /// Bytes that are still to be sent from there.
+        unsent: u64,
+    },
+    /// The nodes have been asked for it.
+    Unknown,
+    /// No part has it.
+    Outside,
+}
+
+/// An end that was closed, on the node that hears of it. The other end was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ClosedEnd {
+    /// Its addresses.
+    #[serde(flatten)]
+    pub name: EndName,
+    /// Whether it had accepted the connection.
+    pub is_accepted: bool,
 }
 
 /// The other end of a connection, as its part reports it.
@@ -47,11 +135,8 @@ pub enum RestartBarrier {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FromPart {
-    /// It is frozen, and has these ends. It waits for [`ToPart::Partners`].
-    Frozen {
-        /// Its ends.
-        ends: Vec<ConnectionEnd>,
-    },
+    /// It is frozen. It waits for [`ToPart::Partners`].
+    Frozen(PartReport),
     /// Its state and memory are captured. It waits for [`ToPart::Thaw`].
     Captured,
     /// Its checkpoint is durable.
@@ -75,10 +160,16 @@ pub enum FromPart {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToPart {
-    /// The other end of each end that it has reported, in the same order. `None`: no part has it.
+    /// What the others have reported.
     Partners {
-        /// Those ends.
-        partners: Vec<Option<PartnerEnd>>,
+        /// The other end of each end that it has reported, in the same order.
+        others: Vec<OtherEnd>,
+        /// Ends that no part has: what has become of those that have an address of its node?
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        asked: Vec<EndName>,
+        /// Ends of its node that have been closed, though the other ends have not.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        closed: Vec<ClosedEnd>,
         /// Whether nothing is on its way any more between any two parts.
         is_settled: bool,
     },
@@ -99,15 +190,17 @@ mod tests {
 
     #[test]
     fn messages_are_lines_of_json_that_say_what_they_mean() {
+        let name = EndName { local: "10.0.0.1:4000".parse().unwrap(), remote: "[fd00::2]:80".parse().unwrap() };
         let end = ConnectionEnd {
-            local: "10.0.0.1:4000".parse().unwrap(),
-            remote: "[fd00::2]:80".parse().unwrap(),
+            name,
+            seems_accepted: true,
             has_ended: false,
+            has_received_all: false,
             unsent: 1,
             acknowledged: 2,
             received: 3,
         };
-        let said = FromPart::Frozen { ends: vec![end] };
+        let said = FromPart::Frozen(PartReport { ends: vec![end], found: Vec::new() });
         let line = serde_json::to_string(&said).unwrap();
         assert!(line.starts_with(r#"{"frozen":{"ends":[{"local":"10.0.0.1:4000""#) && !line.contains('\n'), "{line}");
         assert_eq!(serde_json::from_str::<FromPart>(&line).unwrap(), said);

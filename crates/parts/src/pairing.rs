@@ -1,83 +1,140 @@
 //! Pairs the ends of connections. Two ends are one connection if each has the other's address. A loopback address exists on
 //! every node, so an end with one never has its partner in another part.
+//!
+//! An end without a partner may lead to one that was closed. The nodes are asked: only that with the address knows.
 
-use crate::{ConnectionEnd, PartIndex, PartnerEnd};
-use std::collections::HashMap;
-use std::fmt;
-use std::net::SocketAddr;
+use crate::{ClosedEnd, ConnectionEnd, EndFate, EndName, FoundEnd, OtherEnd, PartIndex, PartReport, PartnerEnd};
+use std::collections::{HashMap, HashSet};
 
 /// What is known of all ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pairing {
     /// For each part, the other ends of those that it has reported.
-    pub partners: Vec<Vec<Option<PartnerEnd>>>,
-    /// A connection on which something is still on its way.
-    pub unsettled: Option<Unpaired>,
+    pub others: Vec<Vec<OtherEnd>>,
+    /// For each part, the ends of its node that have been closed, though their other ends have not.
+    pub closed: Vec<Vec<ClosedEnd>>,
+    /// Ends that no part has, and for which the nodes are asked.
+    pub asked: Vec<EndName>,
+    /// A connection on which something is still on its way, or of which not enough is known.
+    pub unsettled: Option<EndName>,
 }
 
-/// An end, as people are told of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unpaired {
-    /// The part that has it.
-    pub part: PartIndex,
-    /// Its address.
-    pub local: SocketAddr,
-    /// The address of its other end.
-    pub remote: SocketAddr,
-}
-
-impl fmt::Display for Unpaired {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "the connection from {} to {}", self.local, self.remote)
-    }
-}
-
-/// Pairs the ends that the parts have reported. `ends[part]` are those of a part.
-pub fn pair(ends: &[Vec<ConnectionEnd>]) -> Pairing {
-    let mut by_address: HashMap<(SocketAddr, SocketAddr), Vec<(PartIndex, &ConnectionEnd)>> = HashMap::new();
-    for (part, end) in each(ends) {
-        by_address.entry((end.local, end.remote)).or_default().push((part, end));
-    }
-    let partner = |part: PartIndex, end: &ConnectionEnd| {
-        if end.remote.ip().is_loopback() {
-            return None;
-        }
-        let others = by_address.get(&(end.remote, end.local))?;
-        // If several nodes have this address, nobody knows which one is meant.
-        match others.iter().filter(|(other, _)| *other != part).collect::<Vec<_>>()[..] {
-            [(_, other)] => Some(**other),
-            _ => None,
-        }
+/// Pairs the ends that the parts have reported. `asked` are the ends for which the reports say what has become of them.
+pub fn pair(reports: &[PartReport], asked: &[EndName]) -> Pairing {
+    let known = Known::of(reports, asked);
+    let mut pairing = Pairing {
+        others: Vec::with_capacity(reports.len()),
+        closed: vec![Vec::new(); reports.len()],
+        asked: Vec::new(),
+        unsettled: None,
     };
-    let mut unsettled = None;
-    let mut partners = Vec::with_capacity(ends.len());
-    for (part, of_part) in ends.iter().enumerate() {
-        let mut found = Vec::with_capacity(of_part.len());
-        for end in of_part {
-            let other = partner(part, end);
-            if let Some(other) = &other
-                && !is_settled(end, other)
-            {
-                unsettled.get_or_insert(Unpaired { part, local: end.local, remote: end.remote });
+    for (part, report) in reports.iter().enumerate() {
+        let mut others = Vec::with_capacity(report.ends.len());
+        for end in &report.ends {
+            let other = known.other(part, end);
+            if !is_settled(end, &other) {
+                pairing.unsettled.get_or_insert(end.name);
             }
-            found.push(other.map(|other| PartnerEnd {
+            let name = end.name.of_other_end();
+            if let Other::Closed { at, .. } = other {
+                pairing.closed[at].push(ClosedEnd { name, is_accepted: !end.seems_accepted });
+            }
+            let is_loose = matches!(other, Other::Closed { .. } | Other::Unknown);
+            pairing.asked.extend(is_loose.then_some(name));
+            others.push(other.as_told(end));
+        }
+        pairing.others.push(others);
+    }
+    if pairing.unsettled.is_none() {
+        pairing.asked.clear();
+    }
+    pairing
+}
+
+/// What all parts have reported, by the names of the ends.
+struct Known<'a> {
+    open: HashMap<EndName, Vec<(PartIndex, &'a ConnectionEnd)>>,
+    found: HashMap<EndName, Vec<(PartIndex, &'a FoundEnd)>>,
+    asked: HashSet<EndName>,
+}
+
+/// The other end of an end.
+enum Other<'a> {
+    Open(&'a ConnectionEnd),
+    Closed { at: PartIndex, unsent: u64 },
+    Unknown,
+    Outside,
+}
+
+impl<'a> Known<'a> {
+    fn of(reports: &'a [PartReport], asked: &[EndName]) -> Self {
+        let asked = asked.iter().copied().collect();
+        let mut known = Self { open: HashMap::new(), found: HashMap::new(), asked };
+        for (part, report) in reports.iter().enumerate() {
+            for end in &report.ends {
+                known.open.entry(end.name).or_default().push((part, end));
+            }
+            for end in &report.found {
+                known.found.entry(end.name).or_default().push((part, end));
+            }
+        }
+        known
+    }
+
+    fn other(&self, part: PartIndex, end: &ConnectionEnd) -> Other<'a> {
+        let name = end.name.of_other_end();
+        if name.local.ip().is_loopback() {
+            return Other::Outside;
+        }
+        let open = self.open.get(&name).into_iter().flatten().filter(|(other, _)| *other != part);
+        // If several nodes have this address, nobody knows which one is meant.
+        match open.collect::<Vec<_>>()[..] {
+            [(_, other)] => return Other::Open(other),
+            [] => {}
+            _ => return Other::Outside,
+        }
+        match self.found.get(&name).map(Vec::as_slice) {
+            Some([(at, FoundEnd { fate: EndFate::Closed, .. })]) => Other::Closed { at: *at, unsent: 0 },
+            Some([(at, FoundEnd { fate: EndFate::Closing { unsent }, .. })]) => {
+                Other::Closed { at: *at, unsent: *unsent }
+            }
+            Some(_) => Other::Outside,
+            None if self.asked.contains(&name) => Other::Outside,
+            None => Other::Unknown,
+        }
+    }
+}
+
+impl Other<'_> {
+    /// Returns what the part of `end` is told of it.
+    fn as_told(&self, end: &ConnectionEnd) -> OtherEnd {
+        match self {
+            Self::Open(other) => OtherEnd::Open(PartnerEnd {
                 unsent: other.unsent,
                 has_ended: other.has_ended,
-                has_connected: has_connected(&other, end),
-            }));
+                has_connected: has_connected(other, end),
+            }),
+            Self::Closed { unsent, .. } => OtherEnd::Closed { unsent: *unsent },
+            Self::Unknown => OtherEnd::Unknown,
+            Self::Outside => OtherEnd::Outside,
         }
-        partners.push(found);
     }
-    Pairing { partners, unsettled }
 }
 
-fn each(ends: &[Vec<ConnectionEnd>]) -> impl Iterator<Item = (PartIndex, &ConnectionEnd)> {
-    ends.iter().enumerate().flat_map(|(part, ends)| ends.iter().map(move |end| (part, end)))
+/// Reports whether all is known of a connection, and nothing is on its way.
+fn is_settled(end: &ConnectionEnd, other: &Other<'_>) -> bool {
+    match other {
+        Other::Open(other) => agree(end, other),
+        Other::Closed { unsent, .. } => *unsent == 0 && end.unsent == 0 && end.has_received_all,
+        Other::Unknown => false,
+        // Its part refuses it, or lets it go.
+        Other::Outside => true,
+    }
 }
 
 /// Reports whether nothing is on its way between two ends: everything sent is acknowledged, and the counters of both ends
 /// agree. The packet that opened the connection is acknowledged, and does not count as received.
-fn is_settled(one: &ConnectionEnd, other: &ConnectionEnd) -> bool {
+fn agree(one: &ConnectionEnd, other: &ConnectionEnd) -> bool {
     let is_acknowledged = one.unsent == 0 && other.unsent == 0;
     is_acknowledged && has_connected(one, other) != has_connected(other, one) && {
         let opening = |end, other| u64::from(has_connected(end, other));
@@ -95,20 +152,30 @@ fn has_connected(end: &ConnectionEnd, other: &ConnectionEnd) -> bool {
 mod tests {
     use super::*;
 
-    pub(crate) fn end(local: &str, remote: &str, acknowledged: u64, received: u64) -> ConnectionEnd {
-        let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
-        ConnectionEnd { local, remote, has_ended: false, unsent: 0, acknowledged, received }
-    }
-
     const A: &str = "10.0.0.1:4000";
     const B: &str = "10.0.0.2:80";
 
+    fn name(local: &str, remote: &str) -> EndName {
+        EndName { local: local.parse().unwrap(), remote: remote.parse().unwrap() }
+    }
+
+    fn end(local: &str, remote: &str, acknowledged: u64, received: u64) -> ConnectionEnd {
+        let (seems_accepted, has_ended, has_received_all) = (false, false, false);
+        let name = name(local, remote);
+        ConnectionEnd { name, seems_accepted, has_ended, has_received_all, unsent: 0, acknowledged, received }
+    }
+
+    /// Pairs the ends of parts, of which nothing else is known.
+    fn pairing<const PARTS: usize>(ends: [Vec<ConnectionEnd>; PARTS]) -> Pairing {
+        pair(&ends.map(|ends| PartReport { ends, found: Vec::new() }), &[])
+    }
+
     #[test]
     fn the_ends_of_a_connection_find_each_other_and_know_who_connected() {
-        let pairing = pair(&[vec![end(A, B, 8, 100)], vec![end(B, A, 100, 7)]]);
+        let pairing = pairing([vec![end(A, B, 8, 100)], vec![end(B, A, 100, 7)]]);
         assert_eq!(pairing.unsettled, None);
-        let partner = |has_connected| Some(PartnerEnd { unsent: 0, has_ended: false, has_connected });
-        assert_eq!(pairing.partners, [vec![partner(false)], vec![partner(true)]]);
+        let other = |has_connected| OtherEnd::Open(PartnerEnd { unsent: 0, has_ended: false, has_connected });
+        assert_eq!(pairing.others, [vec![other(false)], vec![other(true)]]);
     }
 
     #[test]
@@ -116,30 +183,58 @@ mod tests {
         let sending = ConnectionEnd { unsent: 5, ..end(A, B, 8, 100) };
         let lost = end(A, B, 9, 100);
         for one in [sending, lost] {
-            let pairing = pair(&[vec![one], vec![end(B, A, 100, 7)]]);
-            assert_eq!(pairing.unsettled.map(|it| it.part), Some(0), "{one:?}");
+            let pairing = pairing([vec![one], vec![end(B, A, 100, 7)]]);
+            assert_eq!(pairing.unsettled, Some(name(A, B)), "{one:?}");
         }
-        let pairing = pair(&[vec![end(A, B, 7, 100)], vec![end(B, A, 100, 7)]]);
+        let pairing = pairing([vec![end(A, B, 7, 100)], vec![end(B, A, 100, 7)]]);
         assert!(pairing.unsettled.is_some(), "one of them must have connected");
     }
 
     #[test]
-    fn an_end_without_a_partner_has_none() {
-        let pairing = pair(&[vec![end(A, B, 8, 100)], vec![end("10.0.0.2:81", A, 100, 7)], vec![]]);
-        assert_eq!(pairing.partners, [vec![None], vec![None], vec![]]);
+    fn the_nodes_are_asked_for_an_end_that_no_part_has() {
+        let pairing = pairing([vec![end(A, B, 8, 100)], vec![end("10.0.0.2:81", A, 100, 7)], vec![]]);
+        assert_eq!(pairing.others, [vec![OtherEnd::Unknown], vec![OtherEnd::Unknown], vec![]]);
+        assert_eq!(pairing.asked, [name(B, A), name(A, "10.0.0.2:81")]);
+        assert_eq!(pairing.unsettled, Some(name(A, B)));
+    }
+
+    #[test]
+    fn an_end_that_no_node_has_is_outside() {
+        let reports = [PartReport { ends: vec![end(A, B, 8, 100)], found: vec![] }, PartReport::default()];
+        assert_eq!(pair(&reports, &[name(B, A)]).others[0], [OtherEnd::Outside]);
+    }
+
+    #[test]
+    fn an_end_whose_partner_was_closed_leads_there_once_it_has_received_all() {
+        let of_parts = |fate, end| {
+            let found = vec![FoundEnd { name: name(B, A), fate }];
+            [PartReport { ends: vec![end], found: vec![] }, PartReport { ends: vec![], found }]
+        };
+        let received = ConnectionEnd { has_received_all: true, ..end(A, B, 8, 100) };
+        let asked = [name(B, A)];
+        let settled = pair(&of_parts(EndFate::Closed, received), &asked);
+        assert_eq!((settled.unsettled, &settled.others[0][..]), (None, &[OtherEnd::Closed { unsent: 0 }][..]));
+        assert_eq!(settled.closed, [vec![], vec![ClosedEnd { name: name(B, A), is_accepted: true }]]);
+        let sending = ConnectionEnd { unsent: 1, ..received };
+        let closing = EndFate::Closing { unsent: 5 };
+        for (fate, end) in [(closing, end(A, B, 8, 95)), (EndFate::Closed, sending), (EndFate::Closed, end(A, B, 8, 9))]
+        {
+            let pairing = pair(&of_parts(fate, end), &asked);
+            assert_eq!((pairing.unsettled, &pairing.asked[..]), (Some(name(A, B)), &asked[..]), "{fate:?} {end:?}");
+        }
+        assert_eq!(pair(&of_parts(EndFate::Outside, received), &asked).others[0], [OtherEnd::Outside]);
     }
 
     #[test]
     fn loopback_addresses_of_two_nodes_are_two_addresses() {
         let (here, there) = ("127.0.0.1:4000", "127.0.0.1:80");
-        let pairing = pair(&[vec![end(here, there, 8, 100)], vec![end(there, here, 100, 7)]]);
-        assert_eq!(pairing.partners, [vec![None], vec![None]]);
+        let pairing = pairing([vec![end(here, there, 8, 100)], vec![end(there, here, 100, 7)]]);
+        assert_eq!(pairing.others, [[OtherEnd::Outside], [OtherEnd::Outside]]);
     }
 
     #[test]
     fn an_address_that_two_nodes_have_is_not_believed() {
         let twice = || vec![end(B, A, 100, 7)];
-        let pairing = pair(&[vec![end(A, B, 8, 100)], twice(), twice()]);
-        assert_eq!(pairing.partners[0], [None]);
+        assert_eq!(pairing([vec![end(A, B, 8, 100)], twice(), twice()]).others[0], [OtherEnd::Outside]);
     }
 }

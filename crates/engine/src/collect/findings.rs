@@ -169,6 +169,7 @@ impl Findings {
             open_files: self.descriptors.open_files,
             pipes: self.descriptors.pipes,
             sockets: self.descriptors.sockets,
+            closed_ends: Some(self.descriptors.closed_ends).filter(|ends| !ends.is_empty()),
             objects,
             terminals: self.descriptors.terminals,
             posix_queues: self.descriptors.posix_queues,

@@ -6,7 +6,7 @@
 
 use super::pipe::PipeEnds;
 use super::regular::RegularPlan;
-use super::socket::{Made, Names, SocketName};
+use super::socket::{Made, Names, Renamed, SocketName};
 use super::terminal::TerminalSides;
 use super::{F_DUPFD, F_SETFL, KINDS, O_ASYNC, O_CLOEXEC};
 use crate::EngineError;
@@ -100,7 +100,7 @@ pub(crate) struct Parked {
     /// What the job continues without.
     pub(crate) notes: Vec<String>,
     /// See [`Names::renamed`].
-    pub(crate) renamed: BTreeMap<usize, Vec<u8>>,
+    pub(crate) renamed: Renamed,
     /// Sockets, by their cookies, that share their addresses because we made them share.
     pub(crate) sharing: Vec<u64>,
 }

@@ -22,7 +22,9 @@ use crate::reused_ports::ReusedPorts;
 use crate::shared::Kept;
 use crate::taken_descriptors::TakenDescriptors;
 use crate::{Blocker, RefusalCode, error::Reason, pool};
-use standfast_format::records::{Descriptor, OpenFile, OpenFileKind, PipeContents, PosixQueue, PseudoTerminal, Socket};
+use standfast_format::records::{
+    ClosedEnd, Descriptor, OpenFile, OpenFileKind, PipeContents, PosixQueue, PseudoTerminal, Socket,
+};
 use standfast_linux::Pid;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -68,6 +70,8 @@ pub(crate) struct Descriptors {
     pub(crate) open_files: Vec<OpenFile>,
     pub(crate) pipes: Vec<PipeContents>,
     pub(crate) sockets: Vec<Socket>,
+    /// Ends of connections to other parts that have been closed here, but not there.
+    pub(crate) closed_ends: Vec<ClosedEnd>,
     pub(crate) terminals: Vec<PseudoTerminal>,
     pub(crate) posix_queues: Vec<PosixQueue>,
     /// Event counters that the kernel does not describe completely.

@@ -5,10 +5,10 @@ use super::family::Family;
 use super::plan::JobPlan;
 use crate::error::kernel;
 use crate::machine::machine;
+use crate::objects::Renamed;
 use crate::twin::Difference;
 use crate::{Blocker, EngineError, RefusalCode};
-use standfast_format::records::{JobState, Machine, OpenFileKind};
-use std::collections::BTreeMap;
+use standfast_format::records::{JobState, Machine, OpenFileKind, SocketState};
 use std::io;
 
 /// How many differences are named.
@@ -68,7 +68,7 @@ impl Family {
 impl JobPlan<'_> {
     /// Returns what the rebuilt job is to be: as it was, but for files that continue elsewhere and sockets that could not
     /// have their names.
-    fn expected(&self, renamed: &BTreeMap<usize, Vec<u8>>) -> JobState {
+    fn expected(&self, renamed: &Renamed) -> JobState {
         let mut expected = self.job.clone();
         for planned in &self.regular {
             if let Some(OpenFileKind::Regular { offset, .. }) =
@@ -77,8 +77,13 @@ impl JobPlan<'_> {
                 *offset = planned.offset;
             }
         }
-        for (place, name) in renamed {
+        for (place, name) in &renamed.sockets {
             expected.sockets[*place].name = name.clone().into();
+        }
+        for (place, name) in &renamed.peers {
+            if let SocketState::Distant { peer, .. } = &mut expected.sockets[*place].state {
+                *peer = name.clone().into();
+            }
         }
         expected
     }

@@ -11,7 +11,7 @@ use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::foreseen::parking;
 use crate::objects::{
-    FilePlan, MadeSystemV, OutsideWorld, Parked, Remains, bring_to_foreground, open_files_of_processes,
+    FilePlan, MadeSystemV, OutsideWorld, Parked, Remains, Renamed, bring_to_foreground, open_files_of_processes,
     stop_the_stopped,
 };
 use crate::stopwatch::Stopwatch;
@@ -26,7 +26,6 @@ use standfast_linux::proc::Stat;
 use standfast_linux::sys::descriptors::{self, HeldDescriptor};
 use standfast_linux::sys::process::same_open_file;
 use standfast_linux::{InheritedSignals, NamespaceInit, Pid, PinnedToCpu, Task, Tid};
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -45,8 +44,7 @@ pub(super) struct Family {
     pub(super) held: Option<OwnedFd>,
     /// Sockets, by their cookies, that share their addresses because we made them share.
     pub(super) sharing: Vec<u64>,
-    /// The sockets of the job that have other names than before, by their places.
-    pub(super) renamed: BTreeMap<usize, Vec<u8>>,
+    pub(super) renamed: Renamed,
 }
 
 impl Family {
@@ -63,7 +61,7 @@ impl Family {
             remains: Remains::default(),
             held: None,
             sharing: Vec::new(),
-            renamed: BTreeMap::new(),
+            renamed: Renamed::default(),
         })
     }
 

@@ -224,7 +224,7 @@ fn clear_checkpoint_facts(state: &mut JobState) {
     (state.machine, state.clocks) = (Machine::default(), Clocks::default());
     (state.forks, state.ipc_namespace, state.pid_namespace) = (0, 0, 0);
     state.folders.clear();
-    (state.listed, state.surroundings) = (None, None);
+    (state.listed, state.surroundings, state.closed_ends) = (None, None, None);
 }
 
 /// Leaves out files that were saved as a whole, although nothing maps them.

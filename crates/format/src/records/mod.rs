@@ -33,7 +33,7 @@ pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMappi
 pub use objects::{MemoryObject, ObjectKind, Owner, SavedPart};
 pub use process_tree::{ProcessTree, Unreported};
 pub use signals::{Disposition, PendingSignal};
-pub use sockets::{Credentials, Socket, SocketMessage, SocketOption, SocketState};
+pub use sockets::{ClosedEnd, Credentials, Socket, SocketMessage, SocketOption, SocketState};
 pub use surroundings::Surrounding;
 pub use terminals::{OutputStop, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
 pub use threads::{
@@ -99,6 +99,10 @@ pub struct JobState {
     /// Directories in which the job works, with their contents; absent if they were not listed.
     #[n(16)]
     pub listed: Option<Vec<ListedDirectory>>,
+    /// Ends of connections to other parts of a distributed job that have been closed here, but not there; absent in older
+    /// images.
+    #[n(17)]
+    pub closed_ends: Option<Vec<ClosedEnd>>,
 }
 
 /// What a restart needs to find again in order to continue this job.

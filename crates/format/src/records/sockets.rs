@@ -115,6 +115,21 @@ pub enum SocketState {
     },
 }
 
+/// The end of a TCP connection to another part of a distributed job that no process has any more. The other end has not
+/// been closed, so a restart makes this one for a moment.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub struct ClosedEnd {
+    /// Its address.
+    #[n(0)]
+    pub name: Bytes,
+    /// Address of the other end.
+    #[n(1)]
+    pub peer: Bytes,
+    /// Whether this end had accepted the connection.
+    #[n(2)]
+    pub is_accepted: bool,
+}
+
 /// One option, as `getsockopt(2)` returns it.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub struct SocketOption {

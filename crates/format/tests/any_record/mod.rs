@@ -284,6 +284,12 @@ let descriptor = |(number, close_on_exec, open_file)| Descriptor { number, close
 }
 
 prop_compose! {
+    fn closed_end()(name in bytes(), peer in bytes(), is_accepted in any::<bool>()) -> ClosedEnd {
+        ClosedEnd { name, peer, is_accepted }
+    }
+}
+
+prop_compose! {
     pub(crate) fn socket()(
         [name, peer, value, contents] in [bytes(), bytes(), bytes(), bytes()],
         (family, kind, protocol, shut_down) in any::<(i32, i32, i32, u32)>(),
@@ -471,6 +477,7 @@ prop_compose! {
         (realtime_nanoseconds, ipc_namespace, pid_namespace, forks) in any::<(u64, u64, u64, u64)>(),
         surroundings in prop::option::of(prop::collection::vec(surrounding(), 0..3)),
         listed in prop::option::of(prop::collection::vec(listed_directory(), 0..3)),
+        closed_ends in prop::option::of(prop::collection::vec(closed_end(), 0..3)),
         host: String,
     ) -> JobState {
         JobState {
@@ -491,6 +498,7 @@ prop_compose! {
             forks,
             surroundings,
             listed,
+            closed_ends,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address and a port. IPv4-mapped IPv6 addresses count as IPv4.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Endpoint {
     /// Address.
     pub address: IpAddr,
@@ -23,6 +23,8 @@ pub struct TcpConnection {
     pub remote: Endpoint,
     /// State, as the kernel numbers them.
     pub state: u8,
+    /// Bytes that have been sent and not been acknowledged. The packet that ends a connection counts as one.
+    pub unsent: u64,
     /// Inode of the socket; 0 for one without a holder: closed, or not accepted yet.
     pub inode: u64,
 }
@@ -104,6 +106,7 @@ impl TcpConnection {
             local: Endpoint::parse(fields.get(1)?)?,
             remote: Endpoint::parse(fields.get(2)?)?,
             state: parse_hex(fields.get(3)?)? as u8,
+            unsent: parse_hex(fields.get(4)?.split(|byte| *byte == b':').next()?)?,
             inode: parse(fields.get(9)?)?,
         })
     }

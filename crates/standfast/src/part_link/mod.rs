@@ -2,17 +2,16 @@
 //! restart. If that connection ends, the part gives up: it runs on without a checkpoint.
 
 mod conversation;
+mod wire;
 
 pub(crate) use conversation::Conversation;
 
 use crate::quoting::InWords;
-use standfast_engine::{CutPartners, DistantEnd, Meeting, Partner, RestartPartners, RestartStep, RestartToken};
+use standfast_engine::{CutPartners, CutReport, Meeting, RestartPartners, RestartStep, RestartToken};
 use standfast_format::BoxError;
 use standfast_format::manifest::Epoch;
-use standfast_linux::proc::Endpoint;
-use standfast_parts::{ConnectionEnd, FromPart, PartnerEnd, RestartBarrier, ToPart};
+use standfast_parts::{FromPart, RestartBarrier, ToPart};
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -105,12 +104,10 @@ impl PartLink {
 }
 
 impl CutPartners for PartLink {
-    fn meet(&self, ends: &[DistantEnd]) -> Result<Meeting, BoxError> {
-        let ends = ends.iter().map(reported).collect();
-        match self.ask(&FromPart::Frozen { ends })? {
-            ToPart::Partners { partners, is_settled } => {
-                let partners = partners.into_iter().map(|partner| partner.map(known)).collect();
-                Ok(Meeting { partners, is_settled })
+    fn meet(&self, report: CutReport) -> Result<Meeting, BoxError> {
+        match self.ask(&FromPart::Frozen(wire::report(&report)))? {
+            ToPart::Partners { others, asked, closed, is_settled } => {
+                Ok(wire::meeting(&others, &asked, &closed, is_settled))
             }
             other => Err(unexpected(other).into()),
         }
@@ -152,22 +149,6 @@ fn unexpected(message: ToPart) -> String {
         ToPart::GiveUp { reason } => reason,
         other => format!("the coordinator said what was not its turn to say: {other:?}"),
     }
-}
-
-fn reported(end: &DistantEnd) -> ConnectionEnd {
-    let address = |endpoint: Endpoint| SocketAddr::new(endpoint.address, endpoint.port);
-    ConnectionEnd {
-        local: address(end.local),
-        remote: address(end.remote),
-        has_ended: end.has_ended,
-        unsent: end.traffic.unsent,
-        acknowledged: end.traffic.acknowledged,
-        received: end.traffic.received,
-    }
-}
-
-fn known(partner: PartnerEnd) -> Partner {
-    Partner { unsent: partner.unsent, has_ended: partner.has_ended, has_connected: partner.has_connected }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

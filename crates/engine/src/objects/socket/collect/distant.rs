@@ -1,15 +1,23 @@
 //! TCP connections to other parts of a distributed job. While all parts are frozen, each reports its ends. What has been
 //! sent is driven on into the receive queue of the other end, as within one part, until the counters of both ends agree.
+//!
+//! An end whose other end no part has may have been closed. The node that has the address of the other end knows: its
+//! kernel may still be sending what a process has left when it closed the connection.
 
 use super::internet::{TcpInformation, drive_on};
 use super::{Found, RECEIVING, Unsupported, Walk};
 use crate::objects::Motion;
-use crate::partners::{CutPartners, DistantEnd, Partner};
+use crate::partners::{
+    ClosedHere, CutPartners, CutReport, DistantEnd, EndAddresses, EndFate, FoundEnd, Meeting, OtherEnd, Partner,
+};
 use crate::{Blocker, RefusalCode};
-use standfast_format::records::SocketState;
+use standfast_format::records::{Bytes, ClosedEnd, SocketState};
 use standfast_linux::abi;
+use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// The pause between two meetings while something is on its way.
@@ -20,12 +28,22 @@ impl Found {
         matches!(self.record.state, SocketState::Distant { .. })
     }
 
-    fn distant_end(&self) -> io::Result<DistantEnd> {
-        let (local, remote) = self.ends().ok_or(io::ErrorKind::NotConnected)?;
+    fn distant_end(&self) -> Result<DistantEnd, Unsupported> {
+        let ended = || Unsupported::for_now(RefusalCode::ConnectionUnsettled, "its connection has just ended");
+        let (local, remote) = self.ends().ok_or_else(ended)?;
         let information = TcpInformation::of(self.own())?;
+        if information.is_closed() {
+            return Err(ended());
+        }
         let mut traffic = information.traffic;
         traffic.unsent = socket::unsent_bytes(self.own())? as u64;
-        Ok(DistantEnd { local, remote, has_ended: information.has_ended(), traffic })
+        Ok(DistantEnd {
+            addresses: EndAddresses { local, remote },
+            seems_accepted: self.record.opened_with.is_some_and(|hops| hops > 0),
+            has_ended: information.has_ended(),
+            has_received_all: information.has_received_all(),
+            traffic,
+        })
     }
 }
 
@@ -38,7 +56,7 @@ impl Walk<'_> {
         };
         let distant: Vec<usize> = (0..self.sockets.len()).filter(|at| self.sockets[*at].is_distant()).collect();
         match self.meet_until_settled(partners, &distant) {
-            Ok(()) => {}
+            Ok(closed) => self.found.closed_ends = closed.iter().map(closed_end).collect(),
             Err(Gathering::End { at, unsupported }) => {
                 blockers.push(self.blocker(self.sockets[at].place, unsupported)?);
             }
@@ -49,45 +67,66 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn meet_until_settled(&mut self, partners: &dyn CutPartners, distant: &[usize]) -> Result<(), Gathering> {
-        let mut scans = 0;
+    /// Returns the ends of this node that have been closed.
+    fn meet_until_settled(
+        &mut self,
+        partners: &dyn CutPartners,
+        distant: &[usize],
+    ) -> Result<Vec<ClosedHere>, Gathering> {
+        let (mut scans, mut found) = (0, Vec::new());
         loop {
-            let ends = distant.iter().map(|at| self.sockets[*at].distant_end().map_err(of_end(*at)));
-            let ends = ends.collect::<Result<Vec<_>, _>>()?;
-            let meeting = partners.meet(&ends).map_err(|error| Gathering::Others(error.to_string()))?;
-            if meeting.partners.len() != ends.len() {
+            let of_end = |at: &usize| {
+                let end = self.sockets[*at].distant_end();
+                end.map_err(|unsupported| Gathering::End { at: *at, unsupported })
+            };
+            let ends = distant.iter().map(of_end).collect::<Result<Vec<_>, _>>()?;
+            let count = ends.len();
+            let meeting = partners.meet(CutReport { ends, found }).map_err(other_parts)?;
+            let Meeting { others, asked, closed, is_settled } = meeting;
+            if others.len() != count {
                 return Err(Gathering::Others("another part has answered to other questions".to_owned()));
             }
-            for (at, partner) in distant.iter().zip(&meeting.partners) {
-                self.note_partner(*at, *partner, scans)
-                    .map_err(|unsupported| Gathering::End { at: *at, unsupported })?;
+            for (at, other) in distant.iter().zip(others) {
+                self.note_other(*at, other, scans).map_err(|unsupported| Gathering::End { at: *at, unsupported })?;
             }
-            if meeting.is_settled {
-                return Ok(());
+            if is_settled {
+                return Ok(closed);
             }
+            found = fates_of(&asked).map_err(other_parts)?;
             scans += 1;
             std::thread::sleep(MEETING_PAUSE);
         }
     }
 
     /// Records what is known of the other end, and makes room for what it has sent.
-    fn note_partner(&mut self, at: usize, partner: Option<Partner>, scans: usize) -> Result<(), Unsupported> {
+    fn note_other(&mut self, at: usize, other: OtherEnd, scans: usize) -> Result<(), Unsupported> {
         let found = &self.sockets[at];
         let Some((_, remote)) = found.ends() else { return Ok(()) };
-        let Some(Partner { unsent, has_ended, has_connected }) = partner else {
-            let why = format!("the other end of this connection, {remote}, is outside the distributed job");
-            self.sockets[at].record.state = self.leading_outside(why)?;
-            return Ok(());
+        let partner = match other {
+            OtherEnd::Open(partner) => partner,
+            OtherEnd::Closed { unsent } => {
+                let has_connected = found.record.opened_with.is_some_and(|hops| hops > 0);
+                Partner { unsent, has_ended: true, has_connected }
+            }
+            OtherEnd::Unknown => return Ok(()),
+            OtherEnd::Outside => {
+                let why = format!("the other end of this connection, {remote}, is outside the distributed job");
+                self.sockets[at].record.state = self.leading_outside(why)?;
+                return Ok(());
+            }
         };
-        if unsent > 0 {
-            drive_on(found.own(), unsent as usize, scans)?;
+        if partner.unsent > 0 {
+            drive_on(found.own(), partner.unsent as usize, scans)?;
         }
         let events = descriptors::ready_events(found.own(), abi::POLLRDHUP)?;
-        let has_shut_down = !has_ended && events & abi::POLLRDHUP != 0;
+        let has_shut_down = !partner.has_ended && events & abi::POLLRDHUP != 0;
         let peer = found.peer.clone().unwrap_or_default();
         let record = &mut self.sockets[at].record;
-        record.state =
-            SocketState::Distant { peer: peer.into(), is_accepted: has_connected, has_peer_ended: has_ended };
+        record.state = SocketState::Distant {
+            peer: peer.into(),
+            is_accepted: partner.has_connected,
+            has_peer_ended: partner.has_ended,
+        };
         record.shut_down |= if has_shut_down { RECEIVING } else { 0 };
         Ok(())
     }
@@ -101,6 +140,96 @@ enum Gathering {
     Others(String),
 }
 
-fn of_end(at: usize) -> impl Fn(io::Error) -> Gathering {
-    move |error| Gathering::End { at, unsupported: error.into() }
+fn other_parts(error: impl ToString) -> Gathering {
+    Gathering::Others(error.to_string())
+}
+
+/// Returns what has become of those ends that have an address of this node.
+fn fates_of(asked: &[EndAddresses]) -> io::Result<Vec<FoundEnd>> {
+    let here: Vec<_> = asked.iter().filter(|end| is_here(end.local.address)).collect();
+    // The table may be long.
+    let all = if here.is_empty() { Vec::new() } else { TcpConnection::all()? };
+    let fate = |end: &&EndAddresses| {
+        let entry = all.iter().find(|it| (it.local, it.remote) == (end.local, end.remote));
+        FoundEnd { addresses: **end, fate: entry.map_or(EndFate::Closed, fate_of) }
+    };
+    Ok(here.iter().map(fate).collect())
+}
+
+fn fate_of(entry: &TcpConnection) -> EndFate {
+    /// FIN_WAIT1, LAST_ACK and CLOSING; FIN_WAIT2 and TIME_WAIT.
+    const SENDING: [u8; 3] = [4, 9, 11];
+    const DONE: [u8; 2] = [5, 6];
+    if entry.inode != 0 {
+        EndFate::Outside
+    } else if SENDING.contains(&entry.state) {
+        EndFate::Closing { unsent: entry.unsent.max(1) }
+    } else if DONE.contains(&entry.state) {
+        EndFate::Closed
+    } else {
+        EndFate::Outside
+    }
+}
+
+/// Reports whether this node has an address: only then a socket can be bound to it.
+fn is_here(address: IpAddr) -> bool {
+    let bound = || {
+        let probe = socket::create(family_of(address), abi::SOCK_DGRAM, 0)?;
+        socket::bind(probe.as_fd(), &Endpoint { address, port: 0 }.to_address(family_of(address)))
+    };
+    bound().is_ok()
+}
+
+fn family_of(address: IpAddr) -> i32 {
+    if address.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 }
+}
+
+fn closed_end(end: &ClosedHere) -> ClosedEnd {
+    let ClosedHere { addresses: EndAddresses { local, remote }, is_accepted } = *end;
+    let bytes = |endpoint: Endpoint| Bytes::from(endpoint.to_address(family_of(local.address)));
+    ClosedEnd { name: bytes(local), peer: bytes(remote), is_accepted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+
+    fn endpoint(address: SocketAddr) -> Endpoint {
+        Endpoint { address: address.ip(), port: address.port() }
+    }
+
+    fn fate(local: SocketAddr, remote: SocketAddr) -> EndFate {
+        let addresses = EndAddresses { local: endpoint(local), remote: endpoint(remote) };
+        let found = fates_of(&[addresses]).unwrap();
+        assert_eq!((found.len(), found[0].addresses), (1, addresses));
+        found[0].fate
+    }
+
+    #[test]
+    fn an_end_is_open_then_closing_then_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (own, other) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+        let server = listener.accept().unwrap().0;
+        assert_eq!(fate(own, other), EndFate::Outside);
+        client.set_nonblocking(true).unwrap();
+        while client.write(&[0; 1 << 16]).is_ok() {}
+        drop(client);
+        assert!(
+            matches!(fate(own, other), EndFate::Closing { unsent } if unsent > 1),
+            "the queue of the server is full"
+        );
+        drop(server);
+        assert_eq!(fate(own, other), EndFate::Closed);
+    }
+
+    #[test]
+    fn an_end_of_another_node_is_not_found() {
+        let elsewhere = |address: &str| endpoint(address.parse().unwrap());
+        let [local, remote] = ["192.0.2.1:80", "127.0.0.1:81"].map(elsewhere);
+        assert_eq!(fates_of(&[EndAddresses { local, remote }]).unwrap(), []);
+        assert!(is_here([127, 0, 0, 1].into()));
+    }
 }

@@ -96,6 +96,16 @@ impl TcpInformation {
         })
     }
 
+    /// Reports whether there is no connection, or none any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state == CLOSED
+    }
+
+    /// Reports whether everything that the other end will ever send has been received.
+    pub(super) fn has_received_all(&self) -> bool {
+        matches!(self.state, CLOSE_WAIT | LAST_ACK | CLOSING)
+    }
+
     /// Reports whether a connection's sending direction has been shut down.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.state, FIN_WAIT_1 | FIN_WAIT_2 | LAST_ACK | CLOSING)
@@ -215,10 +225,11 @@ impl Walk<'_> {
             place += 1;
         }
         if waits != place as usize {
-            return Err(Unsupported::for_now(
-                RefusalCode::ConnectionUnsettled,
-                "a connection from outside the program, or from a closed socket, waits to be accepted",
-            ));
+            let why = match self.partners {
+                Some(_) => "a connection from another node, or from a closed socket, waits to be accepted",
+                None => "a connection from outside the program, or from a closed socket, waits to be accepted",
+            };
+            return Err(Unsupported::for_now(RefusalCode::ConnectionUnsettled, why));
         }
         Ok(())
     }

@@ -38,11 +38,23 @@ pub(super) enum Naming {
     Any,
 }
 
-/// Whether to wait for an occupied address.
+/// How long to wait for an occupied address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     None,
+    /// Where there is another way: as long as connections that have just been ended may take.
+    Short,
     Long,
+}
+
+impl Patience {
+    fn limit(self) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Short => Duration::from_millis(200),
+            Self::Long => TAKEN_MAX,
+        }
+    }
 }
 
 impl Opening<'_> {
@@ -213,7 +225,7 @@ impl Opening<'_> {
         options::set(connected.own(), connecting)?;
         options::open_with(connected.own(), connecting.family, accepted.opened_with)?;
         let address = if is_tcp(accepted) { reachable(&accepted.name.0, connecting.family) } else { reached };
-        self.connect_named(&connected, connecting, &address)?;
+        self.connect_named(&connected, connecting, &address, Patience::Long)?;
         wait_for(&listener, abi::POLLIN)?;
         let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
         let number = self.park(self.call("accepting a connection", abi::SYS_accept4, arguments)?)?;
@@ -223,7 +235,13 @@ impl Opening<'_> {
 
     /// Gives a socket its name, and connects it. A port at which a connection of the previous life lingers may not be
     /// bound explicitly. The kernel still takes that port if it chooses it itself, from a range of one.
-    pub(super) fn connect_named(&self, made: &Made, record: &Socket, address: &[u8]) -> Result<(), EngineError> {
+    pub(super) fn connect_named(
+        &self,
+        made: &Made,
+        record: &Socket,
+        address: &[u8],
+        patience: Patience,
+    ) -> Result<(), EngineError> {
         if !is_tcp(record) {
             if has_name(record) {
                 self.bind(made, record)?;
@@ -238,11 +256,11 @@ impl Opening<'_> {
             Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(abi::EADDRINUSE) => {
                 let is_chosen = options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]]));
                 let name = if is_chosen { any_port(name) } else { name.clone() };
-                self.with_address(&action, abi::SYS_bind, made, &name, Patience::Long)?;
+                self.with_address(&action, abi::SYS_bind, made, &name, patience)?;
             }
             bound => bound?,
         }
-        self.connect(made, address)?;
+        self.connect_within(made, address, patience)?;
         has_its_name(made, record)
     }
 
@@ -277,7 +295,7 @@ impl Opening<'_> {
         let begun = Instant::now();
         let is_bind = call == abi::SYS_bind && is_tcp_socket(made);
         let mut end_again = begun;
-        let deadline = begun + if patience == Patience::Long { TAKEN_MAX } else { Duration::ZERO };
+        let deadline = begun + patience.limit();
         loop {
             let argument = self.process.argument(address)?;
             match self.call(action, call, [made.number, argument, address.len() as u64, 0, 0, 0]) {

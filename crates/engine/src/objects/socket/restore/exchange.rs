@@ -4,22 +4,20 @@
 //!
 //! ```text
 //! one end                                   other end
-//! token, length, what A had received  --->  reads it ...
-//!               ... reads it          <---  token, length, what B had received
+//! length, what A had received         --->  reads it ...
+//!               ... reads it          <---  length, what B had received
 //! what B had received                 --->  stays in the receive queue of B
 //! stays in the receive queue of A     <---  what A had received
 //! ```
 
-use crate::partners::RestartToken;
 use standfast_linux::abi;
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// What a connection begins with: the token of the restart, and a length in bytes.
-const HEADER_BYTES: usize = 24;
-const TOKEN_BYTES: usize = 16;
+/// The length in bytes of what follows.
+const HEADER_BYTES: usize = 8;
 /// The largest receive queue that is believed. The kernel's own limit is 32 MiB at most systems.
 const CONTENTS_BYTES_MAX: u64 = 1 << 30;
 /// How long nothing may happen on any connection.
@@ -34,7 +32,6 @@ const SCANS_FOR_MORE_ROOM: usize = 100;
 /// One end of a connection in this exchange.
 pub(super) struct Exchange<'a> {
     own: BorrowedFd<'a>,
-    token: RestartToken,
     /// What is to lie in its receive queue at the end.
     contents: &'a [u8],
     outgoing: Vec<u8>,
@@ -45,19 +42,15 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) fn new(own: BorrowedFd<'a>, token: RestartToken, contents: &'a [u8]) -> Self {
-        let outgoing = [&token.0[..], &(contents.len() as u64).to_le_bytes(), contents].concat();
-        Self { own, token, contents, outgoing, sent: 0, incoming: Vec::new(), scans: 0 }
+    pub(super) fn new(own: BorrowedFd<'a>, contents: &'a [u8]) -> Self {
+        let outgoing = [&(contents.len() as u64).to_le_bytes(), contents].concat();
+        Self { own, contents, outgoing, sent: 0, incoming: Vec::new(), scans: 0 }
     }
 
     /// Returns how many bytes the other end is still to send before what stays in the queue, as far as that is known.
     fn wanted(&self) -> io::Result<usize> {
-        let Some(header) = self.incoming.get(..HEADER_BYTES) else { return Ok(HEADER_BYTES - self.incoming.len()) };
-        let (token, length) = header.split_at(TOKEN_BYTES);
-        if token != self.token.0 {
-            return Err(io::Error::other("another program has answered in the place of another part"));
-        }
-        let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
+        let Some(length) = self.incoming.first_chunk() else { return Ok(HEADER_BYTES - self.incoming.len()) };
+        let length = u64::from_le_bytes(*length);
         if length > CONTENTS_BYTES_MAX {
             return Err(io::Error::other("another part announced more than a receive queue holds"));
         }

@@ -10,6 +10,7 @@ pub(super) mod connect;
 mod datagrams;
 mod distant;
 mod exchange;
+mod greeting;
 mod lingering;
 mod messages;
 mod names;
@@ -18,8 +19,9 @@ mod options;
 use crate::EngineError;
 use crate::error::kernel;
 use crate::objects::{F_SETFL, O_ASYNC, Opening};
-use connect::Naming;
+use connect::{Naming, Patience};
 pub(in crate::objects) use names::Names;
+pub(crate) use names::Renamed;
 use standfast_format::records::{Bytes, OpenFileKind, Socket, SocketState};
 use standfast_linux::abi;
 use standfast_linux::proc::Endpoint;
@@ -93,7 +95,7 @@ impl Opening<'_> {
             let waiting = made[place].as_ref().expect("those that stand alone have been made");
             if let SocketState::Waiting { listener, .. } = records[place].state {
                 let address = self.reach(listener as usize, records[place].family);
-                self.connect_named(waiting, &records[place], &address)?;
+                self.connect_named(waiting, &records[place], &address, Patience::Long)?;
             }
         }
         for (place, backlog) in listeners().filter(|(place, backlog)| *backlog < waiting_at(records, *place)) {

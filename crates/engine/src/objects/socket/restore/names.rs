@@ -32,8 +32,16 @@ pub(in crate::objects) struct Names {
     passing: BTreeSet<Vec<u8>>,
     /// What the job continues without.
     pub(in crate::objects) notes: Vec<String>,
-    /// Sockets that could not have their names, by their places, and the names that they have.
-    pub(in crate::objects) renamed: BTreeMap<usize, Vec<u8>>,
+    pub(in crate::objects) renamed: Renamed,
+}
+
+/// Sockets that have other names than before, by the places of sockets in the job's table.
+#[derive(Debug, Default)]
+pub(crate) struct Renamed {
+    /// The names of those that could not have their own.
+    pub(crate) sockets: BTreeMap<usize, Vec<u8>>,
+    /// The names of those other ends, in other parts, that could not have theirs.
+    pub(crate) peers: BTreeMap<usize, Vec<u8>>,
 }
 
 impl Opening<'_> {
@@ -60,15 +68,20 @@ impl Opening<'_> {
 
     /// Notes it if a socket has another name than the recorded one.
     pub(super) fn note_name(&self, made: &Made, record: &Socket) -> Result<(), EngineError> {
-        let now = socket::name(made.own()).map_err(|source| kernel("reading the name of a socket", source))?;
+        let now = name_of(made)?;
         if now == record.name.0 {
             return Ok(());
         }
         let note = format!("the socket {} could not get its name again", describe(&record.name));
+        self.note_renamed(self.place_of(record), now, note);
+        Ok(())
+    }
+
+    /// Notes which name a socket has instead of its own.
+    pub(super) fn note_renamed(&self, place: Option<usize>, now: Vec<u8>, note: String) {
         let mut names = self.names.borrow_mut();
         names.notes.push(note);
-        names.renamed.extend(self.place_of(record).map(|place| (place, now)));
-        Ok(())
+        names.renamed.sockets.extend(place.map(|place| (place, now)));
     }
 
     /// Returns the name of a closed peer, or an empty one if it cannot be had: a name that is no path belongs to one socket
@@ -191,4 +204,9 @@ impl Opening<'_> {
             removed => removed.map(drop),
         }
     }
+}
+
+/// Returns the name that a socket has.
+pub(super) fn name_of(made: &Made) -> Result<Vec<u8>, EngineError> {
+    socket::name(made.own()).map_err(|source| kernel("reading the name of a socket", source))
 }

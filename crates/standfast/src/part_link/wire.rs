@@ -1,0 +1,66 @@
+//! What a part says at a meeting, and hears there, between the engine's form and that of the conversation.
+
+use standfast_engine::{self as engine, CutReport, DistantEnd, EndAddresses, Meeting, Partner};
+use standfast_linux::proc::Endpoint;
+use standfast_parts::{ClosedEnd, ConnectionEnd, EndFate, EndName, FoundEnd, OtherEnd, PartReport, PartnerEnd};
+use std::net::SocketAddr;
+
+pub(super) fn report(report: &CutReport) -> PartReport {
+    PartReport {
+        ends: report.ends.iter().map(connection_end).collect(),
+        found: report.found.iter().map(found_end).collect(),
+    }
+}
+
+pub(super) fn meeting(others: &[OtherEnd], asked: &[EndName], closed: &[ClosedEnd], is_settled: bool) -> Meeting {
+    let closed =
+        closed.iter().map(|end| engine::ClosedHere { addresses: addresses(end.name), is_accepted: end.is_accepted });
+    Meeting {
+        others: others.iter().map(|other| other_end(*other)).collect(),
+        asked: asked.iter().map(|name| addresses(*name)).collect(),
+        closed: closed.collect(),
+        is_settled,
+    }
+}
+
+fn connection_end(end: &DistantEnd) -> ConnectionEnd {
+    ConnectionEnd {
+        name: name(end.addresses),
+        seems_accepted: end.seems_accepted,
+        has_ended: end.has_ended,
+        has_received_all: end.has_received_all,
+        unsent: end.traffic.unsent,
+        acknowledged: end.traffic.acknowledged,
+        received: end.traffic.received,
+    }
+}
+
+fn found_end(end: &engine::FoundEnd) -> FoundEnd {
+    let fate = match end.fate {
+        engine::EndFate::Closed => EndFate::Closed,
+        engine::EndFate::Closing { unsent } => EndFate::Closing { unsent },
+        engine::EndFate::Outside => EndFate::Outside,
+    };
+    FoundEnd { name: name(end.addresses), fate }
+}
+
+fn other_end(other: OtherEnd) -> engine::OtherEnd {
+    match other {
+        OtherEnd::Open(PartnerEnd { unsent, has_ended, has_connected }) => {
+            engine::OtherEnd::Open(Partner { unsent, has_ended, has_connected })
+        }
+        OtherEnd::Closed { unsent } => engine::OtherEnd::Closed { unsent },
+        OtherEnd::Unknown => engine::OtherEnd::Unknown,
+        OtherEnd::Outside => engine::OtherEnd::Outside,
+    }
+}
+
+fn name(addresses: EndAddresses) -> EndName {
+    let address = |endpoint: Endpoint| SocketAddr::new(endpoint.address, endpoint.port);
+    EndName { local: address(addresses.local), remote: address(addresses.remote) }
+}
+
+fn addresses(name: EndName) -> EndAddresses {
+    let endpoint = |address: SocketAddr| Endpoint { address: address.ip(), port: address.port() };
+    EndAddresses { local: endpoint(name.local), remote: endpoint(name.remote) }
+}
