@@ -24,7 +24,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use stopping::Stopping;
+use stopping::{OPTIONS, Stopping};
 
 /// The pause between two looks at tasks that are still returning from an interrupted checkpoint.
 const HEALING_PAUSE: Duration = Duration::from_millis(1);
@@ -176,6 +176,25 @@ impl Frozen {
             threads: it.tasks.len(),
         });
         living.chain(self.zombies.iter().cloned()).collect()
+    }
+
+    /// Has the kernel kill the job if we end while it is frozen, or no longer.
+    pub(crate) fn die_with_us(&self, dies: bool) -> Result<(), EngineError> {
+        let options = OPTIONS | if dies { abi::PTRACE_O_EXITKILL } else { 0 };
+        for process in &self.processes {
+            let set = |task: &FrozenTask| task.task.set_options(options);
+            let all = process.tasks.iter().try_for_each(set);
+            all.map_err(|error| refine(error, process.pid, &self.shared.tracing.main))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the job with SIGKILL where it is.
+    pub(crate) fn end(&self) {
+        for process in &self.processes {
+            // One that has ended already needs no signal.
+            let _ = process::kill(process.pid, abi::SIGKILL);
+        }
     }
 
     /// Lets the job continue.

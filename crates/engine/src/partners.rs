@@ -105,6 +105,12 @@ pub struct DistantEnd {
     pub has_ended: bool,
     /// Whether everything that the other end has ever sent was received.
     pub has_received_all: bool,
+    /// Whether its receive queue may be emptied, and filled again by the other end.
+    pub may_be_emptied: bool,
+    /// Whether that was done, so that only this part knows what was in it.
+    pub was_emptied: bool,
+    /// Whether it was filled again.
+    pub was_refilled: bool,
     /// What has passed.
     pub traffic: Traffic,
 }
@@ -167,4 +173,9 @@ pub struct Partner {
     pub has_ended: bool,
     /// Whether it had opened the connection, so that the end here has accepted it.
     pub has_connected: bool,
+    /// Set if both ends are to empty their receive queues now, since what is on its way does not fit into them. This is what
+    /// the end here has received when all has come (see [`Traffic::received`]).
+    pub empty_until: Option<u64>,
+    /// Whether both ends have done so, and are to fill them again: each sends what the other one had received.
+    pub is_to_refill: bool,
 }

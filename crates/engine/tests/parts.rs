@@ -25,12 +25,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MEBIBYTES: &str = "64";
 const CUTS: usize = 5;
 const CUT_WITH_TAKEN_PORT: usize = 2;
+/// Nothing moves any more after so many meetings.
+const MEETINGS_UNTIL_FULL: u32 = 100;
 
 /// One of two parts, with a way to the other.
 #[derive(Debug)]
 struct Side {
     to_other: SyncSender<Vec<DistantEnd>>,
     from_other: Mutex<Receiver<Vec<DistantEnd>>>,
+    last: Mutex<LastMeeting>,
+}
+
+/// What both sides have said at the last meeting, and how often it was the same.
+#[derive(Debug, Default)]
+struct LastMeeting {
+    ends: Vec<DistantEnd>,
+    repeated: u32,
 }
 
 impl Side {
@@ -44,6 +54,12 @@ impl Side {
 impl CutPartners for Side {
     fn meet(&self, report: CutReport) -> Result<Meeting, BoxError> {
         let reported = self.exchange(&report.ends)?;
+        let mut last = self.last.lock().map_err(|_| "the other side has failed")?;
+        // In the same order on both sides.
+        let mut ends = [&report.ends[..], &reported].concat();
+        ends.sort_by_key(|end| end.addresses.local.port);
+        last.repeated = if ends == last.ends { last.repeated + 1 } else { 0 };
+        last.ends = ends;
         let (mut others, mut is_settled) = (Vec::new(), true);
         for end in &report.ends {
             let EndAddresses { local, remote } = end.addresses;
@@ -52,10 +68,17 @@ impl CutPartners for Side {
             let other = other.ok_or("an end without a partner")?;
             let is_quiet = end.traffic.unsent == 0 && other.traffic.unsent == 0;
             let has_connected = other.traffic.acknowledged == end.traffic.received + 1;
-            assert!(!is_quiet || has_connected != (end.traffic.acknowledged == other.traffic.received + 1));
+            let is_known = !is_quiet || end.was_emptied;
+            assert!(is_known || has_connected != (end.traffic.acknowledged == other.traffic.received + 1));
             is_settled &= is_quiet;
-            let partner = Partner { unsent: other.traffic.unsent, has_ended: other.has_ended, has_connected };
-            others.push(OtherEnd::Open(partner));
+            let is_full = !is_quiet && last.repeated > MEETINGS_UNTIL_FULL && !end.was_emptied;
+            let opening = u64::from(has_connected);
+            let empty_until = is_full.then(|| other.traffic.acknowledged + other.traffic.unsent - opening);
+            is_settled |= end.was_refilled && other.was_refilled;
+            let is_to_refill = [end, other].iter().all(|it| it.was_emptied && !it.was_refilled);
+            is_settled &= !is_to_refill;
+            let (unsent, has_ended) = (other.traffic.unsent, other.has_ended);
+            others.push(OtherEnd::Open(Partner { unsent, has_ended, has_connected, empty_until, is_to_refill }));
         }
         Ok(Meeting { others, asked: Vec::new(), closed: Vec::new(), is_settled })
     }
@@ -73,17 +96,18 @@ impl RestartPartners for Side {
 
 fn sides() -> [Side; 2] {
     let ((one, of_one), (other, of_other)) = (sync_channel(1), sync_channel(1));
-    let side = |to_other, from_other| Side { to_other, from_other: Mutex::new(from_other) };
+    let side = |to_other, from_other| Side { to_other, from_other: Mutex::new(from_other), last: Mutex::default() };
     [side(one, of_other), side(other, of_one)]
 }
 
-fn talking(program: &Path, how: &str, port: &Path) -> Job {
-    let command = "exec \"$0\" \"$1\" \"$2\" \"$3\" </dev/null >/dev/null 2>/dev/null";
-    let arguments =
-        ["-c".as_ref(), command.as_ref(), program.as_os_str(), how.as_ref(), port.as_os_str(), MEBIBYTES.as_ref()];
+fn talking(program: &Path, how: &str, port: &Path, queue_bytes: &str) -> Job {
+    let command = "exec \"$0\" \"$1\" \"$2\" \"$3\" \"$4\" </dev/null >/dev/null 2>/dev/null";
+    let words =
+        ["-c", command, &program.display().to_string(), how, &port.display().to_string(), MEBIBYTES, queue_bytes];
+    let arguments = words.map(std::ffi::OsString::from);
     Job::launch(&Launch {
         program: "/bin/sh".into(),
-        arguments: arguments.map(Into::into).into(),
+        arguments: arguments.into(),
         signals: InheritedSignals::capture(),
         terminal: LaunchTerminal::shared(),
         directory: None,
@@ -156,28 +180,42 @@ fn name_of_caller(image: &HeldImage) -> SocketAddr {
     SocketAddr::new(address, port)
 }
 
-#[test]
-fn two_parts_that_are_killed_and_continued_together_lose_no_byte() {
+/// What was seen at all cuts of two programs that talk.
+#[derive(Default)]
+struct Seen {
+    /// Bytes that had been received and not read.
+    in_flight: usize,
+    /// Those of them that had not fitted into a receive queue.
+    held_back: u64,
+    /// The address of the end that had connected.
+    names: Vec<SocketAddr>,
+}
+
+/// Has two programs talk, with receive queues of this size if it is not 0, and checks that they lose no byte although they
+/// are killed and continued again and again.
+fn survive_cuts(queue_bytes: &str, cut_with_taken_port: Option<usize>) -> Seen {
     let (_directory, program) = compile("talk.c");
     let port = program.with_extension("port");
-    let mut jobs = [talking(&program, "serve", &port), talking(&program, "call", &port)];
+    let mut jobs = ["serve", "call"].map(|how| talking(&program, how, &port, queue_bytes));
     while !port.exists() || !jobs.iter().all(is_connected) {
         std::thread::yield_now();
     }
-    let (mut in_flight, mut names) = (0, Vec::new());
+    let mut seen = Seen::default();
     for cut in 0..CUTS {
         std::thread::sleep(Duration::from_millis(20));
         let [one, other] = &mut jobs;
         let [first, second] = sides();
         let images = both([(one, first), (other, second)], |(job, side)| captured(job, side));
-        for image in &images {
-            let distant = image.state.sockets.iter().filter(|it| matches!(it.state, SocketState::Distant { .. }));
-            let received = distant.flat_map(|socket| &socket.received);
-            in_flight += received.map(|message| message.contents.0.len()).sum::<usize>();
+        for socket in images.iter().flat_map(|image| &image.state.sockets) {
+            if let SocketState::Distant { held_back, .. } = socket.state {
+                seen.in_flight += socket.received.iter().map(|message| message.contents.0.len()).sum::<usize>();
+                seen.held_back += held_back.unwrap_or_default();
+            }
         }
-        names.push(name_of_caller(&images[1]));
+        seen.names.push(name_of_caller(&images[1]));
         // Something else has the port of the end that connects.
-        let _taken = (cut == CUT_WITH_TAKEN_PORT).then(|| TcpListener::bind(names[cut]).expect("nobody has it"));
+        let is_taken = cut_with_taken_port == Some(cut);
+        let _taken = is_taken.then(|| TcpListener::bind(seen.names[cut]).expect("nobody has it"));
         let [first, second] = &sides();
         let [one, other] = &images;
         jobs = both([(one, first), (other, second)], |(image, side)| continued(image, side))
@@ -185,8 +223,20 @@ fn two_parts_that_are_killed_and_continued_together_lose_no_byte() {
     }
     let ended = jobs.map(|mut job| job.reap().expect("it ends").expect("it is ours"));
     assert!(ended.iter().all(ExitStatus::success), "{ended:?}");
-    assert!(in_flight > 0, "nothing was on its way at any cut");
-    let moved: Vec<bool> = names.windows(2).map(|names| names[0] != names[1]).collect();
+    seen
+}
+
+#[test]
+fn two_parts_that_are_killed_and_continued_together_lose_no_byte() {
+    let seen = survive_cuts("0", Some(CUT_WITH_TAKEN_PORT));
+    assert!(seen.in_flight > 0, "nothing was on its way at any cut");
+    let moved: Vec<bool> = seen.names.windows(2).map(|names| names[0] != names[1]).collect();
     let expected: Vec<bool> = (0..CUTS - 1).map(|cut| cut == CUT_WITH_TAKEN_PORT).collect();
-    assert_eq!(moved, expected, "{names:?}");
+    assert_eq!(moved, expected, "{:?}", seen.names);
+}
+
+#[test]
+fn what_does_not_fit_into_a_receive_queue_is_not_lost_either() {
+    let seen = survive_cuts("32768", None);
+    assert!(seen.held_back > 0, "everything fitted, {} bytes", seen.in_flight);
 }

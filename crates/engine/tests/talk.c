@@ -1,7 +1,7 @@
 /* One end of a TCP connection over which both ends send a stream of known bytes, and read it slowly, so that the queues are
  * full most of the time. It ends with 0 if everything arrives in order.
  *
- * usage: talk serve|call FILE-WITH-PORT MEBIBYTES */
+ * usage: talk serve|call FILE-WITH-PORT MEBIBYTES QUEUE-BYTES; 0 leaves the size of the receive queue to the kernel */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,12 +20,13 @@ static unsigned char byte_at(unsigned long place)
     return (unsigned char)((place * 2654435761u) >> 13 ^ place >> 16);
 }
 
-static int connected(const char *how, const char *place)
+static int connected(const char *how, const char *place, int queue)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof at;
     int made = socket(AF_INET, SOCK_STREAM, 0), port;
     CHECK(made >= 0);
+    CHECK(!queue || setsockopt(made, SOL_SOCKET, SO_RCVBUF, &queue, sizeof queue) == 0);
     if (strcmp(how, "serve") == 0) {
         char temporary[4096];
         CHECK(bind(made, (struct sockaddr *)&at, length) == 0 && listen(made, 1) == 0);
@@ -49,9 +50,9 @@ static int connected(const char *how, const char *place)
 int main(int count, char **words)
 {
     static unsigned char out[PIECE], in[READ_AT_ONCE];
-    CHECK(count == 4);
+    CHECK(count == 5);
     unsigned long all = strtoul(words[3], NULL, 10) << 20, sent = 0, received = 0;
-    int end = connected(words[1], words[2]);
+    int end = connected(words[1], words[2], atoi(words[4]));
     CHECK(end >= 0 && fcntl(end, F_SETFL, O_NONBLOCK) == 0);
     while (sent < all || received < all) {
         struct pollfd poller = {end, POLLIN | (sent < all ? POLLOUT : 0), 0};

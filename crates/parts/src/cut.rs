@@ -10,6 +10,10 @@
 
 use crate::{CoordinatorEffect, CoordinatorEvent, EndName, FromPart, Pairing, PartIndex, PartReport, ToPart, pair};
 
+/// After so many meetings at which nothing has moved, receive queues are full. Meetings take 0.2 ms at least, and what the
+/// kernel can still deliver moves within that, unless it was lost.
+const REPEATED_MAX: u32 = if cfg!(test) { 1 } else { 100 };
+
 /// A cut under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cut {
@@ -18,6 +22,9 @@ pub struct Cut {
     unsettled: Option<EndName>,
     /// The ends that the last meeting has asked for.
     asked: Vec<EndName>,
+    /// What the parts have reported at the last meeting, and at how many meetings it was the same.
+    last: Vec<PartReport>,
+    repeated: u32,
     outcome: Option<CutOutcome>,
 }
 
@@ -58,7 +65,14 @@ enum PartProgress {
 impl Cut {
     /// Begins a cut of this number of parts, all of which have been asked for one.
     pub fn begin(parts: usize) -> Self {
-        Self { parts: vec![PartProgress::Freezing; parts], unsettled: None, asked: Vec::new(), outcome: None }
+        Self {
+            parts: vec![PartProgress::Freezing; parts],
+            unsettled: None,
+            asked: Vec::new(),
+            last: Vec::new(),
+            repeated: 0,
+            outcome: None,
+        }
     }
 
     /// Returns how it has ended.
@@ -117,7 +131,10 @@ impl Cut {
             _ => None,
         };
         let Some(reports) = self.parts.iter().map(report).collect::<Option<Vec<_>>>() else { return Vec::new() };
-        let Pairing { others, closed, asked, unsettled } = pair(&reports, &self.asked);
+        self.repeated = if reports == self.last { self.repeated + 1 } else { 0 };
+        let are_full = self.repeated >= REPEATED_MAX;
+        let Pairing { others, closed, asked, unsettled } = pair(&reports, &self.asked, are_full);
+        self.last = reports;
         let is_settled = unsettled.is_none();
         self.unsettled = unsettled;
         self.asked.clone_from(&asked);

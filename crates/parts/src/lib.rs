@@ -23,8 +23,8 @@ mod restart;
 pub use cut::{Cut, CutOutcome};
 pub use epoch::{CompleteEpoch, PartsEpoch, SealedEpoch, complete_epochs};
 pub use message::{
-    ClosedEnd, ConnectionEnd, EndFate, EndName, FoundEnd, FromPart, OtherEnd, PartReport, PartnerEnd, RestartBarrier,
-    ToPart,
+    AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, FromPart, OppositeEnd, PartReport, PartnerEnd,
+    RestartBarrier, ToPart,
 };
 pub use pairing::{Pairing, pair};
 pub use restart::{PartsRestart, RestartOutcome};

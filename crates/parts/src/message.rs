@@ -33,7 +33,7 @@ pub struct PartReport {
     pub ends: Vec<ConnectionEnd>,
     /// What has become of the ends that were asked for, as far as its node has their addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub found: Vec<FoundEnd>,
+    pub found: Vec<AskedEnd>,
 }
 
 /// One end of a TCP connection whose other end no process of this part has.
@@ -48,6 +48,12 @@ pub struct ConnectionEnd {
     pub has_ended: bool,
     /// Whether it has received everything that the other end will ever send.
     pub has_received_all: bool,
+    /// Whether its receive queue may be emptied, and filled again by the other end.
+    pub may_be_emptied: bool,
+    /// Whether that was done. Until it is filled again, its part must not run.
+    pub was_emptied: bool,
+    /// Whether it was filled again.
+    pub was_refilled: bool,
     /// Bytes that its program has sent and the other end has not acknowledged.
     pub unsent: u64,
     /// Bytes sent and acknowledged. The packets that begin and end a connection count as a byte each.
@@ -56,20 +62,39 @@ pub struct ConnectionEnd {
     pub received: u64,
 }
 
+#[cfg(test)]
+impl ConnectionEnd {
+    /// Returns an end over which nothing has passed.
+    pub(crate) fn idle(name: EndName) -> Self {
+        Self {
+            name,
+            seems_accepted: false,
+            has_ended: false,
+            has_received_all: false,
+            may_be_emptied: true,
+            was_emptied: false,
+            was_refilled: false,
+            unsent: 0,
+            acknowledged: 0,
+            received: 0,
+        }
+    }
+}
+
 /// An end that no process of any part has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct FoundEnd {
+pub struct AskedEnd {
     /// Its addresses.
     #[serde(flatten)]
     pub name: EndName,
     /// What has become of it.
-    pub fate: EndFate,
+    pub fate: AskedEndFate,
 }
 
 /// What has become of an end that no process of any part has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum EndFate {
+pub enum AskedEndFate {
     /// It was closed, and everything that it had sent has arrived.
     Closed,
     /// It was closed, and this many bytes are still to be sent.
@@ -84,7 +109,7 @@ pub enum EndFate {
 /// What is known of the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum OtherEnd {
+pub enum OppositeEnd {
     /// A process of another part has it.
     Open(PartnerEnd),
     /// It was closed on a node of the job.
@@ -100,7 +125,7 @@ pub enum OtherEnd {
 
 /// An end that was closed, on the node that hears of it. The other end was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ClosedEnd {
+pub struct ClosedConnectionEnd {
     /// Its addresses.
     #[serde(flatten)]
     pub name: EndName,
@@ -117,6 +142,12 @@ pub struct PartnerEnd {
     pub has_ended: bool,
     /// Whether it had opened the connection.
     pub has_connected: bool,
+    /// Set if both ends are to empty their receive queues now: what the part that hears this has received when all has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub empty_until: Option<u64>,
+    /// Whether both ends have done so, and are to fill them again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_to_refill: bool,
 }
 
 /// How far a part has come in a restart. Each phase begins when all parts have finished the one before it.
@@ -163,13 +194,13 @@ pub enum ToPart {
     /// What the others have reported.
     Partners {
         /// The other end of each end that it has reported, in the same order.
-        others: Vec<OtherEnd>,
+        others: Vec<OppositeEnd>,
         /// Ends that no part has: what has become of those that have an address of its node?
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         asked: Vec<EndName>,
         /// Ends of its node that have been closed, though the other ends have not.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        closed: Vec<ClosedEnd>,
+        closed: Vec<ClosedConnectionEnd>,
         /// Whether nothing is on its way any more between any two parts.
         is_settled: bool,
     },
@@ -196,6 +227,9 @@ mod tests {
             seems_accepted: true,
             has_ended: false,
             has_received_all: false,
+            may_be_emptied: true,
+            was_emptied: false,
+            was_refilled: false,
             unsent: 1,
             acknowledged: 2,
             received: 3,

@@ -56,6 +56,7 @@ impl Findings {
             motion: Motion::Stopped,
             external_sockets: options.external_sockets,
             partners: partners.as_deref(),
+            frozen: Some(frozen),
             kept: &kept,
             terminal: terminal.as_deref(),
             reused_ports: Some(&frozen.shared.contact.reused_ports),

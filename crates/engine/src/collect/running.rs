@@ -59,6 +59,7 @@ pub(crate) fn examine_with(pid: Pid, outsiders: Outsiders<'_>, kept: &Kept) -> R
         motion: Motion::Running,
         external_sockets,
         partners,
+        frozen: None,
         kept,
         terminal,
         reused_ports: None,

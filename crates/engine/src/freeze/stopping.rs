@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// What the kernel attaches to us. Children of vfork are excluded, see above.
-const OPTIONS: i32 = abi::PTRACE_O_TRACESYSGOOD | abi::PTRACE_O_TRACEFORK | abi::PTRACE_O_TRACECLONE;
+pub(super) const OPTIONS: i32 = abi::PTRACE_O_TRACESYSGOOD | abi::PTRACE_O_TRACEFORK | abi::PTRACE_O_TRACECLONE;
 /// How often we look again without sleeping: a stop takes 11 to 140 us, a sleep at least 50.
 const SCANS_BEFORE_SLEEP: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(100);

@@ -15,6 +15,7 @@ use super::{CREATION_FLAGS, KINDS, O_CLOEXEC, O_DIRECTORY, O_TMPFILE, io_uring, 
 use crate::capture_options::ExternalSockets;
 use crate::endpoint::TerminalHolder;
 use crate::files::FileId;
+use crate::freeze::Frozen;
 use crate::inheritance::Inheritance;
 use crate::outputs::Output;
 use crate::partners::CutPartners;
@@ -50,6 +51,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) external_sockets: ExternalSockets,
     /// The other parts, if the job is a part of a distributed one.
     pub(crate) partners: Option<&'a dyn CutPartners>,
+    /// The job, if it is frozen.
+    pub(crate) frozen: Option<&'a Frozen>,
     /// Files with code that have a copy.
     pub(crate) kept: &'a Kept,
     /// The holder of the job's terminal master, if it is held outside.
@@ -147,6 +150,7 @@ impl Descriptors {
             motion: terms.motion,
             external_sockets: terms.external_sockets,
             partners: terms.partners,
+            frozen: terms.frozen,
             reused_ports: terms.reused_ports,
             inheritance,
             shown,
@@ -209,6 +213,7 @@ pub(super) struct Walk<'a> {
     pub(super) motion: Motion,
     pub(super) external_sockets: ExternalSockets,
     pub(super) partners: Option<&'a dyn CutPartners>,
+    pub(super) frozen: Option<&'a Frozen>,
     pub(super) reused_ports: Option<&'a ReusedPorts>,
     pub(super) inheritance: &'a Inheritance,
     /// Every descriptor of every process.

@@ -27,6 +27,7 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
     }
     for (saved, found) in saved.sockets.iter_mut().zip(&mut found.sockets) {
         forget_unknown_origins(saved, found);
+        forget_held_back(saved, found);
         // The plan itself reports a file that cannot be made again.
         saved.file_mode = saved.file_mode.filter(|_| found.file_mode.is_some());
     }
@@ -91,6 +92,17 @@ fn forget_expired(saved: &mut ProcessState, found: &ProcessState) {
     let still_runs = found.timers.interval.iter().any(|timer| timer.kind == REAL_TIME);
     let rings_once = |timer: &IntervalTimer| timer.kind == REAL_TIME && timer.interval_microseconds == 0;
     saved.timers.interval.retain(|timer| still_runs || !has_rung || !rings_once(timer));
+}
+
+/// Cuts what a connection between parts has received to what is in its receive queue by now: the other end still has the rest.
+fn forget_held_back(saved: &mut Socket, found: &Socket) {
+    let SocketState::Distant { held_back, .. } = &mut saved.state else { return };
+    if held_back.take().is_none() {
+        return;
+    }
+    let here = found.received.first().map_or(0, |message| message.contents.0.len());
+    saved.received.iter_mut().for_each(|message| message.contents.0.truncate(here));
+    saved.received.retain(|message| !message.contents.0.is_empty());
 }
 
 /// Leaves out the limits of waits on a kernel that has no room to mark them: there they begin again.

@@ -14,9 +14,15 @@ impl KnownPartners {
     /// Returns `None` if there are none.
     pub(super) fn of(job: &JobState) -> Option<Self> {
         let end = |socket: &Socket| match &socket.state {
-            SocketState::Distant { peer, is_accepted, has_peer_ended } => {
+            SocketState::Distant { peer, is_accepted, has_peer_ended, .. } => {
                 let (local, remote) = (Endpoint::of(&socket.name.0)?, Endpoint::of(&peer.0)?);
-                let partner = Partner { unsent: 0, has_ended: *has_peer_ended, has_connected: *is_accepted };
+                let partner = Partner {
+                    unsent: 0,
+                    has_ended: *has_peer_ended,
+                    has_connected: *is_accepted,
+                    empty_until: None,
+                    is_to_refill: false,
+                };
                 Some((EndAddresses { local, remote }, partner))
             }
             _ => None,

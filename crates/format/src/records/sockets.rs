@@ -112,6 +112,9 @@ pub enum SocketState {
         /// Whether the other end has shut down its sending direction.
         #[n(2)]
         has_peer_ended: bool,
+        /// How many of the received bytes, the last ones, did not fit into the receive queue; absent if all did.
+        #[n(3)]
+        held_back: Option<u64>,
     },
 }
 

@@ -1,6 +1,9 @@
 //! Strategies that make records of any kind.
 
+mod sockets;
+
 use proptest::prelude::*;
+use sockets::{closed_end, socket};
 use standfast_core::Checksum;
 use standfast_format::records::*;
 
@@ -280,38 +283,6 @@ let descriptor = |(number, close_on_exec, open_file)| Descriptor { number, close
             switches,
             ..ProcessState::default()
         }
-    }
-}
-
-prop_compose! {
-    fn closed_end()(name in bytes(), peer in bytes(), is_accepted in any::<bool>()) -> ClosedEnd {
-        ClosedEnd { name, peer, is_accepted }
-    }
-}
-
-prop_compose! {
-    pub(crate) fn socket()(
-        [name, peer, value, contents] in [bytes(), bytes(), bytes(), bytes()],
-        (family, kind, protocol, shut_down) in any::<(i32, i32, i32, u32)>(),
-        (number, sender) in any::<(u32, Option<u32>)>(),
-        state in 0..9,
-    ) -> Socket {
-        let state = match state {
-            0 => SocketState::Unconnected,
-            1 => SocketState::Listening { backlog: number },
-            2 => SocketState::Paired { peer: number },
-            3 => SocketState::PeerClosed { peer },
-            4 => SocketState::Waiting { listener: number, place: number },
-            5 => SocketState::Towards { address: peer, peer: sender },
-            6 => SocketState::Reset,
-            7 => SocketState::Ended,
-            _ => SocketState::Distant { peer, is_accepted: number & 1 != 0, has_peer_ended: number & 2 != 0 },
-        };
-        let credentials = sender.map(|process| Credentials { process });
-        let (error, opened_with, from) = (sender.map(|_| family), sender, sender.map(|_| value.clone()));
-        let received = vec![SocketMessage { contents, sender, open_files: vec![number], credentials, from }];
-        let options = vec![SocketOption { level: family, name: kind, value }];
-        Socket { family, kind, protocol, name, file_mode: sender, state, options, shut_down, received, error, opened_with }
     }
 }
 

@@ -310,6 +310,12 @@ pub fn directory() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?)
 }
 
+/// recv(2) without waiting.
+pub fn receive_at_once(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+    let (bytes, _) = rustix::net::recv(socket, into, RecvFlags::DONTWAIT)?;
+    Ok(bytes)
+}
+
 /// recv(2): waits for a message.
 pub fn receive(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
     let (bytes, _) = rustix::net::recv(socket, into, RecvFlags::empty())?;

@@ -2,7 +2,9 @@
 
 use standfast_engine::{self as engine, CutReport, DistantEnd, EndAddresses, Meeting, Partner};
 use standfast_linux::proc::Endpoint;
-use standfast_parts::{ClosedEnd, ConnectionEnd, EndFate, EndName, FoundEnd, OtherEnd, PartReport, PartnerEnd};
+use standfast_parts::{
+    AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, OppositeEnd, PartReport, PartnerEnd,
+};
 use std::net::SocketAddr;
 
 pub(super) fn report(report: &CutReport) -> PartReport {
@@ -12,7 +14,12 @@ pub(super) fn report(report: &CutReport) -> PartReport {
     }
 }
 
-pub(super) fn meeting(others: &[OtherEnd], asked: &[EndName], closed: &[ClosedEnd], is_settled: bool) -> Meeting {
+pub(super) fn meeting(
+    others: &[OppositeEnd],
+    asked: &[EndName],
+    closed: &[ClosedConnectionEnd],
+    is_settled: bool,
+) -> Meeting {
     let closed =
         closed.iter().map(|end| engine::ClosedHere { addresses: addresses(end.name), is_accepted: end.is_accepted });
     Meeting {
@@ -29,29 +36,32 @@ fn connection_end(end: &DistantEnd) -> ConnectionEnd {
         seems_accepted: end.seems_accepted,
         has_ended: end.has_ended,
         has_received_all: end.has_received_all,
+        may_be_emptied: end.may_be_emptied,
+        was_emptied: end.was_emptied,
+        was_refilled: end.was_refilled,
         unsent: end.traffic.unsent,
         acknowledged: end.traffic.acknowledged,
         received: end.traffic.received,
     }
 }
 
-fn found_end(end: &engine::FoundEnd) -> FoundEnd {
+fn found_end(end: &engine::FoundEnd) -> AskedEnd {
     let fate = match end.fate {
-        engine::EndFate::Closed => EndFate::Closed,
-        engine::EndFate::Closing { unsent } => EndFate::Closing { unsent },
-        engine::EndFate::Outside => EndFate::Outside,
+        engine::EndFate::Closed => AskedEndFate::Closed,
+        engine::EndFate::Closing { unsent } => AskedEndFate::Closing { unsent },
+        engine::EndFate::Outside => AskedEndFate::Outside,
     };
-    FoundEnd { name: name(end.addresses), fate }
+    AskedEnd { name: name(end.addresses), fate }
 }
 
-fn other_end(other: OtherEnd) -> engine::OtherEnd {
+fn other_end(other: OppositeEnd) -> engine::OtherEnd {
     match other {
-        OtherEnd::Open(PartnerEnd { unsent, has_ended, has_connected }) => {
-            engine::OtherEnd::Open(Partner { unsent, has_ended, has_connected })
+        OppositeEnd::Open(PartnerEnd { unsent, has_ended, has_connected, empty_until, is_to_refill }) => {
+            engine::OtherEnd::Open(Partner { unsent, has_ended, has_connected, empty_until, is_to_refill })
         }
-        OtherEnd::Closed { unsent } => engine::OtherEnd::Closed { unsent },
-        OtherEnd::Unknown => engine::OtherEnd::Unknown,
-        OtherEnd::Outside => engine::OtherEnd::Outside,
+        OppositeEnd::Closed { unsent } => engine::OtherEnd::Closed { unsent },
+        OppositeEnd::Unknown => engine::OtherEnd::Unknown,
+        OppositeEnd::Outside => engine::OtherEnd::Outside,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod check;
 mod collect;
+mod exchange;
 mod restore;
 
 use super::{Check, Kind, Known, Opening, Recorded, Walk};

@@ -4,7 +4,8 @@
 //! An end whose other end no part has may have been closed. The node that has the address of the other end knows: its
 //! kernel may still be sending what a process has left when it closed the connection.
 
-use super::internet::{TcpInformation, drive_on};
+use super::internet::{TcpInformation, drive_on, shut_down_receiving};
+use super::refill::FullEnd;
 use super::{Found, RECEIVING, Unsupported, Walk};
 use crate::objects::Motion;
 use crate::partners::{
@@ -42,6 +43,9 @@ impl Found {
             seems_accepted: self.record.opened_with.is_some_and(|hops| hops > 0),
             has_ended: information.has_ended(),
             has_received_all: information.has_received_all(),
+            may_be_emptied: information.is_open() && shut_down_receiving(self.own())? == 0,
+            was_emptied: self.emptied.is_some(),
+            was_refilled: self.emptied.as_ref().is_some_and(|it| it.is_refilled),
             traffic,
         })
     }
@@ -55,7 +59,8 @@ impl Walk<'_> {
             return Ok(());
         };
         let distant: Vec<usize> = (0..self.sockets.len()).filter(|at| self.sockets[*at].is_distant()).collect();
-        match self.meet_until_settled(partners, &distant) {
+        let met = self.meet_until_settled(partners, &distant);
+        match self.unless_bytes_are_held(met) {
             Ok(closed) => self.found.closed_ends = closed.iter().map(closed_end).collect(),
             Err(Gathering::End { at, unsupported }) => {
                 blockers.push(self.blocker(self.sockets[at].place, unsupported)?);
@@ -86,9 +91,21 @@ impl Walk<'_> {
             if others.len() != count {
                 return Err(Gathering::Others("another part has answered to other questions".to_owned()));
             }
+            let (mut full, mut to_refill) = (Vec::new(), Vec::new());
             for (at, other) in distant.iter().zip(others) {
-                self.note_other(*at, other, scans).map_err(|unsupported| Gathering::End { at: *at, unsupported })?;
+                match other {
+                    OtherEnd::Open(Partner { empty_until: Some(received), .. }) => {
+                        full.push(FullEnd { at: *at, received });
+                    }
+                    OtherEnd::Open(Partner { is_to_refill: true, .. }) => to_refill.push(*at),
+                    _ if self.sockets[*at].emptied.is_some() => {}
+                    other => self
+                        .note_other(*at, other, scans)
+                        .map_err(|unsupported| Gathering::End { at: *at, unsupported })?,
+                }
             }
+            self.empty(&full).map_err(other_parts)?;
+            self.refill(&to_refill).map_err(other_parts)?;
             if is_settled {
                 return Ok(closed);
             }
@@ -106,7 +123,7 @@ impl Walk<'_> {
             OtherEnd::Open(partner) => partner,
             OtherEnd::Closed { unsent } => {
                 let has_connected = found.record.opened_with.is_some_and(|hops| hops > 0);
-                Partner { unsent, has_ended: true, has_connected }
+                Partner { unsent, has_ended: true, has_connected, empty_until: None, is_to_refill: false }
             }
             OtherEnd::Unknown => return Ok(()),
             OtherEnd::Outside => {
@@ -126,6 +143,7 @@ impl Walk<'_> {
             peer: peer.into(),
             is_accepted: partner.has_connected,
             has_peer_ended: partner.has_ended,
+            held_back: None,
         };
         record.shut_down |= if has_shut_down { RECEIVING } else { 0 };
         Ok(())
@@ -133,14 +151,14 @@ impl Walk<'_> {
 }
 
 /// Why the parts could not agree.
-enum Gathering {
+pub(super) enum Gathering {
     /// Because of this end.
     End { at: usize, unsupported: Unsupported },
     /// Because of other parts.
     Others(String),
 }
 
-fn other_parts(error: impl ToString) -> Gathering {
+pub(super) fn other_parts(error: impl ToString) -> Gathering {
     Gathering::Others(error.to_string())
 }
 

@@ -106,6 +106,11 @@ impl TcpInformation {
         matches!(self.state, CLOSE_WAIT | LAST_ACK | CLOSING)
     }
 
+    /// Reports whether both directions of a connection are open.
+    pub(super) fn is_open(&self) -> bool {
+        self.state == ESTABLISHED
+    }
+
     /// Reports whether a connection's sending direction has been shut down.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.state, FIN_WAIT_1 | FIN_WAIT_2 | LAST_ACK | CLOSING)
@@ -171,7 +176,7 @@ impl Walk<'_> {
             if self.partners.is_some() {
                 // Which part has the other end, the others say once all are frozen.
                 let peer = found.peer.clone().unwrap_or_default().into();
-                return Ok(SocketState::Distant { peer, is_accepted: false, has_peer_ended: false });
+                return Ok(SocketState::Distant { peer, is_accepted: false, has_peer_ended: false, held_back: None });
             }
             let why = format!("the other end of this connection, {remote}, is outside the program");
             self.leading_outside(why)
@@ -242,9 +247,14 @@ impl Walk<'_> {
             _ => return Ok(()),
         }
         let bytes = descriptors::unread_bytes(found.own())?;
+        if let Some(emptied) = self.sockets[at].emptied.take() {
+            self.note_refilled(at, emptied, bytes);
+            return Ok(());
+        }
         if bytes == 0 {
             return Ok(());
         }
+        let found = &self.sockets[at];
         let mut contents = vec![0u8; bytes];
         let peeked = socket::peek(found.own(), &mut contents)?.map_or(0, |peeked| peeked.bytes);
         if peeked != bytes {
@@ -338,7 +348,7 @@ fn has_sent(own: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 /// Returns whether a TCP socket has shut down its receiving direction, if the other end has not shut down anything.
-fn shut_down_receiving(own: BorrowedFd<'_>) -> io::Result<u32> {
+pub(super) fn shut_down_receiving(own: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(if descriptors::ready_events(own, abi::POLLRDHUP)? & abi::POLLRDHUP == 0 { 0 } else { super::RECEIVING })
 }
 

@@ -8,6 +8,7 @@ mod distant;
 mod internet;
 mod options;
 mod queue;
+mod refill;
 mod unix;
 
 use crate::capture_options::ExternalSockets;
@@ -18,6 +19,7 @@ pub(in crate::objects) use options::Usual;
 use options::{Class, set_options};
 pub(in crate::objects) use queue::Unread;
 pub(in crate::objects) use queue::received;
+use refill::Emptied;
 use standfast_format::records::{OpenFileKind, Socket, SocketOption, SocketState};
 use standfast_linux::abi;
 use standfast_linux::proc::Endpoint;
@@ -44,6 +46,8 @@ pub(in crate::objects) struct Found {
     pub(in crate::objects) own: OwnedFd,
     /// The address of the other side, if it is connected.
     peer: Option<Vec<u8>>,
+    /// What it had received, if its receive queue had to be emptied.
+    emptied: Option<Emptied>,
     pub(in crate::objects) record: Socket,
 }
 
@@ -122,7 +126,7 @@ impl Walk<'_> {
         // A socket without an address returns only its family.
         let name = if name.len() <= size_of::<abi::sa_family_t>() { Vec::new() } else { name };
         let record = Socket { family, kind, protocol, name: name.into(), options, error, ..Socket::default() };
-        self.sockets.push(Found { place, own, peer, record });
+        self.sockets.push(Found { place, own, peer, emptied: None, record });
         Ok(OpenFileKind::Socket { socket: self.sockets.len() as u32 - 1 })
     }
 

@@ -11,13 +11,13 @@
 //! the stream.
 
 use super::connect::{Patience, any_port, wait_until};
-use super::exchange::{Exchange, exchange};
 use super::greeting::{await_greeting, greet};
 use super::names::name_of;
 use super::{Made, describe, options};
 use crate::EngineError;
 use crate::error::kernel;
 use crate::objects::Opening;
+use crate::objects::socket::exchange::{Exchange, exchange};
 use crate::partners::{EndAddresses, RestartPartners, RestartStep};
 use standfast_format::records::{Bytes, ClosedEnd, JobState, Socket, SocketState};
 use standfast_linux::abi;
@@ -58,6 +58,14 @@ impl DistantSocket<'_> {
         self.made.as_ref().ok_or_else(|| kernel("connecting to another part", io::ErrorKind::NotConnected.into()))
     }
 
+    /// Returns how much of that did not fit into its receive queue.
+    fn held_back(&self) -> u64 {
+        match self.record.state {
+            SocketState::Distant { held_back, .. } => held_back.unwrap_or_default(),
+            _ => 0,
+        }
+    }
+
     /// Returns what it had received, which is one piece of a stream.
     fn contents(&self) -> &[u8] {
         self.record.received.first().map_or(&[], |message| &message.contents.0)
@@ -71,7 +79,12 @@ fn closed_ends(job: &JobState) -> Vec<Socket> {
         kind: abi::SOCK_STREAM,
         protocol: abi::IPPROTO_TCP,
         name: end.name.clone(),
-        state: SocketState::Distant { peer: end.peer.clone(), is_accepted: end.is_accepted, has_peer_ended: false },
+        state: SocketState::Distant {
+            peer: end.peer.clone(),
+            is_accepted: end.is_accepted,
+            has_peer_ended: false,
+            held_back: None,
+        },
         ..Socket::default()
     };
     job.closed_ends.iter().flatten().map(socket).collect()
@@ -100,7 +113,7 @@ impl Opening<'_> {
             self.close(listener.number)?;
         }
         drop(listeners);
-        let exchanges = ends.iter().map(|end| Ok(Exchange::new(end.own()?.own(), end.contents())));
+        let exchanges = ends.iter().map(|end| Ok(Exchange::new(end.own()?.own(), end.contents(), end.held_back())));
         let exchanges = exchanges.collect::<Result<Vec<_>, EngineError>>()?;
         exchange(exchanges).map_err(|source| kernel("exchanging what another part had received", source))?;
         for end in ends {

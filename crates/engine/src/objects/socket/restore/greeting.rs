@@ -33,7 +33,7 @@ pub(super) fn await_greeting(own: BorrowedFd<'_>, token: RestartToken) -> io::Re
     let mut greeting = [0; GREETING_BYTES];
     let mut length = 0;
     while length < GREETING_BYTES {
-        match socket::receive(own, &mut greeting[length..]) {
+        match socket::receive_at_once(own, &mut greeting[length..]) {
             Ok(0) => return Ok(None),
             Ok(bytes) => length += bytes,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {

@@ -9,7 +9,6 @@
 pub(super) mod connect;
 mod datagrams;
 mod distant;
-mod exchange;
 mod greeting;
 mod lingering;
 mod messages;

@@ -1,14 +1,16 @@
-//! What both ends of a new connection between two parts do before their programs get it: each sends what it had received,
+//! What both ends of an empty connection between two parts do before their programs get it: each sends what it had received,
 //! and gets it back. So nothing but the connection itself is needed between the parts, and in the end each receive queue
 //! holds what it held.
 //!
 //! ```text
 //! one end                                   other end
-//! length, what A had received         --->  reads it ...
-//!               ... reads it          <---  length, what B had received
+//! lengths, what A had received        --->  reads it ...
+//!               ... reads it          <---  lengths, what B had received
 //! what B had received                 --->  stays in the receive queue of B
 //! stays in the receive queue of A     <---  what A had received
 //! ```
+//!
+//! Where not all of it had fitted into a receive queue, what does not fit now stays in the send queue of the other end.
 
 use standfast_linux::abi;
 use standfast_linux::sys::{descriptors, socket};
@@ -16,8 +18,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// The length in bytes of what follows.
-const HEADER_BYTES: usize = 8;
+/// The length in bytes of what follows, and how many of these bytes had not fitted into the receive queue. If some had not,
+/// it does not matter how many fit now.
+const HEADER_BYTES: usize = 16;
 /// The largest receive queue that is believed. The kernel's own limit is 32 MiB at most systems.
 const CONTENTS_BYTES_MAX: u64 = 1 << 30;
 /// How long nothing may happen on any connection.
@@ -32,6 +35,8 @@ const SCANS_FOR_MORE_ROOM: usize = 100;
 /// One end of a connection in this exchange.
 pub(super) struct Exchange<'a> {
     own: BorrowedFd<'a>,
+    /// How many bytes of the contents had not fitted into the receive queue.
+    held_back: u64,
     /// What is to lie in its receive queue at the end.
     contents: &'a [u8],
     outgoing: Vec<u8>,
@@ -42,15 +47,15 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) fn new(own: BorrowedFd<'a>, contents: &'a [u8]) -> Self {
-        let outgoing = [&(contents.len() as u64).to_le_bytes(), contents].concat();
-        Self { own, contents, outgoing, sent: 0, incoming: Vec::new(), scans: 0 }
+    pub(super) fn new(own: BorrowedFd<'a>, contents: &'a [u8], held_back: u64) -> Self {
+        let outgoing = [&(contents.len() as u64).to_le_bytes(), &held_back.to_le_bytes(), contents].concat();
+        Self { own, held_back, contents, outgoing, sent: 0, incoming: Vec::new(), scans: 0 }
     }
 
     /// Returns how many bytes the other end is still to send before what stays in the queue, as far as that is known.
     fn wanted(&self) -> io::Result<usize> {
-        let Some(length) = self.incoming.first_chunk() else { return Ok(HEADER_BYTES - self.incoming.len()) };
-        let length = u64::from_le_bytes(*length);
+        let Some(header) = self.incoming.get(..HEADER_BYTES) else { return Ok(HEADER_BYTES - self.incoming.len()) };
+        let length = number_in(&header[..8]);
         if length > CONTENTS_BYTES_MAX {
             return Err(io::Error::other("another part announced more than a receive queue holds"));
         }
@@ -88,7 +93,7 @@ impl<'a> Exchange<'a> {
                 return Ok(has_received);
             }
             let mut piece = vec![0; wanted.min(PIECE_BYTES)];
-            match socket::receive(self.own, &mut piece) {
+            match socket::receive_at_once(self.own, &mut piece) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) => {
                     has_received = true;
@@ -111,9 +116,12 @@ impl<'a> Exchange<'a> {
         // The other end may be able to send what it still has to only when there is room for it here.
         if descriptors::unread_bytes(self.own)? < self.contents.len() {
             self.make_room()?;
-            return Ok(false);
+            if self.held_back == 0 {
+                return Ok(false);
+            }
         }
-        Ok(self.sent == self.outgoing.len() && socket::unsent_bytes(self.own)? == 0)
+        let is_held_back_there = number_in(&self.incoming[8..HEADER_BYTES]) > 0;
+        Ok(self.sent == self.outgoing.len() && (is_held_back_there || socket::unsent_bytes(self.own)? == 0))
     }
 
     /// Makes room for what is to stay, and announces it to the other end.
@@ -130,18 +138,24 @@ impl<'a> Exchange<'a> {
     fn verify(&self) -> io::Result<()> {
         let mut found = vec![0; self.contents.len() + 1];
         let bytes = socket::peek(self.own, &mut found)?.map_or(0, |peeked| peeked.bytes);
-        if found[..bytes] == *self.contents {
+        let is_enough = bytes == self.contents.len() || self.held_back > 0;
+        if is_enough && self.contents.starts_with(&found[..bytes]) {
             return Ok(());
         }
         Err(io::Error::other("another part has sent back something else"))
     }
 }
 
+fn number_in(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
 /// Carries all exchanges of this part to their end, side by side: the other ends do so too, in any order.
 pub(super) fn exchange(mut ends: Vec<Exchange<'_>>) -> io::Result<()> {
-    for end in &ends {
-        socket::set_number(end.own, abi::IPPROTO_TCP, abi::TCP_NODELAY, 1)?;
-    }
+    let nodelay = |end: &Exchange<'_>| socket::number(end.own, abi::IPPROTO_TCP, abi::TCP_NODELAY);
+    let before = ends.iter().map(nodelay).collect::<io::Result<Vec<_>>>()?;
+    let set = |end: &Exchange<'_>, value| socket::set_number(end.own, abi::IPPROTO_TCP, abi::TCP_NODELAY, value);
+    ends.iter().try_for_each(|end| set(end, 1))?;
     let mut last = Instant::now();
     loop {
         let (mut has_happened, mut is_done) = (false, true);
@@ -150,6 +164,7 @@ pub(super) fn exchange(mut ends: Vec<Exchange<'_>>) -> io::Result<()> {
             is_done &= end.is_done()?;
         }
         if is_done {
+            ends.iter().zip(before).try_for_each(|(end, before)| set(end, before))?;
             return ends.iter().try_for_each(Exchange::verify);
         }
         if has_happened {
