@@ -244,6 +244,64 @@ fn a_job_stops_after_a_checkpoint_of_all_parts_and_continues() -> Result<()> {
     })
 }
 
+#[test]
+#[ignore = "6 s; as above"]
+fn questions_about_the_whole_are_answered() -> Result<()> {
+    with_nodes(|mut job| {
+        let directory = job.directory().display().to_string();
+        let running = job.run("off", &["sh", "-c", &counting()?])?;
+        until(PATIENCE, "the first line", || Ok(job.printed().is_ok_and(|it| !it.is_empty()).then_some(())))?;
+        let mut ask = |words: &[&str], wanted: &[&str]| -> Result<()> {
+            let answer = job.start(words)?.wait(PATIENCE)?.well(words[0])?.output;
+            let lacking: Vec<_> = wanted.iter().filter(|it| !answer.contains(**it)).collect();
+            ensure!(lacking.is_empty(), "{words:?} answered {answer:?}, without {lacking:?}");
+            Ok(())
+        };
+        ask(&["checkpoint", &directory], &["epoch 1: durable on all nodes"])?;
+        ask(&["status", &directory], &["ago: epoch 1 is durable on all nodes", "running", "node2", "process "])?;
+        ask(&["status", "--state", &directory], &["running"])?;
+        ask(&["list", &directory], &["epoch", "1 1"])?;
+        ask(&["verify", &directory], &["node1: 1 good", "node2: 1 good"])?;
+        for words in [&["restart", &directory][..], &["clean", &directory], &["inspect", &directory]] {
+            let refused = job.start(words)?.wait(PATIENCE)?.refusal(words[0])?;
+            ensure!(refused.contains("steers the job") || refused.contains("part-0/job"), "{words:?}: {refused}");
+        }
+        running.wait(PATIENCE)?.well("the job")?;
+        job.must_have_counted()?;
+        let mut ask = |words: &[&str]| job.start(words)?.wait(PATIENCE)?.well(words[0]);
+        ensure!(
+            ask(&["status", "--state", &directory])?.output == "finished\n",
+            "it does not say that it has finished"
+        );
+        ask(&["clean", &directory])?;
+        ensure!(!job.directory().exists(), "the directory is still there");
+        job.arena.wait_until_empty(PATIENCE)
+    })
+}
+
+#[test]
+#[ignore = "6 s; as above"]
+fn what_cannot_work_on_several_nodes_is_refused_before_anything_begins() -> Result<()> {
+    with_nodes(|mut job| {
+        let (directory, agent) = (job.directory().display().to_string(), job.nodes.agent());
+        let nodes = job.nodes.list();
+        let nowhere = format!("{nodes},nowhere");
+        for (nodes, option, command, wanted) in [
+            (&nodes, "--memory=auto", "true", "--memory does not work with --nodes"),
+            (&nodes, "--keep=3", "srun", "hint: start them with mpirun"),
+            (&nowhere, "--keep=3", "true", "node nowhere: "),
+        ] {
+            let words = ["run", "--nodes", nodes, "--agent", &agent, "-d", &directory, option, "--", command];
+            let refused = job.start(&words)?.wait(PATIENCE)?.refusal(wanted)?;
+            ensure!(refused.contains(wanted), "it said {refused:?}, not {wanted:?}");
+            ensure!(!job.directory().exists(), "{wanted}: the directory is there");
+        }
+        let examined = job.start(&["doctor", "--nodes", &nodes, "--agent", &agent])?.wait(PATIENCE)?;
+        ensure!(examined.output.contains("node2"), "doctor said {:?} {:?}", examined.output, examined.errors);
+        job.arena.wait_until_empty(PATIENCE)
+    })
+}
+
 /// Checks a promise with an unmodified program of this length under every installed MPI, and that it has printed what it prints undisturbed.
 fn with_every_mpi(longer: u32, promise: impl Fn(&mut Distributed<'_>, &Program) -> Result<()>) -> Result<()> {
     for mpi in MPIS.iter() {

@@ -1,24 +1,24 @@
 //! Commands that query a job and print the answer, for people or as JSON.
 
 use crate::arguments::{
-    Arguments, Batch, Checkpoint, Clean, Coalesce, Command, Core, Doctor, Form, Inspect, Man, Rehearse, Status, Verify,
+    Arguments, Batch, Checkpoint, Clean, Coalesce, Command, Core, Doctor, Inspect, Man, Rehearse, Status, Verify,
 };
 use crate::homes::shared_binaries;
+use crate::output::{print, write_out};
 use crate::reporter::say;
-use crate::{batch, refusals, tables};
+use crate::{batch, refusals, tables, whole};
 use anyhow::bail;
 use clap::CommandFactory;
 use serde::Serialize;
 use standfast::doctor::{Finding, examine_machine, examine_process};
-use standfast::{
-    Afterwards, CleanRequest, CoreFilesRequest, JobEvent, examine_group_memory, group_memory, printable_json,
-    printable_lines,
-};
+use standfast::{Afterwards, CleanRequest, CoreFilesRequest, JobEvent, examine_group_memory, group_memory};
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
+    if let Some(answered) = whole::answer(&question)? {
+        return Ok(answered);
+    }
     match question {
         Command::Checkpoint(checkpoint) => take_checkpoint(&checkpoint),
         Command::Status(Status { place, state: true }) => {
@@ -134,6 +134,9 @@ struct Diagnosis {
 }
 
 fn examine(doctor: &Doctor) -> anyhow::Result<ExitCode> {
+    if !doctor.nodes.is_empty() {
+        return whole::examine_nodes(doctor);
+    }
     let process = doctor.pid.map(examine_process).transpose()?;
     let variable = |name: &str| std::env::var_os(name);
     let mut machine = examine_machine();
@@ -158,26 +161,4 @@ fn manual(man: &Man) -> anyhow::Result<ExitCode> {
     clap_mangen::Man::new(page.clone()).render(&mut text)?;
     write_out(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Prints an answer in the requested form.
-pub(crate) fn print<T: Serialize>(form: Form, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-    let mut text = if form.json {
-        printable_json(&serde_json::to_string_pretty(value)?).into_owned()
-    } else {
-        printable_lines(&text()).into_owned()
-    };
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    write_out(text.as_bytes())
-}
-
-/// Writes to standard output. It is not a failure if a reader such as `head` closes the pipe.
-fn write_out(text: &[u8]) -> anyhow::Result<()> {
-    let mut output = io::stdout().lock();
-    match output.write_all(text).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => bail!("cannot write the answer: {error}"),
-        _ => Ok(()),
-    }
 }

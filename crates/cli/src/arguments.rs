@@ -384,6 +384,12 @@ pub(crate) struct Doctor {
     pub(crate) pid: Option<i32>,
     #[command(flatten)]
     pub(crate) form: Form,
+    /// Examine these nodes instead of this machine, or with 'slurm' those of the allocation
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', conflicts_with = "pid", hide = true)]
+    pub(crate) nodes: Vec<String>,
+    /// With --nodes: the command that reaches a node [default: ssh, or srun in an allocation of Slurm]
+    #[arg(long, value_name = "COMMAND", requires = "nodes", hide = true)]
+    pub(crate) agent: Option<String>,
 }
 
 /// Explain why a checkpoint or a restart was refused
@@ -439,6 +445,6 @@ mod nodes;
 
 pub(crate) use batch::{Batch, Requeue, Scheduler};
 pub(crate) use group::{Group, GroupRun};
-pub(crate) use nodes::{NodeOptions, PartCommand};
+pub(crate) use nodes::{NodeOptions, PartCommand, PartRun};
 #[cfg(test)]
 mod tests;

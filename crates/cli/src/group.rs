@@ -1,13 +1,13 @@
 //! `group run`: launches a job of many processes, and ends as its last launch did. Also the commands that query such a
 //! job.
 
-use crate::answers::print;
 use crate::arguments::{Group, GroupRun, Place};
 use crate::leave::leave;
+use crate::output::print;
 use crate::program;
 use crate::reporter::say;
-use crate::slurm;
-use anyhow::{anyhow, bail};
+use crate::slurm::{self, NamedNodes};
+use anyhow::bail;
 use standfast::{
     Ending, GroupEnding, GroupEpoch, GroupRequest, GroupSaved, GroupShard, LaunchLimits, Nodes, group_memory, printable,
 };
@@ -105,28 +105,14 @@ fn saved_in_words(saved: &GroupSaved) -> String {
     format!("{} shards are in the directory\n{lost}", saved.shards.len())
 }
 
-/// Returns the named nodes, or those of the Slurm allocation, with the agent that reaches them.
-fn nodes(names: Vec<String>, spares: usize, agent: Option<String>) -> anyhow::Result<Nodes> {
-    let (names, usual) = if names == ["slurm"] {
-        let list = std::env::var(slurm::VARIABLE).unwrap_or_default();
-        let names = slurm::names(&list).map_err(|reason| {
-            anyhow!("--nodes slurm works within an allocation (salloc, sbatch); ${}: {reason}", slurm::VARIABLE)
-        })?;
-        (names, slurm::AGENT)
-    } else {
-        (names, "ssh")
-    };
-    let agent = agent.as_deref().unwrap_or(usual).split_whitespace().map(OsString::from).collect();
-    Ok(Nodes { names, spares, agent })
-}
-
 fn run(run: GroupRun) -> anyhow::Result<ExitCode> {
     let launcher = &run.command[0];
     if let Err(missing) = program::find(launcher, std::env::var_os("PATH")) {
         say(&missing.message(launcher));
         return Ok(ExitCode::from(missing.exit_status()));
     }
-    let nodes = nodes(run.nodes, run.spares, run.agent)?;
+    let NamedNodes { names, agent } = slurm::named_nodes(run.nodes, run.agent)?;
+    let nodes = Nodes { names, spares: run.spares, agent: agent.split_whitespace().map(OsString::from).collect() };
     let limit = |limit: Duration| (!limit.is_zero()).then_some(limit);
     let (start, loss, finish) = (limit(run.start_limit), limit(run.loss_limit), limit(run.finish_limit));
     let limits = LaunchLimits { start, loss, finish };

@@ -8,6 +8,7 @@ mod batch;
 mod group;
 mod homes;
 mod leave;
+mod output;
 mod part;
 mod program;
 mod refusals;
@@ -16,6 +17,7 @@ mod settings;
 mod slurm;
 mod supervise;
 mod tables;
+mod whole;
 
 use arguments::Command;
 use reporter::{Reporter, say};

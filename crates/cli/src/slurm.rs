@@ -1,20 +1,43 @@
-//! The nodes of a Slurm allocation, as `--nodes slurm` asks for them. Slurm names them in a compressed form, such as
-//! `rack[1-2]n[08-11],login`. This module only parses it, and asks Slurm nothing.
+//! The nodes that `--nodes` names, among them those of a Slurm allocation, as `--nodes slurm` asks for them. Slurm names them
+//! in a compressed form, such as `rack[1-2]n[08-11],login`. This module only parses it, and asks Slurm nothing.
+
+use anyhow::anyhow;
+
+/// Nodes, and the command that reaches one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamedNodes {
+    pub(crate) names: Vec<String>,
+    pub(crate) agent: String,
+}
 
 /// Environment variable in which Slurm names the nodes of an allocation.
-pub(crate) const VARIABLE: &str = "SLURM_JOB_NODELIST";
+const VARIABLE: &str = "SLURM_JOB_NODELIST";
 
 /// Agent that carries out a command on a node of the allocation, beside the processes that run there.
-pub(crate) const AGENT: &str = "srun --overlap --nodes=1 --ntasks=1 --nodelist";
+const AGENT: &str = "srun --overlap --nodes=1 --ntasks=1 --nodelist";
 
 /// Limit that no machine reaches, but a mistyped range could.
 const NODES_MAX: usize = 1 << 20;
+
+/// Returns the named nodes, or those of the Slurm allocation, with the command that reaches them unless another one is named.
+pub(crate) fn named_nodes(names: Vec<String>, agent: Option<String>) -> anyhow::Result<NamedNodes> {
+    let (names, usual) = if names == ["slurm"] {
+        let list = std::env::var(VARIABLE).unwrap_or_default();
+        let names = self::names(&list).map_err(|reason| {
+            anyhow!("--nodes slurm works within an allocation (salloc, sbatch); ${VARIABLE}: {reason}")
+        })?;
+        (names, AGENT)
+    } else {
+        (names, "ssh")
+    };
+    Ok(NamedNodes { names, agent: agent.unwrap_or_else(|| usual.to_owned()) })
+}
 
 /// Returns the names in a list.
 ///
 /// # Errors
 /// Returns what is wrong with the list.
-pub(crate) fn names(list: &str) -> Result<Vec<String>, String> {
+fn names(list: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for part in parts(list)? {
         names.extend(expanded(part)?);

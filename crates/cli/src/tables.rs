@@ -1,6 +1,7 @@
 //! Answers as text for people: tables for lists, otherwise one line for each fact.
 
 mod core_files;
+pub(crate) mod distributed;
 mod stop;
 
 use bytesize::ByteSize;

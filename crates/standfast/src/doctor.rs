@@ -1,15 +1,15 @@
 //! `doctor`: what this machine supports, and what in a process prevents a checkpoint.
 
 use crate::Error;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use standfast_engine::{Blocker, ExternalSockets};
 use standfast_linux::{Feature, Features, KernelVersion, Pid};
 
 /// Result of one check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Code of the refusal, for `standfast explain`. Only findings about a process have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// What was checked: `ptrace of own children`.
     pub what: String,
@@ -19,6 +19,17 @@ pub struct Finding {
     pub means: String,
     /// What the user can do; empty if nothing needs doing, or nothing can be done.
     pub hint: String,
+}
+
+/// What a node supports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeDiagnosis {
+    /// Its name.
+    pub node: String,
+    /// Why it could not be examined, if so.
+    pub trouble: Option<String>,
+    /// What was found there.
+    pub findings: Vec<Finding>,
 }
 
 impl From<Feature> for Finding {

@@ -69,8 +69,9 @@ pub use group::{
 pub use messages::open_messages;
 pub use part_link::JobPart;
 pub use parts::{
-    DistributedRequest, answer_remote, ask_remote, is_distributed, part_agent, restart_distributed, restart_part,
-    run_distributed, run_part, serve_part,
+    DistributedRequest, answer_remote, ask_remote, checkpoint_distributed, clean_distributed, distributed_status,
+    examine_nodes, is_distributed, part_agent, restart_distributed, restart_part, run_distributed, run_part,
+    serve_part, verify_distributed,
 };
 pub use queries::{CoreFilesRequest, inspect, list, phase, rehearse, status, verify, write_core_files};
 pub use quoting::{ForShell, InWords, quoted_word, without_numbers};

@@ -1,8 +1,11 @@
 //! Facts about a job and its checkpoints, for people and programs. All types are plain data. Field names say what a
 //! value means and its unit, since they are also the names in the command's JSON.
 
+mod distributed;
+
 use crate::Ending;
 use crate::settings::{FlushReport, JobOptions, Method, Why};
+pub use distributed::{DistributedReport, EpochReport, NodeReport, NodeVerification};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -191,7 +194,7 @@ pub enum JobStatus {
 }
 
 /// State of a job in one word, for scripts that decide whether it is to run again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobPhase {
     /// There is no job.

@@ -3,19 +3,24 @@
 
 use super::generation;
 use clap::{Args, Subcommand};
-use standfast::GenerationNumber;
+use standfast::{GenerationNumber, OptionChoices};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Options of distributed jobs.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct NodeOptions {
-    /// Nodes of a distributed job; the program runs on the first one, and its launcher starts others with standfast rsh
+    /// Nodes of a distributed job, or 'slurm' for those of the allocation; the program runs on the first one, and its
+    /// launcher starts others with standfast rsh
     #[arg(long, value_name = "NODE,...", value_delimiter = ',', hide = true)]
     pub(crate) nodes: Vec<String>,
-    /// Command that reaches a node, as ssh does
-    #[arg(long, value_name = "COMMAND", default_value = "ssh", hide = true)]
-    pub(crate) agent: String,
+    /// Command that reaches a node [default: ssh, or srun in an allocation of Slurm]
+    #[arg(long, value_name = "COMMAND", requires = "nodes", hide = true)]
+    pub(crate) agent: Option<String>,
+    /// With --nodes: the longest time for which a checkpoint may freeze the program; one that would take longer is given up
+    #[arg(long, value_name = "TIME", requires = "nodes", default_value = "1s", value_parser = humantime::parse_duration, hide = true)]
+    pub(crate) pause_limit: Duration,
 }
 
 /// What the processes of a distributed job are started with. Nobody types them.
@@ -26,7 +31,7 @@ pub(crate) enum PartCommand {
     PartAgent,
     /// Begin a part and supervise it
     #[command(hide = true)]
-    PartRun(PartPlace),
+    PartRun(PartRun),
     /// Continue a part together with the others
     #[command(hide = true)]
     PartRestart(PartRestart),
@@ -46,6 +51,15 @@ pub(crate) enum PartCommand {
 pub(crate) struct PartPlace {
     /// Directory of the part
     pub(crate) directory: PathBuf,
+}
+
+/// A part to begin.
+#[derive(Args, Debug)]
+pub(crate) struct PartRun {
+    #[command(flatten)]
+    pub(crate) part: PartPlace,
+    #[command(flatten)]
+    pub(crate) options: OptionChoices,
 }
 
 /// A part to continue.

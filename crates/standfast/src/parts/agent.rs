@@ -2,20 +2,26 @@
 //! the supervisor of the node's part, passes messages on between that and the coordinator, and follows what the command
 //! prints. If the coordinator is lost, so is the agent; the part runs on.
 
-use super::agent_protocol::{AgentReport, AgentRequest, FoundPart, PartPlace, from_hex, to_hex};
+use super::agent_protocol::{
+    AgentReport, AgentRequest, FoundPart, PartCommand, PartPlace, RecordedEpoch, VERSION, from_hex, to_hex,
+};
 use super::description::{PartDescription, PartDirectory, write};
 use super::output::FollowedFile;
-use crate::Error;
 use crate::checkpoint::end_job;
+use crate::clean::{CleanRequest, clean};
 use crate::control::{Reply, Request, ask, converse, decode};
+use crate::doctor::examine_machine;
 use crate::identity::in_engine;
+use crate::queries::{phase, verify};
+use crate::report::JobPhase;
+use crate::{Error, InWords};
 use standfast_engine::Job;
 use standfast_format::manifest::{Epoch, Outcome};
-use standfast_parts::{FromPart, PartsEpoch, SealedEpoch, ToPart};
+use standfast_parts::{FromPart, PartsEpoch, ToPart};
 use standfast_store::{JobDirectory, LeaseState};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -23,10 +29,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a part may take to begin.
 const BEGIN_MAX: Duration = Duration::from_secs(20);
+/// How long the server of another node may take to answer.
+const REACH_MAX: Duration = Duration::from_secs(5);
 /// How long its processes may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -45,7 +53,7 @@ pub fn part_agent() -> Result<(), Error> {
         let done = match (request, &mut agent) {
             (Ok(AgentRequest::Part(place)), _) => {
                 agent = Some(Agent::of(&place));
-                Ok(())
+                place.check_version().map(|()| say(&AgentReport::Here))
             }
             (Ok(request), Some(agent)) => agent.carry_out(request),
             (Ok(_), None) => Err(Error::Declined("the coordinator has not said which part this is".into())),
@@ -81,9 +89,10 @@ impl Agent {
     fn carry_out(&mut self, request: AgentRequest) -> Result<(), Error> {
         match request {
             AgentRequest::Part(_) => Ok(()),
-            AgentRequest::Begin { secret, command, working_directory } => {
-                self.begin(&secret, command, working_directory.as_path())
+            AgentRequest::Begin { secret, options, working_directory, command } => {
+                self.begin(&secret, &options, &working_directory, command)
             }
+            AgentRequest::Reach(servers) => reach(&servers),
             AgentRequest::Nodes(nodes) => self.note_nodes(&nodes),
             AgentRequest::Cut { epoch, complete } => self.cut(epoch, complete),
             AgentRequest::Say(message) => {
@@ -101,10 +110,26 @@ impl Agent {
             }
             AgentRequest::Restart { generation, token } => self.restart(generation, token),
             AgentRequest::End => self.end(),
+            AgentRequest::Examine => {
+                say(&AgentReport::Examined(examine_machine()));
+                Ok(())
+            }
+            AgentRequest::Verify => self.verify(),
+            AgentRequest::Remove { is_dry_run } => self.remove(is_dry_run),
         }
     }
 
-    fn begin(&self, secret: &str, command: Option<Vec<String>>, working_directory: &Path) -> Result<(), Error> {
+    fn begin(
+        &self,
+        secret: &str,
+        options: &[String],
+        working_directory: &Path,
+        command: Option<PartCommand>,
+    ) -> Result<(), Error> {
+        if !working_directory.is_dir() {
+            let why = format!("the working directory {} does not exist there", working_directory.display());
+            return Err(Error::Declined(why));
+        }
         self.part.make()?;
         let secret = from_hex(secret).ok_or_else(|| Error::Declined("the secret has another form".into()))?;
         write(&self.part.secret(), 0o600, &secret)?;
@@ -112,7 +137,7 @@ impl Agent {
             PartDescription { node: self.node.clone(), working_directory: working_directory.to_owned(), command };
         self.part.describe(&description)?;
         let mut supervisor = this_program("part-run", &self.part)?;
-        supervisor.current_dir(working_directory).stdin(Stdio::null());
+        supervisor.args(options).current_dir(working_directory).stdin(Stdio::null());
         supervisor.stdout(appended(&self.part.output())?).stderr(appended(&self.part.errors())?);
         self.follow();
         let child = supervisor.spawn().map_err(Error::system("start the supervisor of the part"))?;
@@ -188,13 +213,49 @@ impl Agent {
         let of_store = |error| Error::of_store(&path, error);
         let directory = JobDirectory::open(&path).map_err(of_store)?;
         let manifest = directory.manifest().map_err(of_store)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let sealed = manifest.generations.iter().filter(|it| !it.superseded).filter_map(|it| {
             let Epoch { number, cut } = it.epoch?;
-            Some(SealedEpoch { epoch: PartsEpoch { number, cut }, generation: it.number.get() }.into())
+            let age = now.saturating_sub(Duration::from_nanos(it.taken_nanoseconds));
+            Some(RecordedEpoch {
+                epoch: PartsEpoch { number, cut },
+                generation: it.number.get(),
+                age_milliseconds: age.as_millis() as u64,
+                bytes: it.file_bytes,
+                pause_nanoseconds: it.pause_nanoseconds,
+            })
         });
-        let is_running =
-            matches!(directory.lease_state().map_err(of_store)?, LeaseState::Supervised(_) | LeaseState::Orphaned(..));
-        Ok(FoundPart { is_running, is_finished: manifest.is_finished(), epochs: sealed.collect() })
+        Ok(FoundPart { phase: phase(&path)?, epochs: sealed.collect() })
+    }
+
+    fn verify(&self) -> Result<(), Error> {
+        let verified = verify(&self.part.job(), None, &mut |_| {})?;
+        let damage: Vec<String> = verified.iter().filter_map(|it| it.damage.clone()).collect();
+        say(&AgentReport::Verified { good: verified.len() - damage.len(), damage });
+        Ok(())
+    }
+
+    fn remove(&self, is_dry_run: bool) -> Result<(), Error> {
+        let request = CleanRequest {
+            directory: self.part.job(),
+            unfinished: true,
+            force: false,
+            dry_run: is_dry_run,
+            shared_binaries: None,
+        };
+        let (checkpoints, bytes) = match phase(&request.directory)? {
+            // It has not begun.
+            JobPhase::None => (0, 0),
+            _ => {
+                let report = clean(&request, &mut |_| {})?;
+                (report.checkpoints, report.bytes)
+            }
+        };
+        if !is_dry_run && self.part.path().exists() {
+            std::fs::remove_dir_all(self.part.path()).map_err(Error::system("remove the directory of the part"))?;
+        }
+        say(&AgentReport::Removed { checkpoints, bytes });
+        Ok(())
     }
 
     fn restart(&self, generation: u64, token: [u8; 16]) -> Result<(), Error> {
@@ -247,6 +308,28 @@ impl Agent {
             });
         }
     }
+}
+
+impl PartPlace {
+    fn check_version(&self) -> Result<(), Error> {
+        if self.version == VERSION {
+            return Ok(());
+        }
+        let why = format!("it has Standfast {VERSION}, and the coordinator is {}", self.version);
+        Err(Error::Declined(format!("{why}\nhint: install the same version on all nodes")))
+    }
+}
+
+/// Checks that the servers of all nodes can be reached.
+fn reach(servers: &[SocketAddr]) -> Result<(), Error> {
+    for server in servers {
+        TcpStream::connect_timeout(server, REACH_MAX).map_err(|error| {
+            let why = format!("it cannot reach {server}, where another node listens: {}", InWords(&error));
+            Error::Declined(format!("{why}\nhint: let the nodes connect to each other at any port"))
+        })?;
+    }
+    say(&AgentReport::Reached);
+    Ok(())
 }
 
 /// Passes on what a part says, until it has said all.

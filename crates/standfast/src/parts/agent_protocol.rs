@@ -1,10 +1,16 @@
 //! What the coordinator and the agent of a node say to each other, over the streams of the command that reaches the node: a
 //! JSON object a line.
 
+use crate::doctor::Finding;
+use crate::report::JobPhase;
 use serde::{Deserialize, Serialize};
 use standfast_parts::{FromPart, PartsEpoch, SealedEpoch, ToPart};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// The version of this command. That of a node must be the same.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What the coordinator says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -16,11 +22,15 @@ pub(super) enum AgentRequest {
     Begin {
         /// The job's secret, in hexadecimal digits.
         secret: String,
-        /// The command, for the first part.
-        command: Option<Vec<String>>,
-        /// Where it runs.
+        /// Protection options, as words of a command line.
+        options: Vec<String>,
+        /// Where its commands run.
         working_directory: PathBuf,
+        /// The command of the job, for the first part.
+        command: Option<PartCommand>,
     },
+    /// Can the servers of all nodes be reached from this one?
+    Reach(Vec<SocketAddr>),
     /// The servers of all nodes. The command begins then.
     Nodes(Vec<(String, SocketAddr)>),
     /// Take the part's checkpoint of an epoch.
@@ -45,6 +55,24 @@ pub(super) enum AgentRequest {
     },
     /// End all processes of the part.
     End,
+    /// Find out what the node supports.
+    Examine,
+    /// Verify every byte of the part's checkpoints.
+    Verify,
+    /// Remove the part, or only say what would be removed. It does not run.
+    Remove {
+        /// Whether nothing is to be removed.
+        is_dry_run: bool,
+    },
+}
+
+/// The command of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PartCommand {
+    /// The command and its arguments.
+    pub(super) words: Vec<String>,
+    /// The environment in which it was typed.
+    pub(super) environment: Vec<(OsString, OsString)>,
 }
 
 /// Which part of which job an agent speaks for.
@@ -56,17 +84,23 @@ pub(super) struct PartPlace {
     pub(super) index: usize,
     /// The name of its node.
     pub(super) node: String,
+    /// The version of the coordinator.
+    pub(super) version: String,
 }
 
 /// What an agent says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum AgentReport {
+    /// The agent speaks for the part.
+    Here,
     /// The server of the part waits for commands.
     Ready {
         /// Its address.
         server: SocketAddr,
     },
+    /// The servers of all nodes can be reached.
+    Reached,
     /// From the part, in a cut or a restart.
     Part {
         /// The random number of the cut, or nothing for a restart: something may come late, when the next cut is under way.
@@ -76,6 +110,22 @@ pub(super) enum AgentReport {
     },
     /// What there is of the part.
     Found(FoundPart),
+    /// What the node supports.
+    Examined(Vec<Finding>),
+    /// What its checkpoints are worth: what is wrong with each that is damaged.
+    Verified {
+        /// How many are good.
+        good: usize,
+        /// Why others are not.
+        damage: Vec<String>,
+    },
+    /// What was removed, or would be.
+    Removed {
+        /// How many checkpoints.
+        checkpoints: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
     /// What the program has printed since.
     Output {
         /// Whether it is an error.
@@ -100,25 +150,30 @@ pub(super) enum AgentReport {
 /// What an agent finds of a part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FoundPart {
-    /// Whether its processes run.
-    pub(super) is_running: bool,
-    /// Whether its main process has exited with status 0.
-    pub(super) is_finished: bool,
+    /// The state of its job.
+    pub(super) phase: JobPhase,
     /// Its checkpoints.
     pub(super) epochs: Vec<RecordedEpoch>,
+}
+
+impl FoundPart {
+    /// Reports whether its processes run.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.phase, JobPhase::Running | JobPhase::Unprotected | JobPhase::Elsewhere)
+    }
 }
 
 /// A checkpoint of a part.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct RecordedEpoch {
-    epoch: PartsEpoch,
-    generation: u64,
-}
-
-impl From<SealedEpoch> for RecordedEpoch {
-    fn from(sealed: SealedEpoch) -> Self {
-        Self { epoch: sealed.epoch, generation: sealed.generation }
-    }
+    pub(super) epoch: PartsEpoch,
+    pub(super) generation: u64,
+    /// How old it is, by the clock of its node.
+    pub(super) age_milliseconds: u64,
+    /// Length of its file.
+    pub(super) bytes: u64,
+    /// How long the part was frozen for it.
+    pub(super) pause_nanoseconds: u64,
 }
 
 impl From<RecordedEpoch> for SealedEpoch {

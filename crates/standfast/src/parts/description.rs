@@ -1,6 +1,7 @@
 //! What is recorded of a distributed job, beside the checkpoints of its parts: its nodes and its command, in the job's
 //! directory; and for each part what its server needs, in the directory of the part.
 
+use super::agent_protocol::PartCommand;
 use crate::Error;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,8 @@ pub(super) struct DistributedJob {
     pub(super) agent: String,
     /// Time between two checkpoints in milliseconds, if they are taken by themselves.
     pub(super) interval_milliseconds: Option<u64>,
+    /// How long the parts may be frozen for a checkpoint, in milliseconds.
+    pub(super) pause_limit_milliseconds: u64,
     /// Epochs after which the command soon failed. A restart passes over them.
     pub(super) in_doubt: Vec<PartsEpoch>,
 }
@@ -45,10 +48,22 @@ pub(super) struct PartDescription {
     /// Where the command runs.
     pub(super) working_directory: PathBuf,
     /// The command, if it is the first part.
-    pub(super) command: Option<Vec<String>>,
+    pub(super) command: Option<PartCommand>,
 }
 
 impl DistributedJob {
+    /// Returns a job that has nodes only.
+    pub(super) fn of_nodes(nodes: Vec<String>, agent: &str) -> Self {
+        Self {
+            nodes,
+            command: Vec::new(),
+            agent: agent.to_owned(),
+            interval_milliseconds: None,
+            pause_limit_milliseconds: 0,
+            in_doubt: Vec::new(),
+        }
+    }
+
     /// Reports whether a directory is that of a distributed job.
     pub(super) fn is_at(directory: &Path) -> bool {
         directory.join(JOB_FILE).exists()
@@ -60,6 +75,11 @@ impl DistributedJob {
 
     pub(super) fn save(&self, directory: &Path) -> Result<(), Error> {
         save(&directory.join(JOB_FILE), self)
+    }
+
+    /// Removes what is recorded of it.
+    pub(super) fn forget(directory: &Path) -> Result<(), Error> {
+        fs::remove_file(directory.join(JOB_FILE)).map_err(Error::system("remove a file of the distributed job"))
     }
 }
 
@@ -141,11 +161,11 @@ pub(super) fn write(path: &Path, mode: u32, contents: &[u8]) -> Result<(), Error
     written.and_then(|()| fs::rename(&beside, path)).map_err(Error::system("write a file of the distributed job"))
 }
 
-fn load<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+pub(super) fn load<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     let read = fs::read(path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
     read.map_err(Error::system("read a file of the distributed job"))
 }
 
-fn save(path: &Path, value: &impl Serialize) -> Result<(), Error> {
+pub(super) fn save(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     write(path, 0o600, &serde_json::to_vec_pretty(value).expect("it is plain data"))
 }

@@ -21,15 +21,15 @@ use std::time::Duration;
 /// How long the agent may take to say for which restart a part is continued.
 const TOKEN_MAX: Duration = Duration::from_secs(10);
 
-/// Begins the part in `directory` and supervises it to its end.
+/// Begins the part in `directory`, protected by these options, and supervises it to its end.
 ///
 /// # Errors
 /// If it could not begin.
-pub fn run_part(directory: &Path) -> Result<Ending, Error> {
+pub fn run_part(directory: &Path, options: OptionChoices) -> Result<Ending, Error> {
     let part = PartDirectory::at(directory);
     let mut messages = Messages::of(&part);
     let request = RunRequest {
-        context: context(&part, JobPart::new()),
+        context: context(&part, JobPart::new(), options),
         program: std::env::current_exe().map_err(Error::system("find this program"))?.into(),
         arguments: vec!["part-server".into(), directory.into()],
         launch: LaunchOptions::default(),
@@ -53,7 +53,7 @@ pub fn restart_part(directory: &Path, generation: GenerationNumber) -> Result<En
     let token = || Conversation::begin(stream.try_clone()?, TOKEN_MAX)?.hear();
     let job_part = token().and_then(|token| JobPart::restarting(stream.try_clone()?, RestartToken(token)));
     let request = RestartRequest {
-        context: context(&part, job_part.map_err(joining)?),
+        context: context(&part, job_part.map_err(joining)?, OptionChoices::default()),
         at: Some(generation),
         clocks: ClockPolicy::Continue,
         despite: Vec::new(),
@@ -68,14 +68,14 @@ pub fn restart_part(directory: &Path, generation: GenerationNumber) -> Result<En
     ended
 }
 
-fn context(part: &PartDirectory, job_part: JobPart) -> JobContext {
+fn context(part: &PartDirectory, job_part: JobPart, given: OptionChoices) -> JobContext {
     // All parts are checkpointed when the coordinator says so.
     let options = OptionChoices {
         interval: Some(Interval::Off),
         min_interval: Some(MinInterval::Never),
         memory: Some(Memory::Off),
         rehearse: Some(Rehearse::Off),
-        ..OptionChoices::default()
+        ..given
     };
     JobContext { options, part: Some(job_part), ..JobContext::of(part.job()) }
 }

@@ -1,6 +1,7 @@
 //! The processes of a part that bring commands to other nodes: its server, a shim for each command, and the remote shell
 //! that launchers call. They are processes of the job.
 
+use super::agent_protocol::PartCommand;
 use super::description::{PartDirectory, write};
 use crate::Error;
 use standfast_remote::{NodeList, RemoteCommand, Secret, answer, own_streams, run, serve};
@@ -37,18 +38,20 @@ pub fn serve_part(directory: &Path) -> Result<ExitStatus, Error> {
         shim.arg("part-shim").arg(directory).stdin(Stdio::from(connection));
         with_launchers(&mut shim, &part).spawn()
     };
-    let first = description.command.map(|words| begin(&words, &part)).transpose()?;
+    let first = description.command.map(|command| begin(&command, &part)).transpose()?;
     serve(&listener, shim, first).map_err(of_remote)
 }
 
-/// Begins the command once all nodes can be reached.
-fn begin(words: &[String], part: &PartDirectory) -> Result<Child, Error> {
+/// Begins the command, in the environment in which it was typed, once all nodes can be reached.
+fn begin(first: &PartCommand, part: &PartDirectory) -> Result<Child, Error> {
     while !part.nodes().exists() {
         std::thread::sleep(NODES_PAUSE);
     }
+    let PartCommand { words, environment } = first;
     let (program, arguments) = words.split_first().ok_or_else(|| Error::Declined("there is no command".into()))?;
     let mut command = Command::new(program);
-    let begun = with_launchers(command.args(arguments), part).spawn();
+    command.args(arguments).env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
+    let begun = with_launchers(&mut command, part).spawn();
     begun.map_err(|source| Error::NotStarted { program: program.into(), source })
 }
 

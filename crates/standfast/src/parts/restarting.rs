@@ -2,11 +2,12 @@
 //! complete.
 
 use super::agent_protocol::{AgentReport, AgentRequest, FoundPart};
-use super::coordinator::{BEGIN_MAX, Coordinator, Next, random};
+use super::coordinator::{Coordinator, random};
+use super::questions::{complete, look};
+use super::reach::{Next, show};
+use crate::report::JobPhase;
 use crate::{Ending, Error};
-use standfast_parts::{
-    CompleteEpoch, CoordinatorEvent, FromPart, PartsEpoch, PartsRestart, RestartOutcome, SealedEpoch, complete_epochs,
-};
+use standfast_parts::{CompleteEpoch, CoordinatorEvent, FromPart, PartsEpoch, PartsRestart, RestartOutcome};
 use std::time::{Duration, Instant};
 
 /// How long a restart may take.
@@ -15,30 +16,28 @@ const RESTART_MAX: Duration = Duration::from_secs(240);
 impl Coordinator<'_, '_> {
     /// Continues the parts, or takes over those that run. Returns how the job has ended, if it has.
     pub(super) fn restart(&mut self, at: Option<u64>) -> Result<Option<Ending>, Error> {
-        let found = self.look()?;
-        let sealed: Vec<Vec<SealedEpoch>> =
-            found.iter().map(|part| part.epochs.iter().copied().map(Into::into).collect()).collect();
-        let mut complete = complete_epochs(&sealed);
+        let found = look(&mut self.nodes)?;
+        let mut complete = complete(&found);
         self.complete = complete.first().map(|newest| newest.epoch);
         if at.is_none() {
-            complete.retain(|it| !self.job.in_doubt.contains(&it.epoch));
-            if let Some(first) = self.job.in_doubt.first() {
+            complete.retain(|it| !self.nodes.job.in_doubt.contains(&it.epoch));
+            if let Some(first) = self.nodes.job.in_doubt.first() {
                 (self.tell)(&format!(
                     "the command failed soon after epoch {} and later ones: an earlier one is used",
                     first.number
                 ));
             }
         }
-        if found.iter().all(|part| part.is_running) {
+        if found.iter().all(FoundPart::is_running) {
             (self.tell)("the job runs: taking over");
-            (0..found.len()).try_for_each(|part| self.ask(part, &AgentRequest::Follow))?;
+            (0..found.len()).try_for_each(|part| self.nodes.ask(part, &AgentRequest::Follow))?;
             return Ok(None);
         }
         // What is left of it cannot go on without the others.
-        for (part, _) in found.iter().enumerate().filter(|(_, found)| found.is_running) {
-            self.ask(part, &AgentRequest::End)?;
+        for (part, _) in found.iter().enumerate().filter(|(_, found)| found.is_running()) {
+            self.nodes.ask(part, &AgentRequest::End)?;
         }
-        if found[0].is_finished && at.is_none() {
+        if found[0].phase == JobPhase::Finished && at.is_none() {
             (self.tell)("the job has finished");
             return Ok(Some(Ending::Exited { status: 0 }));
         }
@@ -50,29 +49,14 @@ impl Coordinator<'_, '_> {
         self.recent.note(epoch, Instant::now());
         let token = random::<16>()?;
         for (part, generation) in generations.into_iter().enumerate() {
-            self.ask(part, &AgentRequest::Restart { generation, token })?;
+            self.nodes.ask(part, &AgentRequest::Restart { generation, token })?;
         }
         self.restart_together(epoch).map(|()| None)
     }
 
-    /// Asks what there is of each part.
-    fn look(&mut self) -> Result<Vec<FoundPart>, Error> {
-        (0..self.job.nodes.len()).try_for_each(|part| self.ask(part, &AgentRequest::Look))?;
-        let mut found: Vec<Option<FoundPart>> = vec![None; self.job.nodes.len()];
-        let deadline = Instant::now() + BEGIN_MAX;
-        while found.iter().any(Option::is_none) {
-            match self.hear(deadline)? {
-                (part, AgentReport::Found(it)) => found[part] = Some(it),
-                (part, AgentReport::Failed { reason }) => return Err(self.failed(part, &reason)),
-                (_, report) => self.show(report),
-            }
-        }
-        Ok(found.into_iter().flatten().collect())
-    }
-
     /// Brings the parts through a restart that has begun.
     fn restart_together(&mut self, epoch: PartsEpoch) -> Result<(), Error> {
-        let count = self.job.nodes.len();
+        let count = self.nodes.job.nodes.len();
         let mut restart = PartsRestart::begin(count);
         let deadline = Instant::now() + RESTART_MAX;
         loop {
@@ -97,7 +81,7 @@ impl Coordinator<'_, '_> {
     /// Waits for an event of a restart.
     fn next_event(&mut self, deadline: Instant) -> CoordinatorEvent {
         loop {
-            match self.next_report(Some(deadline)) {
+            match self.nodes.next_report(deadline) {
                 Next::TimeUp => return CoordinatorEvent::TimeUp,
                 Next::Lost(part) => return CoordinatorEvent::Lost(part),
                 Next::Report(part, AgentReport::Part { cut: None, said }) => return CoordinatorEvent::Said(part, said),
@@ -105,7 +89,7 @@ impl Coordinator<'_, '_> {
                     return CoordinatorEvent::Said(part, FromPart::Failed { reason });
                 }
                 Next::Report(part, AgentReport::Ended { .. }) => return CoordinatorEvent::Lost(part),
-                Next::Report(_, report) => self.show(report),
+                Next::Report(_, report) => show(report),
             }
         }
     }

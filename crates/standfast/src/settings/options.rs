@@ -100,6 +100,17 @@ macro_rules! options {
                 JobOptions { $($option: self.$option.map_or(otherwise.$option, Into::into),)+ }
             }
 
+            /// Returns the words of a command line that makes these choices.
+            pub(crate) fn to_words(&self) -> Vec<String> {
+                let mut words = Vec::new();
+                let mut add = |option: &str, value: &dyn fmt::Display| {
+                    words.push(format!("--{}={value}", option.replace('_', "-")));
+                };
+                $(self.$option.iter().for_each(|value| each_value!(value, stringify!($option), add $(, $kind)?));)+
+                $(self.$other.iter().for_each(|value| add(stringify!($other), value));)+
+                words
+            }
+
             /// Returns these choices, with those of `weaker` where none was made.
             pub(crate) fn over(self, weaker: Self) -> Self {
                 Self {
@@ -118,6 +129,16 @@ macro_rules! last {
     };
     ($given:ty, $kind:ty) => {
         $kind
+    };
+}
+
+/// Adds the words of an option that was given: one, or one for each of its values.
+macro_rules! each_value {
+    ($value:ident, $option:expr, $add:ident) => {
+        $add($option, $value)
+    };
+    ($values:ident, $option:expr, $add:ident, $kind:ty) => {
+        $values.iter().for_each(|value| $add($option, value))
     };
 }
 
@@ -259,7 +280,7 @@ pub(crate) fn file_policy(files: Files) -> FilePolicy {
 mod tests {
     use super::super::interval::{INTERVAL_MAX, INTERVAL_MIN};
     use super::*;
-    use clap::{Arg, Args as _, Command};
+    use clap::{Arg, Args as _, Command, FromArgMatches as _};
     use std::error::Error as _;
 
     #[test]
@@ -314,6 +335,22 @@ mod tests {
         let command = OptionChoices::augment_args(Command::new("run"));
         let refused = command.try_get_matches_from(["run", &format!("--{option}={value}")]).err()?;
         Some(refused.source().expect("the value is wrong, not the option").to_string())
+    }
+
+    #[test]
+    fn choices_survive_a_command_line() {
+        let parsed = |words: &[String]| {
+            let command = OptionChoices::augment_args(Command::new("run").no_binary_name(true));
+            OptionChoices::from_arg_matches(&command.get_matches_from(words)).unwrap()
+        };
+        assert_eq!(OptionChoices::default().to_words(), Vec::<String>::new());
+        let words =
+            ["--interval=90s", "--keep=7", "--save-files=64M", "--reserve=10G", "--rehearse=every:3", "--grace=2m"];
+        let more =
+            ["--notice=USR1=checkpoint", "--notice=TERM=stop", "--memory=/dev/shm", "--track=hash", "--deadline=off"];
+        let choices = parsed(&words.iter().chain(&more).map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(parsed(&choices.to_words()), choices);
+        assert_eq!(choices.to_words().len(), words.len() + more.len());
     }
 
     #[test]

@@ -1,0 +1,185 @@
+//! Questions about a job of several nodes, and what else one can ask for: they reach the agents of all nodes, or the
+//! coordinator.
+
+use super::agent_protocol::{AgentReport, AgentRequest, FoundPart};
+use super::description::DistributedJob;
+use super::lead::{self, Lead, LeadRecord};
+use super::reach::ReachedNodes;
+use crate::doctor::NodeDiagnosis;
+use crate::report::{CleaningReport, DistributedReport, EpochReport, JobPhase, NodeReport, NodeVerification};
+use crate::{Afterwards, Error};
+use rustix::process::{Pid, Signal, kill_process};
+use standfast_parts::{CompleteEpoch, SealedEpoch, complete_epochs};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a node may take to answer.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How long it may take to read all of its checkpoints.
+const VERIFY_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long a checkpoint may take that was asked for.
+const CHECKPOINT_MAX: Duration = Duration::from_secs(900);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Returns the state of a job of several nodes, with its checkpoints.
+///
+/// # Errors
+/// If a node does not answer.
+pub fn distributed_status(directory: &Path) -> Result<DistributedReport, Error> {
+    let mut nodes = reach(directory)?;
+    let found = look(&mut nodes)?;
+    let job = &nodes.job;
+    let lead = Lead::look(directory);
+    let of_node = |(node, found): (&String, &FoundPart)| NodeReport {
+        node: node.clone(),
+        phase: found.phase,
+        checkpoints: found.epochs.len() as u64,
+        bytes: found.epochs.iter().map(|it| it.bytes).sum(),
+    };
+    let mut epochs: Vec<EpochReport> = complete(&found).iter().map(|epoch| report_of(epoch, job, &found)).collect();
+    epochs.reverse();
+    Ok(DistributedReport {
+        directory: directory.to_owned(),
+        command: job.command.clone(),
+        phase: phase(&found, lead.as_ref()),
+        coordinator: lead.as_ref().map(LeadRecord::to_string),
+        given_up: lead.and_then(|lead| lead.given_up),
+        nodes: job.nodes.iter().zip(&found).map(of_node).collect(),
+        epochs,
+    })
+}
+
+fn report_of(epoch: &CompleteEpoch, job: &DistributedJob, found: &[FoundPart]) -> EpochReport {
+    let images = found.iter().flat_map(|part| part.epochs.iter().find(|it| it.epoch == epoch.epoch));
+    let first = images.clone().next().map_or(0, |it| it.age_milliseconds);
+    EpochReport {
+        epoch: epoch.epoch.number,
+        age_seconds: Duration::from_millis(first).as_secs_f64(),
+        generations: epoch.generations.clone(),
+        bytes: images.clone().map(|it| it.bytes).sum(),
+        pause_nanoseconds: images.map(|it| it.pause_nanoseconds).max().unwrap_or_default(),
+        is_in_doubt: job.in_doubt.contains(&epoch.epoch),
+    }
+}
+
+/// Returns the state of the whole.
+fn phase(found: &[FoundPart], lead: Option<&LeadRecord>) -> JobPhase {
+    let is_protected = lead.is_some() && found.iter().all(|part| part.phase == JobPhase::Running);
+    match found.iter().any(FoundPart::is_running) {
+        true if is_protected => JobPhase::Running,
+        true => JobPhase::Unprotected,
+        false => found.first().map_or(JobPhase::None, |part| part.phase),
+    }
+}
+
+/// Finds out what nodes support. `agent` is the command that reaches one.
+pub fn examine_nodes(nodes: &[String], agent: &str) -> Vec<NodeDiagnosis> {
+    let examined = |node: &String| {
+        let job = DistributedJob::of_nodes(vec![node.clone()], agent);
+        ReachedNodes::reach(job, Path::new("/"))?.ask_all(&AgentRequest::Examine, ANSWER_MAX, |report| match report {
+            AgentReport::Examined(findings) => Ok(findings),
+            other => Err(other),
+        })
+    };
+    let diagnosis = |node: &String| match examined(node) {
+        Ok(findings) => NodeDiagnosis { node: node.clone(), trouble: None, findings: findings.concat() },
+        Err(error) => NodeDiagnosis { node: node.clone(), trouble: Some(error.to_string()), findings: Vec::new() },
+    };
+    nodes.iter().map(diagnosis).collect()
+}
+
+/// Verifies every byte of the checkpoints of all nodes.
+///
+/// # Errors
+/// If a node does not answer. Damage is not an error but a result.
+pub fn verify_distributed(directory: &Path) -> Result<Vec<NodeVerification>, Error> {
+    let mut nodes = reach(directory)?;
+    let verified = nodes.ask_all(&AgentRequest::Verify, VERIFY_MAX, |report| match report {
+        AgentReport::Verified { good, damage } => Ok((good, damage)),
+        other => Err(other),
+    })?;
+    let of_node = |(node, (good, damage)): (&String, _)| NodeVerification { node: node.clone(), good, damage };
+    Ok(nodes.job.nodes.iter().zip(verified).map(of_node).collect())
+}
+
+/// Removes a finished job from all nodes, or an unfinished one, if that is wanted.
+///
+/// # Errors
+/// If the job runs, or is unfinished and the request does not include that, or a node does not answer.
+pub fn clean_distributed(directory: &Path, unfinished: bool, is_dry_run: bool) -> Result<CleaningReport, Error> {
+    let lead = Lead::take(directory)?;
+    let mut nodes = reach(directory)?;
+    let found = look(&mut nodes)?;
+    if let Some(running) = found.iter().position(FoundPart::is_running) {
+        return Err(nodes.failed(running, "its part runs"));
+    }
+    if !unfinished && found[0].phase != JobPhase::Finished {
+        return Err(Error::Declined(
+            "the job is unfinished, and could be continued\nhint: to remove it nevertheless: --unfinished".to_owned(),
+        ));
+    }
+    let removed = nodes.ask_all(&AgentRequest::Remove { is_dry_run }, ANSWER_MAX, |report| match report {
+        AgentReport::Removed { checkpoints, bytes } => Ok((checkpoints, bytes)),
+        other => Err(other),
+    })?;
+    let mut left = Vec::new();
+    if !is_dry_run {
+        DistributedJob::forget(directory)?;
+        drop(lead);
+        lead::forget(directory)?;
+        if std::fs::remove_dir(directory).is_err() {
+            let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+            left = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        }
+    }
+    let (checkpoints, bytes) = removed.iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+    Ok(CleaningReport { directory: directory.to_owned(), is_dry_run, checkpoints, bytes, left })
+}
+
+/// Has the coordinator of a job take a checkpoint of all parts now. Returns the number of its epoch once it is durable.
+///
+/// # Errors
+/// If nobody steers the job, or its coordinator runs on another host, or the checkpoint was given up.
+pub fn checkpoint_distributed(directory: &Path, afterwards: Afterwards) -> Result<u64, Error> {
+    let nobody = "no command steers the job, so nobody takes checkpoints of it";
+    let before = Lead::look(directory)
+        .ok_or_else(|| Error::Declined(format!("{nobody}\nhint: standfast restart takes over a job that runs")))?;
+    if !before.is_here() {
+        return Err(Error::Declined(format!("the job is steered by {before}\nhint: run this command there")));
+    }
+    let signal = if afterwards == Afterwards::Stop { Signal::TERM } else { Signal::USR1 };
+    let pid = Pid::from_raw(before.pid).ok_or_else(|| Error::Declined(nobody.to_owned()))?;
+    kill_process(pid, signal).map_err(|error| Error::system("ask the coordinator of the job")(error.into()))?;
+    let deadline = Instant::now() + CHECKPOINT_MAX;
+    loop {
+        std::thread::sleep(PAUSE);
+        let now = Lead::look(directory).ok_or_else(|| Error::Declined("its coordinator has ended".to_owned()))?;
+        if now.answered > before.answered {
+            return match (now.given_up, now.epoch) {
+                (None, Some(epoch)) => Ok(epoch),
+                (reason, _) => Err(Error::Declined(reason.unwrap_or_else(|| "it was given up".to_owned()))),
+            };
+        }
+        if Instant::now() > deadline {
+            return Err(Error::Declined("its coordinator does not answer".to_owned()));
+        }
+    }
+}
+
+/// Asks all nodes what there is of their parts.
+pub(super) fn look(nodes: &mut ReachedNodes) -> Result<Vec<FoundPart>, Error> {
+    nodes.ask_all(&AgentRequest::Look, ANSWER_MAX, |report| match report {
+        AgentReport::Found(found) => Ok(found),
+        other => Err(other),
+    })
+}
+
+/// Returns the epochs that all parts have sealed, newest first.
+pub(super) fn complete(found: &[FoundPart]) -> Vec<CompleteEpoch> {
+    let sealed = |part: &FoundPart| part.epochs.iter().copied().map(SealedEpoch::from).collect();
+    complete_epochs(&found.iter().map(sealed).collect::<Vec<_>>())
+}
+
+fn reach(directory: &Path) -> Result<ReachedNodes, Error> {
+    ReachedNodes::reach(DistributedJob::load(directory)?, directory)
+}
