@@ -160,7 +160,6 @@ fn streams_between_nodes_lose_nothing_when_everything_is_killed() -> Result<()> 
 }
 
 #[test]
-#[ignore = "6 s; streams between nodes are killed in make test"]
 fn ends_whose_other_ends_were_closed_come_back_with_all_that_was_sent() -> Result<()> {
     with_nodes(|mut job| {
         let (standfast, file) = (standfast_binary()?.display(), job.arena.work().join("go"));
