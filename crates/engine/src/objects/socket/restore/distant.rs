@@ -11,7 +11,7 @@
 //! the stream.
 
 use super::connect::{Patience, any_port, wait_until};
-use super::greeting::{await_greeting, greet};
+use super::greeting::{answer, await_answer, await_greeting, greet};
 use super::names::name_of;
 use super::{Made, describe, options};
 use crate::EngineError;
@@ -113,6 +113,10 @@ impl Opening<'_> {
             self.close(listener.number)?;
         }
         drop(listeners);
+        for end in ends.iter().filter(|end| !end.is_accepted()) {
+            let answered = await_answer(end.own()?.own(), partners.token());
+            answered.map_err(|source| kernel("connecting to another part", source))?;
+        }
         let exchanges = ends.iter().map(|end| Ok(Exchange::new(end.own()?.own(), end.contents(), end.held_back())));
         let exchanges = exchanges.collect::<Result<Vec<_>, EngineError>>()?;
         exchange(exchanges).map_err(|source| kernel("exchanging what another part had received", source))?;
@@ -199,6 +203,7 @@ impl Opening<'_> {
                 self.close(number)?;
                 continue;
             };
+            answer(accepted.own(), partners.token()).map_err(|source| kernel(action, source))?;
             options::set(accepted.own(), end.record)?;
             self.note_other_peer(&accepted, end.place, end.peer())?;
             end.made = Some(accepted);

@@ -1,5 +1,5 @@
-//! The first bytes of a connection between two parts: the end that connects proves that it belongs to this restart, and
-//! says which connection it is, since it may have had to take another port.
+//! The first bytes of a connection between two parts: both ends prove that they belong to this restart, and the end that
+//! connects says which connection it is, since it may have had to take another port.
 
 use crate::partners::{EndAddresses, RestartToken};
 use standfast_linux::abi;
@@ -16,40 +16,67 @@ const ENDPOINT_BYTES: usize = 18;
 const GREETING_BYTES: usize = TOKEN_BYTES + 2 * ENDPOINT_BYTES;
 /// How long a stranger may be silent. The greeting of another part follows the connection at once.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// How long the answer may take: its part may be waiting for others.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// Sends the greeting of the end that has connected. `addresses` are those that it had.
 pub(super) fn greet(own: BorrowedFd<'_>, token: RestartToken, addresses: EndAddresses) -> io::Result<()> {
-    let greeting = [&token.0[..], &encode(addresses.local), &encode(addresses.remote)].concat();
-    match socket::send(own, &greeting, &[], &[])? {
-        sent if sent == greeting.len() => Ok(()),
-        _ => Err(io::ErrorKind::WriteZero.into()),
-    }
+    send(own, &[&token.0[..], &encode(addresses.local), &encode(addresses.remote)].concat())
 }
 
 /// Waits for the greeting of the other end, and returns the addresses that it had. Returns `None` for a stranger.
 pub(super) fn await_greeting(own: BorrowedFd<'_>, token: RestartToken) -> io::Result<Option<EndAddresses>> {
-    let deadline = Instant::now() + SILENCE_MAX;
     let mut greeting = [0; GREETING_BYTES];
+    if !hears(own, token, &mut greeting, SILENCE_MAX)? {
+        return Ok(None);
+    }
+    let (local, remote) = greeting[TOKEN_BYTES..].split_at(ENDPOINT_BYTES);
+    Ok(Some(EndAddresses { local: decode(local), remote: decode(remote) }))
+}
+
+/// Sends the answer of the end that has accepted.
+pub(super) fn answer(own: BorrowedFd<'_>, token: RestartToken) -> io::Result<()> {
+    send(own, &token.0)
+}
+
+/// Waits for that answer.
+pub(super) fn await_answer(own: BorrowedFd<'_>, token: RestartToken) -> io::Result<()> {
+    match hears(own, token, &mut [0; TOKEN_BYTES], ANSWER_MAX)? {
+        true => Ok(()),
+        false => Err(io::Error::other("another program has answered in the place of another part")),
+    }
+}
+
+fn send(own: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    match socket::send(own, bytes, &[], &[])? {
+        sent if sent == bytes.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// Fills `into` with what the other end sends. Returns `false` for a stranger: one that does not begin with the token, or is
+/// silent.
+fn hears(own: BorrowedFd<'_>, token: RestartToken, into: &mut [u8], limit: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + limit;
     let mut length = 0;
-    while length < GREETING_BYTES {
-        match socket::receive_at_once(own, &mut greeting[length..]) {
-            Ok(0) => return Ok(None),
+    while length < into.len() {
+        match socket::receive_at_once(own, &mut into[length..]) {
+            Ok(0) => return Ok(false),
             Ok(bytes) => length += bytes,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
                 if descriptors::ready_events(own, abi::POLLIN)? == 0 {
                     std::thread::sleep(PAUSE);
                 }
             }
-            Err(_) => return Ok(None),
+            Err(_) => return Ok(false),
         }
         let so_far = length.min(TOKEN_BYTES);
-        if greeting[..so_far] != token.0[..so_far] {
-            return Ok(None);
+        if into[..so_far] != token.0[..so_far] {
+            return Ok(false);
         }
     }
-    let (local, remote) = greeting[TOKEN_BYTES..].split_at(ENDPOINT_BYTES);
-    Ok(Some(EndAddresses { local: decode(local), remote: decode(remote) }))
+    Ok(true)
 }
 
 fn encode(endpoint: Endpoint) -> [u8; ENDPOINT_BYTES] {
@@ -96,6 +123,11 @@ mod tests {
         let addresses = EndAddresses { local: endpoint("10.0.0.1:4000"), remote: endpoint("[fd00::2]:80") };
         greet(client.as_fd(), TOKEN, addresses).unwrap();
         assert_eq!(await_greeting(server.as_fd(), TOKEN).unwrap(), Some(addresses));
+        client.set_nonblocking(true).unwrap();
+        answer(server.as_fd(), TOKEN).unwrap();
+        await_answer(client.as_fd(), TOKEN).unwrap();
+        answer(server.as_fd(), RestartToken([8; TOKEN_BYTES])).unwrap();
+        assert!(await_answer(client.as_fd(), TOKEN).is_err());
     }
 
     #[test]
