@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MEBIBYTES: &str = "64";
 const CUTS: usize = 5;
 const CUT_WITH_TAKEN_PORT: usize = 2;
-/// Nothing moves any more after so many meetings.
+/// Number of meetings after which nothing moves any more.
 const MEETINGS_UNTIL_FULL: u32 = 100;
 
 /// One of two parts, with a way to the other.

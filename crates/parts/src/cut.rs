@@ -10,7 +10,7 @@
 
 use crate::{CoordinatorEffect, CoordinatorEvent, EndName, FromPart, Pairing, PartIndex, PartReport, ToPart, pair};
 
-/// After so many meetings at which nothing has moved, receive queues are full. Meetings take 0.2 ms at least, and what the
+/// If nothing has moved for this number of meetings, receive queues are full. Meetings take 0.2 ms at least, and what the
 /// kernel can still deliver moves within that, unless it was lost.
 const REPEATED_MAX: u32 = if cfg!(test) { 1 } else { 100 };
 

@@ -109,7 +109,7 @@ impl<'a> Known<'a> {
 }
 
 impl Other<'_> {
-    /// Returns what the part of `end` is told of it.
+    /// Returns what the part of `end` hears of it.
     fn as_told(&self, end: &ConnectionEnd, are_full: bool) -> OppositeEnd {
         match self {
             Self::Open(other) => OppositeEnd::Open(PartnerEnd {

@@ -211,6 +211,10 @@ impl Agent {
     fn look(&self) -> Result<FoundPart, Error> {
         let path = self.part.job();
         let of_store = |error| Error::of_store(&path, error);
+        let phase = phase(&path)?;
+        if phase == JobPhase::None {
+            return Ok(FoundPart { phase, epochs: Vec::new() });
+        }
         let directory = JobDirectory::open(&path).map_err(of_store)?;
         let manifest = directory.manifest().map_err(of_store)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -225,7 +229,7 @@ impl Agent {
                 pause_nanoseconds: it.pause_nanoseconds,
             })
         });
-        Ok(FoundPart { phase: phase(&path)?, epochs: sealed.collect() })
+        Ok(FoundPart { phase, epochs: sealed.collect() })
     }
 
     fn verify(&self) -> Result<(), Error> {

@@ -7,9 +7,13 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const LOCK_FILE: &str = "coordinator.lock";
 const RECORD_FILE: &str = "coordinator.json";
+/// How long those who only look may hold the lock.
+const LOOK_MAX: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What a coordinator records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,10 +44,15 @@ impl Lead {
         let taking = |error: std::io::Error| Error::system("take the lead of the job")(error);
         let opened = OpenOptions::new().write(true).create(true).truncate(false).open(directory.join(LOCK_FILE));
         let lock = opened.map_err(taking)?;
-        if let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        let begun = Instant::now();
+        while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             let error = std::io::Error::from(error);
             if error.kind() != std::io::ErrorKind::WouldBlock {
                 return Err(taking(error));
+            }
+            if begun.elapsed() < LOOK_MAX {
+                std::thread::sleep(PAUSE);
+                continue;
             }
             let who = record(directory).map_or_else(|_| "another command".to_owned(), |it| it.to_string());
             return Err(Error::Declined(format!("{who} steers the job")));
@@ -105,7 +114,8 @@ pub(super) fn forget(directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn record(directory: &Path) -> Result<LeadRecord, Error> {
+/// Returns what the last coordinator has recorded, whether it still leads or not.
+pub(super) fn record(directory: &Path) -> Result<LeadRecord, Error> {
     load(&directory.join(RECORD_FILE))
 }
 

@@ -153,12 +153,17 @@ pub fn checkpoint_distributed(directory: &Path, afterwards: Afterwards) -> Resul
     let deadline = Instant::now() + CHECKPOINT_MAX;
     loop {
         std::thread::sleep(PAUSE);
-        let now = Lead::look(directory).ok_or_else(|| Error::Declined("its coordinator has ended".to_owned()))?;
+        let has_ended = Lead::look(directory).is_none();
+        // It may have answered just before it ended.
+        let now = lead::record(directory)?;
         if now.answered > before.answered {
             return match (now.given_up, now.epoch) {
                 (None, Some(epoch)) => Ok(epoch),
                 (reason, _) => Err(Error::Declined(reason.unwrap_or_else(|| "it was given up".to_owned()))),
             };
+        }
+        if has_ended {
+            return Err(Error::Declined("its coordinator has ended".to_owned()));
         }
         if Instant::now() > deadline {
             return Err(Error::Declined("its coordinator does not answer".to_owned()));
