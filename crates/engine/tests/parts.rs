@@ -10,19 +10,24 @@ use standfast_engine::{
 };
 use standfast_format::records::{Socket, SocketState};
 use standfast_format::{BoxError, ImageSink};
+use standfast_linux::abi;
 use standfast_linux::proc::Endpoint;
-use std::net::{SocketAddr, TcpListener};
+use standfast_linux::sys::descriptors::ready_events;
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use support::{HeldImage, compile};
 
 /// A program that stops at once may still have to wait for a processor.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Enough to fill the queues many times.
-const MEBIBYTES: &str = "64";
+const MEBIBYTES: u32 = 64;
+/// The two ways of the program.
+const WAYS: [&str; 2] = ["serve", "call"];
 const CUTS: usize = 5;
 const CUT_WITH_TAKEN_PORT: usize = 2;
 /// Number of meetings after which nothing moves any more.
@@ -34,6 +39,7 @@ struct Side {
     to_other: SyncSender<Vec<DistantEnd>>,
     from_other: Mutex<Receiver<Vec<DistantEnd>>>,
     last: Mutex<LastMeeting>,
+    deadline: Instant,
 }
 
 /// What both sides have said at the last meeting, and how often it was the same.
@@ -53,6 +59,9 @@ impl Side {
 
 impl CutPartners for Side {
     fn meet(&self, report: CutReport) -> Result<Meeting, BoxError> {
+        if Instant::now() > self.deadline {
+            return Err(format!("the ends do not agree: {report:?}").into());
+        }
         let reported = self.exchange(&report.ends)?;
         let mut last = self.last.lock().map_err(|_| "the other side has failed")?;
         // In the same order on both sides.
@@ -94,20 +103,45 @@ impl RestartPartners for Side {
     }
 }
 
+/// How two programs talk.
+struct Talk {
+    /// The size of their receive queues, if they choose it.
+    queue_bytes: Option<u32>,
+    /// Whether both send, or only the one that has accepted.
+    is_answered: bool,
+    /// The cut after which the port of the end that connects is taken.
+    cut_with_taken_port: Option<usize>,
+}
+
 fn sides() -> [Side; 2] {
     let ((one, of_one), (other, of_other)) = (sync_channel(1), sync_channel(1));
-    let side = |to_other, from_other| Side { to_other, from_other: Mutex::new(from_other), last: Mutex::default() };
+    let deadline = Instant::now() + PATIENCE;
+    let side = |to_other, from_other| {
+        let (from_other, last) = (Mutex::new(from_other), Mutex::default());
+        Side { to_other, from_other, last, deadline }
+    };
     [side(one, of_other), side(other, of_one)]
 }
 
-fn talking(program: &Path, how: &str, port: &Path, queue_bytes: &str) -> Job {
-    let command = "exec \"$0\" \"$1\" \"$2\" \"$3\" \"$4\" </dev/null >/dev/null 2>/dev/null";
-    let words =
-        ["-c", command, &program.display().to_string(), how, &port.display().to_string(), MEBIBYTES, queue_bytes];
-    let arguments = words.map(std::ffi::OsString::from);
+/// Returns an address of the loopback that no other process uses, so that nothing takes a port while the parts are dead.
+fn own_address() -> Ipv4Addr {
+    /// A process id has 22 bits.
+    const FIRST_BYTES: u8 = 64;
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, FIRST_BYTES + high, middle, low)
+}
+
+fn talking(program: &Path, how: &str, talk: &Talk) -> Job {
+    let command = "exec \"$0\" \"$@\" </dev/null >/dev/null 2>/dev/null";
+    let answer = if talk.is_answered { MEBIBYTES } else { 0 };
+    let [to_send, to_receive] = if how == "serve" { [MEBIBYTES, answer] } else { [answer, MEBIBYTES] };
+    let numbers = [talk.queue_bytes.unwrap_or_default(), to_send, to_receive].map(|number| number.to_string());
+    let [program, port] = [program.to_owned(), program.with_extension("port")].map(|it| it.display().to_string());
+    let words = [program, how.to_owned(), own_address().to_string(), port].into_iter().chain(numbers);
+    let arguments = ["-c", command].map(ToOwned::to_owned).into_iter().chain(words).map(OsString::from);
     Job::launch(&Launch {
         program: "/bin/sh".into(),
-        arguments: arguments.into(),
+        arguments: arguments.collect(),
         signals: InheritedSignals::capture(),
         terminal: LaunchTerminal::shared(),
         directory: None,
@@ -130,8 +164,18 @@ fn captured(job: &mut Job, side: Side) -> HeldImage {
         };
         scope.spawn(work).join().expect("no panic");
     });
-    job.reap().expect("it has ended");
+    ended(job);
     held
+}
+
+/// Waits until a job has ended.
+fn ended(job: &mut Job) -> ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    while ready_events(job.end_descriptor(), abi::POLLIN).expect("it can be polled") == 0 {
+        assert!(Instant::now() < deadline, "the program does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    job.reap().expect("it has ended").expect("it is ours")
 }
 
 fn continued(held: &HeldImage, side: &Side) -> Result<Job, EngineError> {
@@ -165,13 +209,6 @@ fn both<T: Send, R: Send>(things: [T; 2], work: impl Fn(T) -> R + Sync) -> [R; 2
     })
 }
 
-fn is_connected(job: &Job) -> bool {
-    let pid = job.main_process().pid.get();
-    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let sockets = links.filter_map(|link| std::fs::read_link(link.path()).ok());
-    sockets.filter(|link| link.to_string_lossy().starts_with("socket:")).count() > 0
-}
-
 /// Returns the address of the end that has connected.
 fn name_of_caller(image: &HeldImage) -> SocketAddr {
     let is_it = |it: &&Socket| matches!(it.state, SocketState::Distant { is_accepted: false, .. });
@@ -191,14 +228,17 @@ struct Seen {
     names: Vec<SocketAddr>,
 }
 
-/// Has two programs talk, with receive queues of this size if it is not 0, and checks that they lose no byte although they
-/// are killed and continued again and again.
-fn survive_cuts(queue_bytes: &str, cut_with_taken_port: Option<usize>) -> Seen {
+/// Has two programs talk, and checks that they lose no byte although they are killed and continued again and again.
+fn survive_cuts(talk: &Talk) -> Seen {
+    // What another test starts has the sockets that we look at, for a moment.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (_directory, program) = compile("talk.c");
-    let port = program.with_extension("port");
-    let mut jobs = ["serve", "call"].map(|how| talking(&program, how, &port, queue_bytes));
-    while !port.exists() || !jobs.iter().all(is_connected) {
-        std::thread::yield_now();
+    let mut jobs = WAYS.map(|how| talking(&program, how, talk));
+    let deadline = Instant::now() + PATIENCE;
+    while !WAYS.iter().all(|how| program.with_extension(format!("port.{how}")).exists()) {
+        assert!(Instant::now() < deadline, "they have not connected");
+        std::thread::sleep(Duration::from_millis(1));
     }
     let mut seen = Seen::default();
     for cut in 0..CUTS {
@@ -214,21 +254,22 @@ fn survive_cuts(queue_bytes: &str, cut_with_taken_port: Option<usize>) -> Seen {
         }
         seen.names.push(name_of_caller(&images[1]));
         // Something else has the port of the end that connects.
-        let is_taken = cut_with_taken_port == Some(cut);
+        let is_taken = talk.cut_with_taken_port == Some(cut);
         let _taken = is_taken.then(|| TcpListener::bind(seen.names[cut]).expect("nobody has it"));
         let [first, second] = &sides();
         let [one, other] = &images;
         jobs = both([(one, first), (other, second)], |(image, side)| continued(image, side))
             .map(|job| job.expect("nothing is in the way"));
     }
-    let ended = jobs.map(|mut job| job.reap().expect("it ends").expect("it is ours"));
+    let ended = jobs.each_mut().map(ended);
     assert!(ended.iter().all(ExitStatus::success), "{ended:?}");
     seen
 }
 
 #[test]
 fn two_parts_that_are_killed_and_continued_together_lose_no_byte() {
-    let seen = survive_cuts("0", Some(CUT_WITH_TAKEN_PORT));
+    let talk = Talk { queue_bytes: None, is_answered: true, cut_with_taken_port: Some(CUT_WITH_TAKEN_PORT) };
+    let seen = survive_cuts(&talk);
     assert!(seen.in_flight > 0, "nothing was on its way at any cut");
     let moved: Vec<bool> = seen.names.windows(2).map(|names| names[0] != names[1]).collect();
     let expected: Vec<bool> = (0..CUTS - 1).map(|cut| cut == CUT_WITH_TAKEN_PORT).collect();
@@ -237,6 +278,8 @@ fn two_parts_that_are_killed_and_continued_together_lose_no_byte() {
 
 #[test]
 fn what_does_not_fit_into_a_receive_queue_is_not_lost_either() {
-    let seen = survive_cuts("32768", None);
-    assert!(seen.held_back > 0, "everything fitted, {} bytes", seen.in_flight);
+    for is_answered in [true, false] {
+        let seen = survive_cuts(&Talk { queue_bytes: Some(32768), is_answered, cut_with_taken_port: None });
+        assert!(seen.held_back > 0, "everything fitted, {} bytes", seen.in_flight);
+    }
 }

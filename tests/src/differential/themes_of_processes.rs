@@ -10,10 +10,11 @@ pub(super) const OF_CONNECTIONS: &[Theme] = &[
         name: "unix-stream",
         weight: 8,
         traits: &[],
+        // How much fits depends on the pieces in which it was sent. So no queue is filled.
         makes: &["socket-pair +stream +stream 1|0x801|0x80001 ; send $1 1..9000 seed 0"],
         uses: &[
             "send @stream 1..9000 seed 0|0|0x80",
-            "send @stream 60000..120000 seed 0",
+            "socket-pair +stream +stream 1 ; send $1 60000..120000 seed 0",
             "receive @stream 1..5000 0|0|2 25",
             "send-descriptors @stream 1..90 seed 0..20 1|1|2|3",
             "send-descriptors @stream 1..90 seed 0..20 1",

@@ -97,7 +97,9 @@ impl Walk<'_> {
         if let SocketState::Distant { held_back, .. } = &mut record.state {
             *held_back = (rest > 0).then_some(rest);
         }
-        record.received.push(SocketMessage { contents: emptied.contents.into(), ..SocketMessage::default() });
+        if !emptied.contents.is_empty() {
+            record.received.push(SocketMessage { contents: emptied.contents.into(), ..SocketMessage::default() });
+        }
     }
 }
 
