@@ -132,7 +132,7 @@ fn own_address() -> Ipv4Addr {
 }
 
 fn talking(program: &Path, how: &str, talk: &Talk) -> Job {
-    let command = "exec \"$0\" \"$@\" </dev/null >/dev/null 2>/dev/null";
+    let command = "exec \"$0\" \"$@\" </dev/null >/dev/null 2>\"$0.$1.err\"";
     let answer = if talk.is_answered { MEBIBYTES } else { 0 };
     let [to_send, to_receive] = if how == "serve" { [MEBIBYTES, answer] } else { [answer, MEBIBYTES] };
     let numbers = [talk.queue_bytes.unwrap_or_default(), to_send, to_receive].map(|number| number.to_string());
@@ -262,7 +262,8 @@ fn survive_cuts(talk: &Talk) -> Seen {
             .map(|job| job.expect("nothing is in the way"));
     }
     let ended = jobs.each_mut().map(ended);
-    assert!(ended.iter().all(ExitStatus::success), "{ended:?}");
+    let said = WAYS.map(|how| std::fs::read_to_string(program.with_extension(format!("{how}.err"))));
+    assert!(ended.iter().all(ExitStatus::success), "{ended:?}, {said:?}");
     seen
 }
 

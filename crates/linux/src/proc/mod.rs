@@ -26,7 +26,7 @@ pub use locks::{LockOnFile, leased_inodes};
 pub use maps::{HUGE_PAGES, Map, MapProtection};
 pub use meminfo::{MachineMemory, swap_is_used};
 pub use multicast::MulticastGroup;
-pub use net::{Endpoint, TcpConnection, UdpPort};
+pub use net::{Endpoint, TcpConnection, UdpPort, tcp_state};
 pub use numa::{MapPolicy, ShownNumaPolicy};
 pub use room::{Room, TaskRoom};
 pub use schedstat::ProcessorTime;

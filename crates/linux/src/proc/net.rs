@@ -14,6 +14,20 @@ pub struct Endpoint {
     pub port: u16,
 }
 
+/// The states of a TCP socket, as the kernel numbers them (include/net/tcp_states.h).
+#[allow(missing_docs, reason = "RFC 9293 names them")]
+pub mod tcp_state {
+    pub const ESTABLISHED: u8 = 1;
+    pub const FIN_WAIT_1: u8 = 4;
+    pub const FIN_WAIT_2: u8 = 5;
+    pub const TIME_WAIT: u8 = 6;
+    pub const CLOSED: u8 = 7;
+    pub const CLOSE_WAIT: u8 = 8;
+    pub const LAST_ACK: u8 = 9;
+    pub const LISTENING: u8 = 10;
+    pub const CLOSING: u8 = 11;
+}
+
 /// One TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpConnection {
@@ -21,7 +35,7 @@ pub struct TcpConnection {
     pub local: Endpoint,
     /// The other side.
     pub remote: Endpoint,
-    /// State, as the kernel numbers them.
+    /// State, one of [`tcp_state`].
     pub state: u8,
     /// Bytes that have been sent and not been acknowledged. The packet that ends a connection counts as one.
     pub unsent: u64,

@@ -8,6 +8,7 @@ use crate::socket_paths::{path_in, socket_path};
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{JobState, Socket, SocketMessage, SocketOption, SocketState};
 use standfast_linux::abi;
+use standfast_linux::proc::tcp_state::LISTENING;
 use standfast_linux::proc::{self, Endpoint, TcpConnection, UdpPort};
 use standfast_linux::sys::socket;
 use standfast_linux::{Pid, UnixSocket};
@@ -114,7 +115,6 @@ impl Check<'_, '_> {
 
     /// Checks that nobody else listens where the job does. `own` are the job's sockets, if it is running.
     fn ports(&mut self, own: &HashSet<u64>) {
-        const LISTENING: u8 = 10;
         let listens = |socket: &&Socket| matches!(socket.state, SocketState::Listening { .. });
         let wanted = self.job.sockets.iter().filter(listens).filter_map(|socket| Endpoint::of(&socket.name.0));
         let wanted: Vec<_> = wanted.collect();

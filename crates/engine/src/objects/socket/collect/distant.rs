@@ -14,6 +14,7 @@ use crate::partners::{
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Bytes, ClosedEnd, SocketState};
 use standfast_linux::abi;
+use standfast_linux::proc::tcp_state::{CLOSING, FIN_WAIT_1, FIN_WAIT_2, LAST_ACK, TIME_WAIT};
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
@@ -29,6 +30,11 @@ impl Found {
         matches!(self.record.state, SocketState::Distant { .. })
     }
 
+    /// Reports whether it seems to have been accepted: then the hops of the packet that opened the connection are known.
+    fn seems_accepted(&self) -> bool {
+        self.record.opened_with.is_some_and(|hops| hops > 0)
+    }
+
     fn distant_end(&self) -> Result<DistantEnd, Unsupported> {
         let ended = || Unsupported::for_now(RefusalCode::ConnectionUnsettled, "its connection has just ended");
         let (local, remote) = self.ends().ok_or_else(ended)?;
@@ -40,7 +46,7 @@ impl Found {
         traffic.unsent = socket::unsent_bytes(self.own())? as u64;
         Ok(DistantEnd {
             addresses: EndAddresses { local, remote },
-            seems_accepted: self.record.opened_with.is_some_and(|hops| hops > 0),
+            seems_accepted: self.seems_accepted(),
             has_ended: information.has_ended(),
             has_received_all: information.has_received_all(),
             may_be_emptied: information.is_open() && shut_down_receiving(self.own())? == 0,
@@ -122,7 +128,7 @@ impl Walk<'_> {
         let partner = match other {
             OtherEnd::Open(partner) => partner,
             OtherEnd::Closed { unsent } => {
-                let has_connected = found.record.opened_with.is_some_and(|hops| hops > 0);
+                let has_connected = found.seems_accepted();
                 Partner { unsent, has_ended: true, has_connected, empty_until: None, is_to_refill: false }
             }
             OtherEnd::Unknown => return Ok(()),
@@ -175,17 +181,11 @@ fn fates_of(asked: &[EndAddresses]) -> io::Result<Vec<FoundEnd>> {
 }
 
 fn fate_of(entry: &TcpConnection) -> EndFate {
-    /// FIN_WAIT1, LAST_ACK and CLOSING; FIN_WAIT2 and TIME_WAIT.
-    const SENDING: [u8; 3] = [4, 9, 11];
-    const DONE: [u8; 2] = [5, 6];
-    if entry.inode != 0 {
-        EndFate::Outside
-    } else if SENDING.contains(&entry.state) {
-        EndFate::Closing { unsent: entry.unsent.max(1) }
-    } else if DONE.contains(&entry.state) {
-        EndFate::Closed
-    } else {
-        EndFate::Outside
+    match entry.state {
+        _ if entry.inode != 0 => EndFate::Outside,
+        FIN_WAIT_1 | LAST_ACK | CLOSING => EndFate::Closing { unsent: entry.unsent.max(1) },
+        FIN_WAIT_2 | TIME_WAIT => EndFate::Closed,
+        _ => EndFate::Outside,
     }
 }
 

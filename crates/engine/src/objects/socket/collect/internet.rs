@@ -7,6 +7,9 @@ use crate::RefusalCode;
 use crate::partners::Traffic;
 use standfast_format::records::{SocketMessage, SocketState};
 use standfast_linux::abi;
+use standfast_linux::proc::tcp_state::{
+    CLOSE_WAIT, CLOSED, CLOSING, ESTABLISHED, FIN_WAIT_1, FIN_WAIT_2, LAST_ACK, LISTENING,
+};
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
 use standfast_linux::{UdpSocket, UnixSocket};
@@ -14,15 +17,6 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-
-const ESTABLISHED: u8 = 1;
-const FIN_WAIT_1: u8 = 4;
-const FIN_WAIT_2: u8 = 5;
-const CLOSED: u8 = 7;
-const CLOSE_WAIT: u8 = 8;
-const LAST_ACK: u8 = 9;
-const LISTENING: u8 = 10;
-const CLOSING: u8 = 11;
 
 /// How long a send queue may take to drain into the other end's receive queue. The kernel sends again what a full queue
 /// has dropped, after 200 ms at the earliest.

@@ -1,6 +1,6 @@
 //! Pairs of connected sockets, and the names of sockets.
 
-use super::lingering::{TIME_WAIT, end_lingering};
+use super::lingering::end_lingering;
 use super::{Made, describe, has_name, is_tcp, options, reachable};
 use crate::EngineError;
 use crate::error::kernel;
@@ -8,6 +8,7 @@ use crate::objects::Opening;
 use crate::objects::opening::AddressWait;
 use standfast_format::records::{Bytes, Socket, SocketState};
 use standfast_linux::abi;
+use standfast_linux::proc::tcp_state::TIME_WAIT;
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
 use std::io;

@@ -7,20 +7,17 @@
 //! is 1). If that fails, the restart waits for the port.
 
 use standfast_linux::abi;
+use standfast_linux::proc::tcp_state::{LISTENING, TIME_WAIT};
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::socket;
 use std::io;
 use std::os::fd::AsFd;
 
-/// The kernel's numbers of states (include/net/tcp_states.h).
-pub(super) const TIME_WAIT: u8 = 6;
-const LISTEN: u8 = 10;
-
 /// Ends the connections that keep a TCP socket from this address.
 pub(super) fn end_lingering(address: &[u8]) {
     let (Some(wanted), Ok(all)) = (Endpoint::of(address), TcpConnection::all()) else { return };
     // A SYN to a port where another program listens would be a connection to it.
-    if all.iter().any(|it| it.state == LISTEN && it.local.port == wanted.port) {
+    if all.iter().any(|it| it.state == LISTENING && it.local.port == wanted.port) {
         return;
     }
     let lingering = all.iter().filter(|it| it.state == TIME_WAIT && wanted.serves(&it.local));
