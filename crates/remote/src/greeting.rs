@@ -60,6 +60,16 @@ pub(crate) fn answer(stream: &mut TcpStream, secret: &Secret) -> Result<Purpose,
     minicbor::decode(&purpose).map_err(|_| RemoteError::Stranger("its purpose is unknown"))
 }
 
+/// Reports whether whoever has connected has gone again without a word, as one does who only tries whether this port can be
+/// reached.
+///
+/// # Errors
+/// When nothing happens for long.
+pub(crate) fn was_only_tried(stream: &TcpStream) -> Result<bool, RemoteError> {
+    prepare(stream, Some(PATIENCE))?;
+    Ok(stream.peek(&mut [0]).map_err(system("waiting for a greeting"))? == 0)
+}
+
 fn prepare(stream: &TcpStream, patience: Option<Duration>) -> Result<(), RemoteError> {
     let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(patience));
     set.and_then(|()| stream.set_write_timeout(patience)).map_err(system("setting up a connection"))
@@ -97,6 +107,19 @@ mod tests {
         let (greeted, answered) = met(&Secret::random().unwrap(), &Secret::random().unwrap());
         assert!(matches!(greeted, Err(RemoteError::Stranger(_))), "{greeted:?}");
         assert!(matches!(answered, Err(RemoteError::Lost)), "{answered:?}");
+    }
+
+    #[test]
+    fn whoever_says_nothing_has_only_tried() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for says_something in [false, true] {
+            let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            if says_something {
+                RemoteMessage::Hello { nonce: [0; 32] }.send(&mut stream).unwrap();
+            }
+            drop(stream);
+            assert_eq!(was_only_tried(&listener.accept().unwrap().0).unwrap(), !says_something);
+        }
     }
 
     #[test]

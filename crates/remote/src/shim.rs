@@ -26,6 +26,9 @@ const CONNECTIONS_MAX: usize = 30;
 /// # Errors
 /// When whoever has connected does not belong to the job, or the connection fails.
 pub fn answer(mut control: TcpStream, secret: &Secret) -> Result<(), RemoteError> {
+    if greeting::was_only_tried(&control)? {
+        return Ok(());
+    }
     let Purpose::Command { line } = greeting::answer(&mut control, secret)? else {
         return Err(RemoteError::Stranger("it wants the stream of another command"));
     };
