@@ -14,8 +14,6 @@ const SHELL_AGENTS: [&str; 5] = ["ssh", "rsh", "remsh", "mrsh", "krsh"];
 /// Characters of a node's name besides letters and digits: `user@host.domain`, `[fe80::1%eth0]:22`, `alias_1`.
 const IN_NAMES: &str = "._-@:%[]+";
 
-/// Placeholder for the list of nodes in the command that launches the job.
-const PLACE: &str = "{nodes}";
 /// Time after which a node that has not answered is dead.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Time for saving a node's memory, which may be large.
@@ -119,19 +117,6 @@ pub(crate) fn check_names(names: &[String]) -> Result<(), String> {
     }
 }
 
-/// Returns the word with the list of nodes in place of the placeholder.
-pub(crate) fn with_nodes(word: &OsStr, nodes: &[String]) -> OsString {
-    match word.to_str() {
-        Some(text) if !nodes.is_empty() => text.replace(PLACE, &nodes.join(",")).into(),
-        _ => word.to_owned(),
-    }
-}
-
-/// Reports whether one of the words has the placeholder for the list of nodes.
-pub(crate) fn has_place(words: &[OsString]) -> bool {
-    words.iter().any(|word| word.to_str().is_some_and(|text| text.contains(PLACE)))
-}
-
 fn chosen(before: &[String], alive: &[String], needed: usize) -> Option<Vec<String>> {
     let mut free = alive.iter().filter(|name| !before.contains(name)).cloned();
     let kept = before.iter().map(|name| alive.contains(name).then(|| name.clone()));
@@ -169,14 +154,6 @@ mod tests {
         assert_eq!(chosen(&names("a b c d"), &names("a c d e"), 4), Some(names("a e c d")));
         assert_eq!(chosen(&names("a e c d"), &names("a b c d e"), 4), Some(names("a e c d")));
         assert_eq!(chosen(&names("a b c d"), &names("a c d"), 4), None);
-    }
-
-    #[test]
-    fn the_node_list_is_substituted_for_its_placeholder() {
-        let taken = names("a b");
-        assert_eq!(with_nodes("{nodes}".as_ref(), &taken), "a,b");
-        assert_eq!(with_nodes("--host={nodes}".as_ref(), &taken), "--host=a,b");
-        assert_eq!(with_nodes("{nodes}".as_ref(), &[]), "{nodes}");
     }
 
     /// A stand-in for ssh: like ssh, it joins the words after the node's name, and passes them to a shell.

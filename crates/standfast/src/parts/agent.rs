@@ -7,15 +7,17 @@ use super::agent_protocol::{
 };
 use super::description::{PartDescription, PartDirectory, write};
 use super::output::FollowedFile;
+use super::remote::PART_VARIABLE;
 use crate::checkpoint::end_job;
 use crate::clean::{CleanRequest, clean};
 use crate::control::{Reply, Request, ask, converse, decode};
 use crate::doctor::examine_machine;
 use crate::identity::in_engine;
+use crate::marked::end_marked;
 use crate::queries::{phase, verify};
 use crate::report::JobPhase;
 use crate::{Error, InWords};
-use standfast_engine::Job;
+use standfast_engine::{EngineError, Job};
 use standfast_format::manifest::{Epoch, Outcome};
 use standfast_parts::{FromPart, PartsEpoch, ToPart};
 use standfast_store::{JobDirectory, LeaseState};
@@ -23,6 +25,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -263,6 +266,7 @@ impl Agent {
     }
 
     fn restart(&self, generation: u64, token: [u8; 16]) -> Result<(), Error> {
+        self.end_leftovers()?;
         let starting = |error| Error::system("start the supervisor of the part")(error);
         let (mut own, other) = UnixStream::pair().map_err(starting)?;
         let mut supervisor = this_program("part-restart", &self.part)?;
@@ -287,14 +291,25 @@ impl Agent {
         loop {
             match directory.lease_state().map_err(of_store)? {
                 LeaseState::Supervised(_) => drop(ask(&path, Request::End)),
-                LeaseState::Orphaned(_, program) => end_job(&Job::adopt(in_engine(program))?.freezer())?,
-                _ => return Ok(()),
+                LeaseState::Orphaned(_, program) => match Job::adopt(in_engine(program)) {
+                    Ok(job) => end_job(&job.freezer())?,
+                    Err(EngineError::Ended) => self.end_leftovers()?,
+                    Err(error) => return Err(error.into()),
+                },
+                _ => return self.end_leftovers(),
             }
             if Instant::now() > deadline {
                 return Err(Error::Declined("its processes do not end".to_owned()));
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// Ends processes that have outlived both the server of the part and its supervisor: two lives would write the same
+    /// files.
+    fn end_leftovers(&self) -> Result<(), Error> {
+        let mark = [PART_VARIABLE.as_bytes(), b"=", self.part.path().as_os_str().as_bytes()].concat();
+        end_marked(&mark).map(drop).map_err(Error::system("end the remaining processes of the part"))
     }
 
     /// Passes on what the command prints from now on.

@@ -8,6 +8,7 @@ use super::questions::ANSWER_MAX;
 use super::reach::{Next, ReachedNodes, show};
 use super::recent::RecentEpochs;
 use crate::ending::STOPPED_EXIT_STATUS;
+use crate::placeholder::text_with_nodes;
 use crate::{Ending, Error, OptionChoices};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use standfast_parts::{CoordinatorEffect, CoordinatorEvent, Cut, CutOutcome, PartIndex, PartsEpoch, ToPart};
@@ -40,7 +41,7 @@ pub struct DistributedRequest {
     pub nodes: Vec<String>,
     /// The command that reaches a node: the node and a command follow it.
     pub agent: String,
-    /// The command and its arguments.
+    /// The command and its arguments; `{nodes}` becomes the names of the nodes.
     pub command: Vec<String>,
     /// Time between two checkpoints; `None` for none.
     pub interval: Option<Duration>,
@@ -59,7 +60,7 @@ pub(super) type Teller<'a> = dyn FnMut(&str) + 'a;
 /// If it could not begin, or a part was lost.
 pub fn run_distributed(request: &DistributedRequest, tell: &mut Teller<'_>) -> Result<Ending, Error> {
     let job = DistributedJob {
-        command: request.command.clone(),
+        command: request.command.iter().map(|word| text_with_nodes(word, &request.nodes)).collect(),
         interval_milliseconds: request.interval.map(|interval| interval.as_millis() as u64),
         pause_limit_milliseconds: request.pause_limit.as_millis() as u64,
         ..DistributedJob::of_nodes(request.nodes.clone(), &request.agent)

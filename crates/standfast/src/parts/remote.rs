@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Names the directory of the part to its processes.
-const PART_VARIABLE: &str = "STANDFAST_PART";
+pub(super) const PART_VARIABLE: &str = "STANDFAST_PART";
 /// The pause between two looks for the list of nodes.
 const NODES_PAUSE: Duration = Duration::from_millis(20);
 
