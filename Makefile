@@ -15,7 +15,7 @@ KERNELS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mpi docs test test-all test-kernels soak planted-faults bench build install dist dist-check clean
+.PHONY: help demo demo-mpi demo-nodes docs test test-all test-kernels soak planted-faults bench build install dist dist-check clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -25,6 +25,9 @@ demo: ## kill a numerical program, continue it, compare the result bit for bit
 
 demo-mpi: ## lose a rank and a node of an MPI program, go on from memory, compare the result
 	@scripts/demo-mpi
+
+demo-nodes: ## kill an MPI program on all its nodes, continue it as a whole, compare the result
+	@scripts/demo-nodes
 
 docs: ## build the documentation as a site: target/book
 	@scripts/docs

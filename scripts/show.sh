@@ -11,8 +11,11 @@ open_display() {
     display_pid=$!
 }
 
+# Does nothing if it is closed. `wait` without a job would wait for the display, which ends when it is closed.
 close_display() {
+    [[ -n $display ]] || return 0
     exec {display}>&-
+    display=''
     wait "$display_pid" 2>/dev/null || true
 }
 

@@ -21,6 +21,7 @@
 //! traces    what outlives the processes of a scenario
 //! damage    images with flipped bits
 //! differential  random programs, compared with themselves without Standfast
+//! distributed  distributed jobs on simulated nodes, struck in every way
 //! mpi       MPI programs that lose ranks and nodes
 //! watched   the same under `standfast group run`
 //! skip      promises that cannot be tested here
@@ -41,6 +42,7 @@ pub mod damage;
 pub mod desk;
 pub mod differential;
 pub mod disaster;
+pub mod distributed;
 mod examples;
 pub mod features;
 pub mod groups;

@@ -157,9 +157,9 @@ impl Mpi {
     ///
     /// # Errors
     /// When the program does not compile.
-    pub fn unmodified_across_nodes(&self, steps: u32) -> Result<Option<Program>> {
+    pub fn unmodified_across_nodes(&self, ranks: usize, steps: u32) -> Result<Option<Program>> {
         let spread: &[&str] = if self.is_open_mpi() { &["--map-by", "node"] } else { &["-ppn", "1"] };
-        self.unmodified_with(&[spread, &["-n", "2"]].concat(), steps)
+        self.unmodified_with(&[spread, &["-n", &ranks.to_string()]].concat(), steps)
     }
 
     fn is_open_mpi(&self) -> bool {

@@ -52,6 +52,11 @@ impl Nodes {
         words.into_iter().map(|word| word.replace("{nodes}", &self.list())).collect()
     }
 
+    /// Returns the number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+
     /// Returns the names of the nodes, separated by commas.
     pub fn list(&self) -> String {
         self.names.join(",")

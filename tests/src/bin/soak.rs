@@ -5,7 +5,8 @@
 //! soak [--hours H] [--state FILE] [--seed S] [--victim NAME] [--group-kills N]
 //!     --seed: only the round of this seed
 //!     --victim: only kills of this victim
-//!     --group-kills: only kills of the parallel programs, and strikes at simulated nodes, until each has this many
+//!     --group-kills: only kills of the parallel programs, and strikes at simulated nodes and distributed jobs, until each
+//!         has this many
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 
@@ -13,6 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
 use standfast_tests::damage::one_flipped_bit_is_noticed;
 use standfast_tests::disaster::{Before, DISASTERS, FLUSH_DISASTERS, KilledJob, Subject};
+use standfast_tests::distributed;
 use standfast_tests::mpi::{Code, MPIS};
 use standfast_tests::papers::PAPERS;
 use standfast_tests::parallel::{self, STRUCK};
@@ -54,6 +56,8 @@ const OPTIONS: [&[&str]; 11] = [
 
 /// The number of kills of parallel programs under one seed.
 const KILLS_AT_A_TIME: u64 = 20;
+
+const NO_NODES: &str = "there are no simulated nodes: this machine gives a plain user no namespaces";
 
 struct Settings {
     hours: f64,
@@ -166,7 +170,13 @@ fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()>
     for code in [Code::Parity, Code::ReedSolomon] {
         progress.kill(&format!("nodes under {code:?}"), wanted, state, |strikes, seed| {
             let here = survives_strikes(mpi, &program, code, strikes, seed)?;
-            ensure!(here, "there are no simulated nodes: this machine gives a plain user no namespaces");
+            ensure!(here, "{NO_NODES}");
+            Ok(())
+        })?;
+    }
+    for mpi in &MPIS[..2] {
+        progress.kill(&format!("distributed jobs of {}", mpi.name), wanted, state, |blows, seed| {
+            ensure!(distributed::survives_blows(*mpi, blows, seed)?, "{NO_NODES}");
             Ok(())
         })?;
     }
