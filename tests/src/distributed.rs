@@ -204,10 +204,12 @@ impl<'a> Distributed<'a> {
 /// When one ends with another output, or not at all.
 pub fn survives_blows(mpi: Mpi, blows: usize, seed: u64) -> Result<bool> {
     let mut random = Rng::with_seed(seed);
-    let steps = if mpi.name.starts_with("MPICH") { STEPS_OF_MPICH } else { STEPS };
+    let is_mpich = mpi.name.starts_with("MPICH");
+    let steps = if is_mpich { STEPS_OF_MPICH } else { STEPS };
     let mut left = blows;
     while left > 0 {
-        let ranks = random.usize(2..5);
+        // MPICH's MPI_Finalize sometimes hangs on more nodes, also undisturbed (docs/group-protocol.md).
+        let ranks = if is_mpich { 2 } else { random.usize(2..5) };
         let Some(program) = mpi.unmodified_across_nodes(ranks, steps)? else { return Ok(false) };
         let Some(nodes) = Nodes::new(ranks)? else { return Ok(false) };
         let arena = Arena::new()?;

@@ -15,7 +15,7 @@ use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::victims::{HEAVY, Program};
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Returns how often one life follows another.
@@ -102,6 +102,30 @@ fn a_job_stopped_by_checkpoint_stop_can_be_restarted_at_once() -> Result<()> {
         has_ended(std::mem::replace(&mut running, again))?;
     }
     Ok(())
+}
+
+#[test]
+fn a_restart_beside_a_process_of_an_earlier_life_is_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    // In a group of its own, it does not end with the shell.
+    let script = "setsid sleep 600 & echo > ready; wait";
+    let program = Program { path: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] };
+    let running = standfast.run(Checkpoints::OnRequest, &program)?;
+    until(PATIENCE, "the shell", || Ok(arena.work().join("ready").exists().then_some(())))?;
+    standfast.checkpoint_when_supervised()?;
+    let (supervisor, shell) = (standfast.supervisor_pid()?, standfast.program_pid()?.context("it runs")?);
+    [supervisor, shell].into_iter().try_for_each(|pid| kill(pid, Signal::SIGKILL))?;
+    has_ended(running)?;
+    let survivors = arena.processes_of(Path::new("/usr/bin/sleep"));
+    ensure!(survivors.len() == 1, "these have survived: {survivors:?}");
+    let mut command = standfast.restart_command(&arena.images());
+    let refused = Running::complete(&arena, "beside", &mut command)?.refusal("a second life")?;
+    ensure!(refused.contains(&format!("process {} (sleep) of an earlier life", survivors[0])), "it said: {refused}");
+    kill(survivors[0], Signal::SIGKILL)?;
+    let restarted = restarted(&arena, standfast, 0)?;
+    arena.clear();
+    has_ended(restarted)
 }
 
 /// Leaves a child, which ends when it notices that the shell has ended.

@@ -55,6 +55,19 @@ pub enum Error {
         /// Process id of the program.
         pid: i32,
     },
+    /// A process of an earlier life has outlived its supervisor and its main process.
+    #[error(
+        "process {pid} ({name}) of an earlier life of {dir} still runs, and a restart would compute beside it\nhint: end it: kill {pid}",
+        dir = ForShell(.directory)
+    )]
+    Survives {
+        /// The job's directory.
+        directory: PathBuf,
+        /// The process.
+        pid: i32,
+        /// Its name.
+        name: String,
+    },
     /// There is neither a supervisor to ask nor a program to examine.
     #[error("nothing runs in {dir}\nhint: continue its job: standfast restart {dir}", dir = ForShell(.0))]
     NothingRuns(PathBuf),
@@ -210,6 +223,7 @@ mod tests {
             Error::OtherJob { directory: directory(), found: "./cool 7".to_owned() },
             Error::Supervised { directory: directory(), pid: 7, host: "node1".to_owned() },
             Error::StillRuns { directory: directory(), pid: 8 },
+            Error::Survives { directory: directory(), pid: 9, name: "server".to_owned() },
             Error::NothingRuns(directory()),
             Error::NotFinished(directory()),
             Error::KernelTooOld("4.18".to_owned()),

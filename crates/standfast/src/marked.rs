@@ -1,5 +1,5 @@
-//! Ends processes that are known by a mark in their environment. The launcher of a job was given the mark, and has passed it
-//! on to all that it started.
+//! Finds and ends processes that are known by a mark in their environment. The first process of a job was given the mark, and
+//! has passed it on to all that it started.
 
 use rustix::process::{Pid, Signal, kill_process};
 use standfast_linux::proc::{self, Stat};
@@ -43,7 +43,11 @@ pub(crate) fn end_marked(mark: &[u8]) -> io::Result<usize> {
     }
 }
 
-fn marked(mark: &[u8]) -> io::Result<Vec<i32>> {
+/// Returns the processes whose environment has this entry.
+///
+/// # Errors
+/// If processes cannot be listed.
+pub(crate) fn marked(mark: &[u8]) -> io::Result<Vec<i32>> {
     let has_mark = |pid: &standfast_linux::Pid| {
         // The environment of other users' processes is unreadable, and processes that have ended have none.
         environment(*pid).split(|byte| *byte == 0).any(|entry| entry == mark)

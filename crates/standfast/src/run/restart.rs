@@ -3,6 +3,7 @@
 #[cfg(feature = "planted-faults")]
 mod planted;
 mod revive;
+mod survivors;
 
 use crate::checkpoint::Destination;
 use crate::context::JobContext;
@@ -31,6 +32,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use survivors::refuse_survivors;
 
 /// What to restart.
 #[derive(Debug, Clone)]
@@ -67,13 +69,8 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     request.context.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let expected = request.context.options.clone().or(recorded_options(&directory).unwrap_or_default());
     let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.context.force };
-    let lease = Arc::new(take_lease(
-        &directory,
-        &request.context.directory,
-        lease_request,
-        Interrupts::of(request.context.foreground_proxy.as_ref(), &expected),
-        listener,
-    )?);
+    let interrupts = Interrupts::of(request.context.foreground_proxy.as_ref(), &expected);
+    let lease = Arc::new(take_lease(&directory, &request.context.directory, lease_request, interrupts, listener)?);
     stopwatch.lap("lease");
     // The life that held the lease until now may have ended.
     if is_finished().map_err(of_store)? {
@@ -130,6 +127,7 @@ pub(crate) fn continue_job(
     if job.context.part.is_none() && manifest.generations.iter().any(|it| it.epoch.is_some()) {
         return Err(Error::LonePart(job.context.directory.clone()));
     }
+    refuse_survivors(&job.context.directory)?;
     let recorded = JobOptions::from_record(manifest.options);
     // The policy for files applies to this restart only, since the next one finds other files.
     let files = job.context.options.files.unwrap_or(recorded.files);
