@@ -63,6 +63,15 @@ pub struct Distributed<'a> {
     lives: usize,
 }
 
+/// A job that was struck again and again.
+#[derive(Debug)]
+pub struct Struck {
+    /// The number of blows.
+    pub blows: usize,
+    /// What it had printed when it ended well; `None` if a blow came before the first checkpoint that counts.
+    pub printed: Option<String>,
+}
+
 impl<'a> Distributed<'a> {
     /// Prepares a job, and does not begin it.
     pub fn new(nodes: &'a Nodes, arena: &'a Arena) -> Self {
@@ -139,17 +148,10 @@ impl<'a> Distributed<'a> {
     }
 
     /// Strikes a job of this command at random moments and in every way, up to `blows` times, and continues it each time.
-    /// Returns how many blows there were, and what it had printed when it ended well. If a blow came before the first
-    /// checkpoint that counts, it cannot be continued: then it has printed nothing.
     ///
     /// # Errors
     /// When it hangs, cannot be continued, or leaves processes behind.
-    pub fn survives_blows(
-        &mut self,
-        command: &[&str],
-        blows: usize,
-        random: &mut Rng,
-    ) -> Result<(usize, Option<String>)> {
+    pub fn survives_blows(&mut self, command: &[&str], blows: usize, random: &mut Rng) -> Result<Struck> {
         let interval = INTERVALS[random.usize(..INTERVALS.len())];
         let mut running = self.run(interval, command)?;
         let mut struck = Vec::new();
@@ -163,11 +165,11 @@ impl<'a> Distributed<'a> {
             let ended = running.wait(2 * PATIENCE).with_context(|| format!("after {struck:?}"))?;
             if ended.exited(0) {
                 self.arena.wait_until_empty(PATIENCE).with_context(|| format!("after {struck:?}"))?;
-                return Ok((struck.len(), Some(self.printed()?)));
+                return Ok(Struck { blows: struck.len(), printed: Some(self.printed()?) });
             }
             if is_too_early(&ended) {
                 self.arena.clear();
-                return Ok((struck.len(), None));
+                return Ok(Struck { blows: struck.len(), printed: None });
             }
             running = self.restart()?;
         }
@@ -215,9 +217,9 @@ pub fn survives_blows(mpi: Mpi, blows: usize, seed: u64) -> Result<bool> {
         let arena = Arena::new()?;
         let words = program.words();
         let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let (struck, printed) = Distributed::new(&nodes, &arena).survives_blows(&words, left, &mut random)?;
-        left -= struck;
-        if let Some(printed) = printed {
+        let struck = Distributed::new(&nodes, &arena).survives_blows(&words, left, &mut random)?;
+        left -= struck.blows;
+        if let Some(printed) = struck.printed {
             let undisturbed = Arena::new()?;
             let mut command = undisturbed.command(&program.path);
             let native = Running::complete(&undisturbed, "native", command.args(&program.arguments))?;

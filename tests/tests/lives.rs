@@ -106,10 +106,18 @@ fn a_job_stopped_by_checkpoint_stop_can_be_restarted_at_once() -> Result<()> {
 
 #[test]
 fn a_restart_beside_a_process_of_an_earlier_life_is_refused() -> Result<()> {
+    // One that is in a group of its own, and one that is not.
+    for command in ["setsid sleep 600", "sleep 600"] {
+        refused_beside(command).with_context(|| command.to_owned())?;
+    }
+    Ok(())
+}
+
+/// Has a shell start this command, kills the shell and its supervisor, and checks that no restart runs beside the command.
+fn refused_beside(command: &str) -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
-    // In a group of its own, it does not end with the shell.
-    let script = "setsid sleep 600 & echo > ready; wait";
+    let script = format!("{command} & echo > ready; wait");
     let program = Program { path: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] };
     let running = standfast.run(Checkpoints::OnRequest, &program)?;
     until(PATIENCE, "the shell", || Ok(arena.work().join("ready").exists().then_some(())))?;

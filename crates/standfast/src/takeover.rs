@@ -9,6 +9,8 @@ use crate::event::{JobEvent, Listener};
 use crate::identity::in_engine;
 use crate::interrupts::Interrupts;
 use standfast_engine::{ProcessIdentity, Vitality, exiting_since, group_vitality};
+use standfast_linux::Pid;
+use standfast_linux::proc;
 use standfast_store::{Holder, JobDirectory, Lease, LeaseRequest, LeaseState, Pulse, Purpose, StoreError};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -46,7 +48,29 @@ pub(crate) fn take_lease(
         Err(StoreError::Supervised(_)) => attempt()?,
         taken => taken,
     };
-    taken.map_err(|error| Error::of_store(path, error))
+    taken.map_err(|error| refusal(path, error))
+}
+
+fn refusal(path: &Path, error: StoreError) -> Error {
+    match &error {
+        StoreError::ProgramStillRuns { pid } => left_behind(*pid).map(|left| survives(path, left)),
+        _ => None,
+    }
+    .unwrap_or_else(|| Error::of_store(path, error))
+}
+
+/// Returns a process that a program has left behind, if the program itself has ended.
+fn left_behind(program: i32) -> Option<Pid> {
+    let program = Pid::new(program);
+    let has_ended = ProcessIdentity::of(program).map_or(true, |it| it.vitality() == Vitality::Gone);
+    group_vitality(program).filter(|_| has_ended).map(|(pid, _)| pid)
+}
+
+/// Returns the refusal of a restart beside this process.
+pub(crate) fn survives(directory: &Path, pid: Pid) -> Error {
+    let name = proc::read(pid, "comm").unwrap_or_default();
+    let name = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
+    Error::Survives { directory: directory.to_owned(), pid: pid.get(), name }
 }
 
 /// Waits while the holder of the lease is about to end. The attempt to take the lease reports what then prevents that.

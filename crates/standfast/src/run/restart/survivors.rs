@@ -4,10 +4,10 @@
 
 use crate::Error;
 use crate::marked::marked;
-use crate::takeover::ALIVE_MIN;
+use crate::takeover::{ALIVE_MIN, survives};
 use standfast_engine::DIRECTORY_VARIABLE;
 use standfast_linux::Pid;
-use standfast_linux::proc::{self, Stat};
+use standfast_linux::proc::Stat;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub(super) fn refuse_survivors(directory: &Path) -> Result<(), Error> {
         survivors.retain(|pid| !ancestors.contains(pid));
         let Some(pid) = survivors.first().copied() else { return Ok(()) };
         if begun.elapsed() > ALIVE_MIN {
-            return Err(Error::Survives { directory: directory.to_owned(), pid, name: name_of(pid) });
+            return Err(survives(directory, Pid::new(pid)));
         }
         std::thread::sleep(PAUSE);
     }
@@ -43,9 +43,4 @@ fn ancestors() -> Vec<i32> {
         (parent > 1).then_some(parent)
     };
     std::iter::successors(Some(own), parent).collect()
-}
-
-fn name_of(pid: i32) -> String {
-    let name = proc::read(Pid::new(pid), "comm").unwrap_or_default();
-    String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
 }
