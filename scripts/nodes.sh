@@ -3,7 +3,7 @@
 
 place='' nodes='' simulated='' launcher=()
 
-# make_place COUNT: makes the directory, which all nodes share, and so many nodes: node1, node2, ...
+# make_place COUNT: makes the directory, which all nodes share, and COUNT nodes: node1, node2, ...
 make_place() {
     local top=$PWD
     # The path must be short, since it is part of the paths of sockets.

@@ -41,7 +41,7 @@ pub enum Blow {
     Standfast,
 }
 
-/// Each is as likely as it is frequent here.
+/// One of them is drawn each time, so those that are listed more often are likelier.
 const BLOWS: [Blow; 8] = [
     Blow::Everything,
     Blow::Everything,

@@ -153,7 +153,7 @@ impl Mpi {
         self.unmodified_with(&[own_ports, &["-n", "3"]].concat(), steps)
     }
 
-    /// Returns the same with a rank on each of two nodes. Nothing else is said about nodes.
+    /// Returns the same with this many ranks, each on a node of its own. Nothing else is said about nodes.
     ///
     /// # Errors
     /// When the program does not compile.
