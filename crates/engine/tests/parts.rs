@@ -5,13 +5,13 @@ mod support;
 
 use standfast_engine::{
     Advised, Assistance, CaptureOptions, ClockPolicy, CutPartners, CutReport, DistantEnd, EndAddresses, EngineError,
-    FileOptions, IdPolicy, InheritedSignals, Job, Launch, LaunchTerminal, Meeting, OtherEnd, Partner, RestartNews,
-    RestartOptions, RestartPartners, RestartStep, RestartToken, Tail, restart,
+    FileOptions, Freezer, IdPolicy, InheritedSignals, Job, Launch, LaunchTerminal, Meeting, OtherEnd, Partner,
+    RefusalCode, RestartNews, RestartOptions, RestartPartners, RestartStep, RestartToken, Tail, restart,
 };
 use standfast_format::records::{Socket, SocketState};
 use standfast_format::{BoxError, ImageSink};
 use standfast_linux::abi;
-use standfast_linux::proc::Endpoint;
+use standfast_linux::proc::{Endpoint, TcpConnection, tcp_state};
 use standfast_linux::sys::descriptors::ready_events;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -32,6 +32,8 @@ const CUTS: usize = 5;
 const CUT_WITH_TAKEN_PORT: usize = 2;
 /// Number of meetings after which nothing moves any more.
 const MEETINGS_UNTIL_FULL: u32 = 100;
+/// What another test starts has the sockets that we look at, for a moment.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// One of two parts, with a way to the other.
 #[derive(Debug)]
@@ -75,22 +77,40 @@ impl CutPartners for Side {
             let wanted = EndAddresses { local: remote, remote: local };
             let other = reported.iter().find(|other| other.addresses == wanted);
             let other = other.ok_or("an end without a partner")?;
-            let is_quiet = end.traffic.unsent == 0 && other.traffic.unsent == 0;
-            let has_connected = other.traffic.acknowledged == end.traffic.received + 1;
-            let is_known = !is_quiet || end.was_emptied;
-            assert!(is_known || has_connected != (end.traffic.acknowledged == other.traffic.received + 1));
-            is_settled &= is_quiet;
-            let is_full = !is_quiet && last.repeated > MEETINGS_UNTIL_FULL && !end.was_emptied;
+            let has_connected = has_connected(other, end);
+            let is_full = !is_quiet(end, other) && last.repeated > MEETINGS_UNTIL_FULL && !end.was_emptied;
             let opening = u64::from(has_connected);
             let empty_until = is_full.then(|| other.traffic.acknowledged + other.traffic.unsent - opening);
-            is_settled |= end.was_refilled && other.was_refilled;
             let is_to_refill = [end, other].iter().all(|it| it.was_emptied && !it.was_refilled);
-            is_settled &= !is_to_refill;
+            is_settled &= have_settled(end, other);
             let (unsent, has_ended) = (other.traffic.unsent, other.has_ended);
             others.push(OtherEnd::Open(Partner { unsent, has_ended, has_connected, empty_until, is_to_refill }));
         }
         Ok(Meeting { others, asked: Vec::new(), closed: Vec::new(), is_settled })
     }
+}
+
+/// Reports whether `end` has opened its connection: the packet that did so is acknowledged, and does not count as received.
+fn has_connected(end: &DistantEnd, other: &DistantEnd) -> bool {
+    end.traffic.acknowledged == other.traffic.received + 1
+}
+
+/// Reports whether no end waits for the other one to take what it has sent.
+fn is_quiet(one: &DistantEnd, other: &DistantEnd) -> bool {
+    one.traffic.unsent == 0 && other.traffic.unsent == 0
+}
+
+/// Reports whether nothing is on its way between two ends, so that each has received what the other one knows to have
+/// arrived. While something comes in, one may have looked before it and the other after it.
+fn have_settled(one: &DistantEnd, other: &DistantEnd) -> bool {
+    if one.was_emptied || other.was_emptied {
+        return one.was_refilled && other.was_refilled;
+    }
+    let knows = |end: &DistantEnd, other: &DistantEnd| {
+        end.traffic.acknowledged == other.traffic.received + u64::from(has_connected(end, other))
+    };
+    let have_agreed = has_connected(one, other) != has_connected(other, one) && knows(one, other) && knows(other, one);
+    have_agreed && is_quiet(one, other)
 }
 
 impl RestartPartners for Side {
@@ -150,15 +170,17 @@ fn talking(program: &Path, how: &str, talk: &Talk) -> Job {
     .expect("it can be executed")
 }
 
-/// Freezes a part together with the other, captures it and ends it.
+/// Freezes a part together with the other, captures it, and ends it when the other is captured as well.
 fn captured(job: &mut Job, side: Side) -> HeldImage {
-    job.set_partners(Arc::new(side));
+    let side = Arc::new(side);
+    job.set_partners(side.clone());
     let mut held = HeldImage::default();
     let freezer = job.freezer();
     std::thread::scope(|scope| {
         let work = || {
             let mut frozen = freezer.freeze(PATIENCE).expect("it can be frozen");
             let captured = frozen.capture(&mut held, CaptureOptions::default()).expect("it can be captured");
+            side.exchange(&[]).expect("the other one can be captured as well");
             frozen.kill().expect("it was stopped");
             held.finish(&captured.state).expect("memory takes it");
         };
@@ -170,11 +192,9 @@ fn captured(job: &mut Job, side: Side) -> HeldImage {
 
 /// Waits until a job has ended.
 fn ended(job: &mut Job) -> ExitStatus {
-    let deadline = Instant::now() + PATIENCE;
-    while ready_events(job.end_descriptor(), abi::POLLIN).expect("it can be polled") == 0 {
-        assert!(Instant::now() < deadline, "the program does not end");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    await_until("the program does not end", || {
+        ready_events(job.end_descriptor(), abi::POLLIN).expect("it can be polled") != 0
+    });
     job.reap().expect("it has ended").expect("it is ours")
 }
 
@@ -217,6 +237,23 @@ fn name_of_caller(image: &HeldImage) -> SocketAddr {
     SocketAddr::new(address, port)
 }
 
+/// Starts both parts, and waits until they have connected.
+fn connected(program: &Path, talk: &Talk) -> [Job; 2] {
+    let jobs = WAYS.map(|how| talking(program, how, talk));
+    await_until("they have not connected", || {
+        WAYS.iter().all(|how| program.with_extension(format!("port.{how}")).exists())
+    });
+    jobs
+}
+
+fn await_until(otherwise: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{otherwise}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// What was seen at all cuts of two programs that talk.
 #[derive(Default)]
 struct Seen {
@@ -230,16 +267,9 @@ struct Seen {
 
 /// Has two programs talk, and checks that they lose no byte although they are killed and continued again and again.
 fn survive_cuts(talk: &Talk) -> Seen {
-    // What another test starts has the sockets that we look at, for a moment.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (_directory, program) = compile("talk.c");
-    let mut jobs = WAYS.map(|how| talking(&program, how, talk));
-    let deadline = Instant::now() + PATIENCE;
-    while !WAYS.iter().all(|how| program.with_extension(format!("port.{how}")).exists()) {
-        assert!(Instant::now() < deadline, "they have not connected");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let mut jobs = connected(&program, talk);
     let mut seen = Seen::default();
     for cut in 0..CUTS {
         std::thread::sleep(Duration::from_millis(20));
@@ -283,4 +313,62 @@ fn what_does_not_fit_into_a_receive_queue_is_not_lost_either() {
         let seen = survive_cuts(&Talk { queue_bytes: Some(32768), is_answered, cut_with_taken_port: None });
         assert!(seen.held_back > 0, "everything fitted, {} bytes", seen.in_flight);
     }
+}
+
+/// A part that is held up, when both have agreed, until the other has been ended.
+#[derive(Debug)]
+struct HeldUp {
+    side: Side,
+    other_ended: Mutex<Receiver<()>>,
+}
+
+impl CutPartners for HeldUp {
+    fn meet(&self, report: CutReport) -> Result<Meeting, BoxError> {
+        let meeting = self.side.meet(report)?;
+        if meeting.is_settled {
+            self.other_ended.lock().map_err(|_| "the other side has failed")?.recv_timeout(PATIENCE)?;
+        }
+        Ok(meeting)
+    }
+}
+
+#[test]
+fn a_connection_that_a_killed_part_ends_is_not_recorded_as_ended() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // An end that has received something resets its connection; one that has not ends it.
+    for is_answered in [true, false] {
+        let (_directory, program) = compile("talk.c");
+        let [mut killed, mut other] =
+            connected(&program, &Talk { queue_bytes: None, is_answered, cut_with_taken_port: None });
+        let [first, side] = sides();
+        let (tell_end, other_ended) = sync_channel(1);
+        killed.set_partners(Arc::new(first));
+        other.set_partners(Arc::new(HeldUp { side, other_ended: Mutex::new(other_ended) }));
+        let capture = |freezer: Freezer| {
+            let mut frozen = freezer.freeze(PATIENCE).expect("it can be frozen");
+            let captured = frozen.capture(&mut HeldImage::default(), CaptureOptions::default());
+            frozen.kill().expect("it was stopped");
+            captured.map(drop)
+        };
+        let [of_killed, of_other] = [&killed, &other].map(Job::freezer);
+        let refused = std::thread::scope(|scope| {
+            let refused = scope.spawn(|| capture(of_other));
+            let captured = scope.spawn(|| capture(of_killed)).join().expect("no panic");
+            captured.expect("nothing has changed yet");
+            ended(&mut killed);
+            await_until("the other end hears nothing", || connections_here().is_empty());
+            tell_end.send(()).expect("it waits");
+            refused.join().expect("no panic").expect_err("its connection has changed")
+        });
+        let EngineError::Refused(blockers) = &refused else { panic!("{refused}") };
+        assert!(blockers.iter().all(|it| it.code == RefusalCode::ConnectionUnsettled), "{refused}");
+        ended(&mut other);
+    }
+}
+
+/// Returns the connections of this test of which both ends believe that they are open.
+fn connections_here() -> Vec<TcpConnection> {
+    let all = TcpConnection::all().expect("the table can be read");
+    let is_open = |it: &TcpConnection| it.local.address == own_address() && it.state == tcp_state::ESTABLISHED;
+    all.into_iter().filter(is_open).collect()
 }

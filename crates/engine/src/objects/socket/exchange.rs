@@ -150,6 +150,23 @@ fn number_in(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
+/// Describes the exchanges that go on no more.
+fn stuck(ends: &mut [Exchange<'_>]) -> io::Result<String> {
+    let mut connections = Vec::new();
+    for end in ends {
+        if !end.is_done()? {
+            let (own, incoming, here) = (end.own, end.incoming.len(), descriptors::unread_bytes(end.own)?);
+            let (sent, outgoing, unsent) = (end.sent, end.outgoing.len(), socket::unsent_bytes(own)?);
+            let contents = end.contents.len();
+            connections.push(format!(
+                "{sent} of {outgoing} bytes sent, {unsent} of them not acknowledged; {incoming} received, {here} of \
+                 {contents} sent back"
+            ));
+        }
+    }
+    Ok(format!("nothing has moved for {} s: {}", SILENCE_MAX.as_secs(), connections.join("; ")))
+}
+
 /// Carries all exchanges of this part to their end, side by side: the other ends do so too, in any order.
 pub(super) fn exchange(mut ends: Vec<Exchange<'_>>) -> io::Result<()> {
     let nodelay = |end: &Exchange<'_>| socket::number(end.own, abi::IPPROTO_TCP, abi::TCP_NODELAY);
@@ -170,7 +187,7 @@ pub(super) fn exchange(mut ends: Vec<Exchange<'_>>) -> io::Result<()> {
         if has_happened {
             last = Instant::now();
         } else if last.elapsed() > SILENCE_MAX {
-            return Err(io::ErrorKind::TimedOut.into());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, stuck(&mut ends)?));
         } else {
             std::thread::sleep(PAUSE);
         }

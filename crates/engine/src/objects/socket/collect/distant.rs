@@ -6,7 +6,7 @@
 
 use super::internet::{TcpInformation, drive_on, shut_down_receiving};
 use super::refill::FullEnd;
-use super::{Found, RECEIVING, Unsupported, Walk};
+use super::{Found, Network, RECEIVING, Unsupported, Walk, changed};
 use crate::objects::Motion;
 use crate::partners::{
     ClosedHere, CutPartners, CutReport, DistantEnd, EndAddresses, EndFate, FoundEnd, Meeting, OtherEnd, Partner,
@@ -55,6 +55,16 @@ impl Found {
             traffic,
         })
     }
+
+    /// Reports whether its connection is still as it was when the parts agreed. A process of another part that is killed
+    /// meanwhile ends it, and that must not be recorded as something that the program has done.
+    fn is_as_agreed(&self) -> io::Result<bool> {
+        let (Some(agreed), true) = (&self.agreed, self.is_distant()) else { return Ok(true) };
+        let now = TcpInformation::of(self.own())?;
+        // What did not fit into a queue that was filled again still moves.
+        let has_received_more = !agreed.was_refilled && now.traffic.received != agreed.traffic.received;
+        Ok(!now.is_closed() && now.has_received_all() == agreed.has_received_all && !has_received_more)
+    }
 }
 
 impl Walk<'_> {
@@ -92,7 +102,7 @@ impl Walk<'_> {
             };
             let ends = distant.iter().map(of_end).collect::<Result<Vec<_>, _>>()?;
             let count = ends.len();
-            let meeting = partners.meet(CutReport { ends, found }).map_err(other_parts)?;
+            let meeting = partners.meet(CutReport { ends: ends.clone(), found }).map_err(other_parts)?;
             let Meeting { others, asked, closed, is_settled } = meeting;
             if others.len() != count {
                 return Err(Gathering::Others("another part has answered to other questions".to_owned()));
@@ -113,12 +123,18 @@ impl Walk<'_> {
             self.empty(&full).map_err(other_parts)?;
             self.refill(&to_refill).map_err(other_parts)?;
             if is_settled {
+                distant.iter().zip(ends).for_each(|(at, end)| self.sockets[*at].agreed = Some(end));
                 return Ok(closed);
             }
             found = fates_of(&asked).map_err(other_parts)?;
             scans += 1;
             std::thread::sleep(MEETING_PAUSE);
         }
+    }
+
+    /// Checks, once all is recorded, that no connection to another part has changed since the parts agreed.
+    pub(super) fn check_distant(&mut self, at: usize, _: &Network) -> Result<(), Unsupported> {
+        if self.sockets[at].is_as_agreed()? { Ok(()) } else { Err(changed()) }
     }
 
     /// Records what is known of the other end, and makes room for what it has sent.

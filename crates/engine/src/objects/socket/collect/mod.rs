@@ -13,6 +13,7 @@ mod unix;
 
 use crate::capture_options::ExternalSockets;
 use crate::objects::{Known, Motion, Unsupported, Walk};
+use crate::partners::DistantEnd;
 use crate::{Blocker, RefusalCode};
 use internet::Network;
 pub(in crate::objects) use options::Usual;
@@ -46,6 +47,8 @@ pub(in crate::objects) struct Found {
     pub(in crate::objects) own: OwnedFd,
     /// The address of the other side, if it is connected.
     peer: Option<Vec<u8>>,
+    /// The end as the parts of a distributed job agreed on it.
+    agreed: Option<DistantEnd>,
     /// What it had received, if its receive queue had to be emptied.
     emptied: Option<Emptied>,
     pub(in crate::objects) record: Socket,
@@ -126,7 +129,7 @@ impl Walk<'_> {
         // A socket without an address returns only its family.
         let name = if name.len() <= size_of::<abi::sa_family_t>() { Vec::new() } else { name };
         let record = Socket { family, kind, protocol, name: name.into(), options, error, ..Socket::default() };
-        self.sockets.push(Found { place, own, peer, emptied: None, record });
+        self.sockets.push(Found { place, own, peer, agreed: None, emptied: None, record });
         Ok(OpenFileKind::Socket { socket: self.sockets.len() as u32 - 1 })
     }
 
@@ -155,7 +158,8 @@ impl Walk<'_> {
             self.examine_each(step, &network, blockers)?;
         }
         self.meet_partners(blockers)?;
-        self.examine_each(Self::receive, &network, blockers)
+        self.examine_each(Self::receive, &network, blockers)?;
+        self.examine_each(Self::check_distant, &network, blockers)
     }
 
     fn examine_each(
@@ -215,8 +219,7 @@ impl Walk<'_> {
             // Nobody else has shut down its receiving direction.
             self.sockets[at].record.shut_down |= RECEIVING;
         }
-        let why = "its connection changed at this moment";
-        if agrees { Ok(()) } else { Err(Unsupported::for_now(RefusalCode::ConnectionUnsettled, why)) }
+        if agrees { Ok(()) } else { Err(changed()) }
     }
 
     /// Removes the address sharing that we gave to a listening socket from the sockets that it has accepted.
@@ -267,6 +270,10 @@ fn error_of(own: BorrowedFd<'_>, family: i32, kind: i32) -> Result<Option<i32>, 
         _ if is_carried => Ok(Some(abi::ECONNRESET)),
         _ => Err(unread_error()),
     }
+}
+
+fn changed() -> Unsupported {
+    Unsupported::for_now(RefusalCode::ConnectionUnsettled, "its connection changed at this moment")
 }
 
 fn unread_error() -> Unsupported {
