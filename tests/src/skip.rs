@@ -8,6 +8,7 @@ use std::io::Write as _;
 /// The first words of promises that may be skipped, and the reasons why not every machine can test them.
 pub const NOT_EVERYWHERE: &[(&str, &str)] = &[
     ("bpf-map-is-refused", "where the kernel lets only root make one, no other job can have one"),
+    ("datagrams on their way over the loopback", "the kernel may lack sch_tbf"),
     ("device-node-is-refused", "a virtual machine may have no device that a plain user may open"),
     ("encryption-by-the-kernel-is-refused", "the module tls is not part of every kernel"),
     ("huge-pages-only-where-advised", "the kernel can do this since Linux 6.18"),

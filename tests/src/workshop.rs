@@ -10,10 +10,11 @@ use std::process::Command;
 use std::{env, fs};
 
 /// Headers that C victims include.
-const HEADERS: [(&str, &str); 9] = [
+const HEADERS: [(&str, &str); 10] = [
     ("check.h", include_str!("../victims/check.h")),
     ("mapped.h", include_str!("../victims/mapped.h")),
     ("family.h", include_str!("../victims/family.h")),
+    ("datagrams.h", include_str!("../victims/datagrams.h")),
     ("guards.h", include_str!("../victims/guards.h")),
     ("forest.h", include_str!("../victims/forest.h")),
     ("terminal.h", include_str!("../victims/terminal.h")),

@@ -10,6 +10,7 @@ mod ckptrc;
 mod clocks;
 mod containers;
 mod core_files;
+mod datagrams;
 mod deadlines;
 mod differential;
 mod directions;

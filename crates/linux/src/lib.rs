@@ -71,7 +71,7 @@ pub use own_memory::{OwnWrites, RegisteredMemory, first_write_cost, give_back_un
 pub use own_network::NetworkSurroundings;
 pub use pages::{PageScan, Populated};
 pub use parasite_area::{ParasiteArea, ParasiteAreaError};
-pub use pin::PinnedToCpu;
+pub use pin::{PinnedToCpu, on_each_cpu};
 pub use pinned::unseen_writer;
 pub use siginfo::SignalInformation;
 pub use sock_diag::UdpSocket;

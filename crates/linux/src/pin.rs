@@ -5,6 +5,7 @@
 //! for each processor.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::sync::OnceLock;
 
 /// Holds this thread on one processor until dropped.
 #[derive(Debug)]
@@ -24,6 +25,26 @@ impl PinnedToCpu {
         sched_setaffinity(None, &only).ok()?;
         Some(Self { before })
     }
+}
+
+/// Does something on each processor that this thread may use, one after the other.
+///
+/// # Errors
+/// The first error of `work`.
+pub fn on_each_cpu<E>(mut work: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+    for cpu in 0..configured_cpus() {
+        if let Some(_pinned) = PinnedToCpu::new(cpu) {
+            work()?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the number of processors that this machine has, or can get.
+fn configured_cpus() -> usize {
+    static NUMBER: OnceLock<usize> = OnceLock::new();
+    // SAFETY: returns a number.
+    *NUMBER.get_or_init(|| unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as usize)
 }
 
 impl Drop for PinnedToCpu {

@@ -3,30 +3,12 @@
  *
  * expect: survive
  */
-#include "check.h"
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
-static struct sockaddr_in bound(int *made, in_addr_t address)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
-    socklen_t length = sizeof at;
-    CHECK((*made = socket(AF_INET, SOCK_DGRAM, 0)) >= 0 && bind(*made, (struct sockaddr *)&at, sizeof at) == 0);
-    CHECK(getsockname(*made, (struct sockaddr *)&at, &length) == 0);
-    return at;
-}
-
-static void send_to(const struct sockaddr_in *at, int from, const char *text)
-{
-    ssize_t length = (ssize_t)strlen(text);
-    CHECK(sendto(from, text, (size_t)length, 0, (const struct sockaddr *)at, sizeof *at) == length);
-}
+#include "datagrams.h"
 
 static void expect(int from, const char *wanted)
 {
     char room[64] = {0};
     ssize_t length = (ssize_t)strlen(wanted);
-    /* It may be on its way for a moment. */
     CHECK(recv(from, room, sizeof room, 0) == length && strcmp(room, wanted) == 0);
 }
 

@@ -3,24 +3,7 @@
  *
  * expect: survive
  */
-#include "check.h"
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
-static struct sockaddr_in bound(int *made)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof at;
-    CHECK((*made = socket(AF_INET, SOCK_DGRAM, 0)) >= 0 && bind(*made, (struct sockaddr *)&at, sizeof at) == 0);
-    CHECK(getsockname(*made, (struct sockaddr *)&at, &length) == 0);
-    return at;
-}
-
-static void send_to(const struct sockaddr_in *at, int from, const char *text)
-{
-    ssize_t length = (ssize_t)strlen(text);
-    CHECK(sendto(from, text, (size_t)length, 0, (const struct sockaddr *)at, sizeof *at) == length);
-}
+#include "datagrams.h"
 
 static void expect(int from, const char *wanted, uint16_t port)
 {
@@ -37,8 +20,8 @@ int main(void)
     socklen_t length = sizeof peer_now;
     char byte;
     int own, other, peer;
-    at = bound(&own);
-    struct sockaddr_in at_other = bound(&other), at_peer = bound(&peer);
+    at = bound(&own, INADDR_LOOPBACK);
+    struct sockaddr_in at_other = bound(&other, INADDR_LOOPBACK), at_peer = bound(&peer, INADDR_LOOPBACK);
     send_to(&at, other, "from another");
     send_to(&at, peer, "from the peer to come");
     send_to(&at, other, "from another again");

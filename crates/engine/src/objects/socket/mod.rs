@@ -3,6 +3,7 @@
 mod check;
 mod collect;
 mod exchange;
+mod loopback;
 mod restore;
 
 use super::{Check, Kind, Known, Opening, Recorded, Walk};

@@ -12,6 +12,7 @@ mod refill;
 mod unix;
 
 use crate::capture_options::ExternalSockets;
+use crate::objects::socket::loopback::await_datagrams;
 use crate::objects::{Known, Motion, Unsupported, Walk};
 use crate::partners::DistantEnd;
 use crate::{Blocker, RefusalCode};
@@ -158,8 +159,23 @@ impl Walk<'_> {
             self.examine_each(step, &network, blockers)?;
         }
         self.meet_partners(blockers)?;
+        self.await_datagrams(blockers)?;
         self.examine_each(Self::receive, &network, blockers)?;
         self.examine_each(Self::check_distant, &network, blockers)
+    }
+
+    /// Waits for what UDP sockets of the job have sent to others of them.
+    fn await_datagrams(&self, blockers: &mut Vec<Blocker>) -> io::Result<()> {
+        let Some(some) = self.sockets.iter().find(|socket| socket.is_udp()) else { return Ok(()) };
+        match if self.motion == Motion::Stopped { await_datagrams() } else { Ok(()) } {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let why = "datagrams take long to arrive here, so one may be on its way to it";
+                let unsupported = Unsupported::for_now(RefusalCode::UnreadMessage, why);
+                blockers.push(self.blocker(some.place, unsupported)?);
+                Ok(())
+            }
+            awaited => awaited,
+        }
     }
 
     fn examine_each(

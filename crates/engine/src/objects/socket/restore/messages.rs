@@ -6,6 +6,7 @@ use crate::EngineError;
 use crate::error::kernel;
 use crate::objects::Opening;
 use crate::objects::socket::collect::received;
+use crate::objects::socket::loopback::await_datagrams;
 use standfast_format::records::{Socket, SocketMessage, SocketState};
 use standfast_linux::abi;
 use standfast_linux::sys::socket;
@@ -38,6 +39,10 @@ impl Opening<'_> {
         }
         for at in 0..=record.received.len() {
             if let Some(peer) = self.peer_at(record, at) {
+                if is_internet(record.family) {
+                    // What comes later would not be let in.
+                    await_datagrams().map_err(|source| kernel("waiting for datagrams", source))?;
+                }
                 self.connect(receiver, &peer)?;
             }
             let Some(message) = record.received.get(at) else { break };
