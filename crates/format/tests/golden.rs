@@ -206,12 +206,7 @@ fn manifest() -> Manifest {
         delta: Some(DeltaMode::Previous),
         flush: Some(Flush::Foreground),
         compress: Some(Compress::Zstd),
-        keep_finished: None,
-        reserve: None,
-        rehearse: None,
-        stopped_status: None,
-        deadline: None,
-        notice: None,
+        ..RunOptions::default()
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {

@@ -87,7 +87,7 @@ pub use settings::{
     Compress, Deadline, DeltaMode, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, FlushMode, FlushReport,
     Grace, INTERVAL_MAX, INTERVAL_MIN, Ids, Incremental, Interval, JobOptions, Keep, KeepFinished, MaxFiles, Memory,
     Method, MinInterval, NoticeMeaning, OptionChoices, OptionError, Rehearse, Reserve, RestartChoices, SaveFiles,
-    SaveFolder, SignalNotice, SignalNotices, Snapshot, Stack, StoppedStatus, Track, Why,
+    SaveFolder, SignalNotice, SignalNotices, Snapshot, Stack, StoppedStatus, Track, Why, Writers,
 };
 pub use standfast_core::{message_lines, printable, printable_json, printable_lines};
 pub use standfast_engine::{ClockPolicy, JobIds, RefusalCode, Streams, UnknownRefusalCode};

@@ -8,6 +8,7 @@ use crate::trust::check_trusted;
 use crate::{Directory, StorageBackend, StoreError, random};
 use standfast_format::manifest::{FileEnd, JobDescription, JobId, Manifest, Outcome, RunOptions};
 use std::io;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -171,6 +172,12 @@ impl JobDirectory {
     /// Sets which encodings blocks may use from now on. Before the first call nothing is encoded.
     pub fn set_encodings(&self, encodings: Encodings) {
         self.level_directory.set_encodings(encodings);
+    }
+
+    /// Sets how many threads compress and write a generation from now on. Before the first call there is one for each
+    /// processor, and at most four.
+    pub fn set_writers(&self, writers: NonZeroU32) {
+        self.level_directory.rates.set_writers(writers);
     }
 
     /// Records that the job runs again, with these options.

@@ -8,9 +8,11 @@ use std::sync::{Mutex, PoisonError};
 /// Pages in a batch. 1 MiB is enough for the kernel to copy at full speed, and several batches fit a processor's cache.
 const BATCH_PAGES: usize = 256;
 
-/// Maximum number of batches in flight with [`Writing::AtOnce`]: two are being filled or lent, the others wait for a
-/// writing thread or are with one.
+/// Maximum number of batches in flight with [`Writing::AtOnce`] and up to four writing threads.
 const BATCHES_MAX: usize = 8;
+
+/// How many more batches than writing threads are in flight: two are being filled or lent, and two wait for a thread.
+const BATCHES_WAITING: usize = 4;
 
 /// Batches that exist from the start, so that a small program finds populated buffers.
 const BATCHES_READY: usize = 2;
@@ -50,8 +52,9 @@ impl Pool {
                 ready.len().max(expected).saturating_add(ready.len().max(expected) / SPARE_SHARE)
             }
         };
-        ready.truncate(batches_max(writing));
-        while ready.len() < wanted.min(batches_max(writing)) {
+        let most = batches_max(writing, 0);
+        ready.truncate(most);
+        while ready.len() < wanted.min(most) {
             ready.push(new_batch());
         }
         ready
@@ -64,11 +67,12 @@ impl Pool {
     }
 }
 
-/// Returns how many batches may be in flight.
-pub(crate) fn batches_max(writing: Writing) -> usize {
+/// Returns how many batches may be in flight with this number of writing threads.
+pub(crate) fn batches_max(writing: Writing, writers: u32) -> usize {
+    let at_once = BATCHES_MAX.max(writers as usize + BATCHES_WAITING);
     match writing {
-        Writing::AtOnce => BATCHES_MAX,
-        Writing::Held { bytes_max, .. } => batches_of(bytes_max).max(BATCHES_MAX),
+        Writing::AtOnce => at_once,
+        Writing::Held { bytes_max, .. } => batches_of(bytes_max).max(at_once),
     }
 }
 
@@ -107,6 +111,7 @@ mod tests {
         assert_eq!(pool.take(Writing::AtOnce).len(), 4);
         pool.put((0..50).map(|_| new_batch()).collect(), 50);
         assert_eq!(pool.take(Writing::AtOnce).len(), BATCHES_MAX);
-        assert_eq!(batches_max(Writing::Held { bytes_max: 0, bytes_expected: 0 }), BATCHES_MAX);
+        assert_eq!(batches_max(Writing::Held { bytes_max: 0, bytes_expected: 0 }, 4), BATCHES_MAX);
+        assert_eq!(batches_max(Writing::AtOnce, 16), 20);
     }
 }

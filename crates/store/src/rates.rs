@@ -1,7 +1,8 @@
 //! The encodings that a level may use, its measured speed, and the measured yield of each encoding (C1).
 
 use standfast_core::codec::choice::{Allowance, Allowed, Choice};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,6 +37,7 @@ pub(crate) struct Rates {
     choice: Mutex<Choice>,
     clock: Instant,
     pending: Mutex<Pending>,
+    writers: AtomicU32,
 }
 
 /// Bytes that have been written but not yet synced.
@@ -46,17 +48,18 @@ struct Pending {
     handing: Duration,
 }
 
-/// Returns the number of threads that encode and write at the same time.
-pub(crate) fn writers() -> usize {
+/// Returns how many threads encode and write at the same time if nobody chooses a number.
+fn usual_writers() -> u32 {
     /// Four threads checksum and copy faster than disks write, and the engine's reader needs a core too.
     const WRITERS_MAX: usize = 4;
-    thread::available_parallelism().map_or(1, NonZeroUsize::get).clamp(1, WRITERS_MAX)
+    thread::available_parallelism().map_or(1, NonZeroUsize::get).min(WRITERS_MAX) as u32
 }
 
 impl Default for Rates {
     fn default() -> Self {
-        let choice = Mutex::new(Choice::new(ALLOWANCE, writers()));
-        Self { choice, clock: Instant::now(), pending: Mutex::default() }
+        let writers = usual_writers();
+        let choice = Mutex::new(Choice::new(ALLOWANCE, writers));
+        Self { choice, clock: Instant::now(), pending: Mutex::default(), writers: AtomicU32::new(writers) }
     }
 }
 
@@ -72,9 +75,19 @@ impl Rates {
     pub(crate) fn synced(&self, time: Duration) {
         let Pending { bytes, handing } = std::mem::take(&mut *lock(&self.pending));
         if bytes >= TELLING_BYTES {
-            let time = time + handing / writers() as u32;
+            let time = time + handing / self.writers();
             lock(&self.choice).written(usize::try_from(bytes).unwrap_or(usize::MAX), time);
         }
+    }
+
+    /// Returns the number of threads that encode and write at the same time.
+    pub(crate) fn writers(&self) -> u32 {
+        self.writers.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_writers(&self, writers: NonZeroU32) {
+        self.writers.store(writers.get(), Ordering::Relaxed);
+        self.choice().set_threads(writers.get());
     }
 
     /// Returns the time since the level was opened.

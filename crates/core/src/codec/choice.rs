@@ -143,19 +143,25 @@ pub struct Choice {
 impl Choice {
     /// Creates a choice without measurements and with a full allowance. `threads` threads compress at the same time,
     /// each on its own core.
-    pub fn new(allowance: Allowance, threads: usize) -> Self {
+    pub fn new(allowance: Allowance, threads: u32) -> Self {
         assert!(threads > 0, "somebody has to compress");
         let candidates = CANDIDATES.map(Candidate::new);
         let level = Mean::default();
         Self {
             allowance,
-            threads: threads as f64,
+            threads: threads.into(),
             level,
             candidates,
             block: 0,
             saved: allowance.most,
             last: Duration::ZERO,
         }
+    }
+
+    /// Sets how many threads compress at the same time.
+    pub fn set_threads(&mut self, threads: u32) {
+        assert!(threads > 0, "somebody has to compress");
+        self.threads = threads.into();
     }
 
     /// Decides about the next block of `bytes` bytes, for which the encodings in `allowed` are available. `now` counts

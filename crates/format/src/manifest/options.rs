@@ -81,6 +81,9 @@ pub struct RunOptions {
     /// Milliseconds within which a stop must end; 0 without a limit.
     #[n(23)]
     pub deadline: Option<u64>,
+    /// Threads that compress and write a checkpoint.
+    #[n(24)]
+    pub writers: Option<u32>,
 }
 
 /// What signals to the supervisor mean. In each set bit n stands for signal n + 1. Signals in no set are for the program.

@@ -58,6 +58,7 @@ fn manifest() -> Manifest {
         rehearse: Some(RehearsedCheckpoints::Every { checkpoints: 10 }),
         stopped_status: Some(85),
         deadline: Some(30_000),
+        writers: Some(3),
         notice: Some(Notices { stop: 1 << 14, checkpoint: 1 << 9, pass: 0, ignore: 1 << 63 }),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);

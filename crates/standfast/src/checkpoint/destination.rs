@@ -59,7 +59,10 @@ struct UnderWay {
 impl Destination {
     /// Makes a destination from the levels and options of a job.
     pub(crate) fn new(levels: Levels, lease: Arc<Lease>, options: &JobOptions) -> Self {
-        levels.each().for_each(|(_, level)| level.set_encodings(encodings(options.delta, options.compress)));
+        for (_, level) in levels.each() {
+            level.set_encodings(encodings(options.delta, options.compress));
+            options.writers.chosen().into_iter().for_each(|writers| level.set_writers(writers));
+        }
         Self {
             levels,
             number_min: GenerationNumber::FIRST,

@@ -18,6 +18,7 @@ mod reserve;
 mod saved_files;
 mod snapshot_method;
 mod stopped_status;
+mod writers;
 
 pub use chains::{Keep, MaxFiles};
 pub(crate) use chains::{tracking, unchanged_percent_min};
@@ -40,3 +41,4 @@ pub use standfast_format::manifest::{
     Track,
 };
 pub use stopped_status::StoppedStatus;
+pub use writers::Writers;

@@ -15,6 +15,7 @@ use super::rehearse::Rehearse;
 use super::reserve::Reserve;
 use super::saved_files::SaveFiles;
 use super::stopped_status::StoppedStatus;
+use super::writers::Writers;
 use clap::ValueHint;
 use serde::Serialize;
 use standfast_engine::{FilePolicy, IdPolicy, StackPart};
@@ -203,6 +204,9 @@ options! {
     "Compress checkpoints: 'lz4', 'zstd', 'auto' where it is faster than writing more, 'none'"
     #[arg(long, value_name = "HOW")]
     compress: Compress,
+    "Threads that compress and write a checkpoint; 'auto': one for each processor, up to 4"
+    #[arg(long, value_name = "N")]
+    writers: Writers => at_restart,
     "Flush every Nth in-memory checkpoint to disk"
     #[arg(long, value_name = "N")]
     flush_every: FlushEvery,
@@ -306,6 +310,7 @@ mod tests {
                 grace: "5s".parse().unwrap(),
                 delta: DeltaMode::Previous,
                 compress: Compress::Zstd,
+                writers: "3".parse().unwrap(),
                 flush: Flush::Foreground,
                 keep_finished: KeepFinished::No,
                 reserve: "10G".parse().unwrap(),

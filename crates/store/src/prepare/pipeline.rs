@@ -18,7 +18,6 @@ use crate::encode::{Counts, Shrinker};
 use crate::level_directory::LevelDirectory;
 use crate::pool::{Pool, Writing, batches_max, emptied, new_batch};
 use crate::progress::Progress;
-use crate::rates::writers;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use standfast_core::PAGE_BYTES;
 use standfast_core::codec::Encoding;
@@ -79,6 +78,7 @@ impl Pipeline {
         shrinker: &dyn Fn() -> Shrinker,
     ) -> io::Result<Self> {
         let ready = level_directory.pool.take(writing);
+        let writers = level_directory.rates.writers();
         let target = Arc::new(Target {
             file,
             level_directory: Arc::clone(level_directory),
@@ -98,7 +98,7 @@ impl Pipeline {
             free,
             spare: Vec::new(),
             batches: ready.len(),
-            batches_max: batches_max(writing),
+            batches_max: batches_max(writing, writers),
             used: 0,
             writers: Vec::new(),
             flusher: None,
@@ -106,7 +106,7 @@ impl Pipeline {
         for batch in ready {
             give_back.send(batch).expect("the other end lies in the pipeline");
         }
-        for _ in 0..writers() {
+        for _ in 0..writers {
             let writer = Writer {
                 target: Arc::clone(&pipeline.target),
                 shrinker: shrinker(),
@@ -176,7 +176,7 @@ impl Pipeline {
         self.target.is_background.fetch_or(priority == Priority::Low, Ordering::Relaxed);
         if priority == Priority::Low {
             // From now on batches are written immediately, and need no more memory than that.
-            self.batches_max = batches_max(Writing::AtOnce);
+            self.batches_max = batches_max(Writing::AtOnce, self.writers.len() as u32);
         }
         let held = self.held.take().unwrap_or_default();
         if let Some(filled) = &self.filled {

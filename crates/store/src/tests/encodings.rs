@@ -85,6 +85,16 @@ fn a_chain_of_differences_is_small_and_reads_back() {
 }
 
 #[test]
+fn any_number_of_threads_writes_what_was_given() {
+    let (_, directory, lease) = chain_of(1, always(&[Encoding::Zstd]));
+    for (at, writers) in (2..).zip([1, 3, 40]) {
+        directory.set_writers(NonZeroU32::new(writers).unwrap());
+        checkpoint_upon(&directory, &lease, &history(at - 1), &history(at), "any").unwrap();
+        assert_eq!(newest(&directory).unwrap().1, history(at), "{writers} threads");
+    }
+}
+
+#[test]
 fn differences_follow_a_process_that_changes_its_number() {
     let (_, directory, lease) = chain_of(1, always(&[Encoding::Differences]));
     let now: Pages = history(2).into_iter().map(|((_, address), page)| ((1, address), page)).collect();
