@@ -102,6 +102,7 @@ const ROOMS: &[Room] = &[
             "standfast-linux",
             "standfast-engine",
             "standfast-store",
+            "standfast-group",
             "standfast-member",
             "standfast-parts",
             "standfast-remote",

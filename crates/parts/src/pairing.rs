@@ -116,8 +116,7 @@ impl Other<'_> {
                 unsent: other.unsent,
                 has_ended: other.has_ended,
                 has_connected: has_connected(other, end),
-                empty_until: (are_full && is_full(end, other))
-                    .then(|| other.acknowledged + other.unsent - u64::from(has_connected(other, end))),
+                empty_until: (are_full && is_full(end, other)).then(|| end.received.saturating_add(other.unsent)),
                 is_to_refill: [end, other].iter().all(|it| it.was_emptied && !it.was_refilled),
             }),
             Self::Closed { unsent, .. } => OppositeEnd::Closed { unsent: *unsent },
@@ -150,10 +149,9 @@ fn agree(one: &ConnectionEnd, other: &ConnectionEnd) -> bool {
 
 /// Reports whether each has received what the other one knows to have arrived.
 fn counters_agree(one: &ConnectionEnd, other: &ConnectionEnd) -> bool {
-    let opening = |end, other| u64::from(has_connected(end, other));
-    has_connected(one, other) != has_connected(other, one)
-        && one.acknowledged == other.received + opening(one, other)
-        && other.acknowledged == one.received + opening(other, one)
+    let knows =
+        |end: &ConnectionEnd, other: &ConnectionEnd| has_connected(end, other) || end.acknowledged == other.received;
+    has_connected(one, other) != has_connected(other, one) && knows(one, other) && knows(other, one)
 }
 
 /// Reports whether something is on its way, and the receive queues of both ends can be emptied and filled again: nothing else
@@ -165,7 +163,7 @@ fn is_full(one: &ConnectionEnd, other: &ConnectionEnd) -> bool {
 
 /// Reports whether `end` opened its connection to `other`, once nothing is on its way.
 fn has_connected(end: &ConnectionEnd, other: &ConnectionEnd) -> bool {
-    end.acknowledged == other.received + 1
+    end.acknowledged.checked_sub(other.received) == Some(1)
 }
 
 #[cfg(test)]

@@ -27,6 +27,10 @@ mod image_file;
 mod image_parts;
 #[path = "../../../fuzz/fuzz_targets/manifest.rs"]
 mod manifest;
+#[path = "../../../fuzz/fuzz_targets/part_report.rs"]
+mod part_report;
+#[path = "../../../fuzz/fuzz_targets/remote_message.rs"]
+mod remote_message;
 
 // The targets ask for the macro by this name. For that, it must stand after them.
 extern crate self as libfuzzer_sys;
@@ -42,7 +46,7 @@ macro_rules! fuzz_target {
 type Target = fn(&[u8]);
 
 /// All targets.
-const TARGETS: [(&str, Target); 10] = [
+const TARGETS: [(&str, Target); 12] = [
     ("codec", codec::run),
     ("core_file", core_file::run),
     ("delta", delta::run),
@@ -53,6 +57,8 @@ const TARGETS: [(&str, Target); 10] = [
     ("image_file", image_file::run),
     ("image_parts", image_parts::run),
     ("manifest", manifest::run),
+    ("part_report", part_report::run),
+    ("remote_message", remote_message::run),
 ];
 
 fn folder() -> PathBuf {
