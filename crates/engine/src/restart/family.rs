@@ -3,9 +3,10 @@
 
 use super::ids::IdPolicy;
 use super::known_names::KnownNames;
-use super::mapped_files::{self, Attached, make_missing};
+use super::mapped_files::{Attached, make_missing};
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
+use super::written;
 use crate::construction::{Construction, building, end_processes};
 use crate::directions::RestartNews;
 use crate::error::kernel;
@@ -99,7 +100,7 @@ impl Family {
             waits: self.waits(),
             replaced: (0..plan.files.len()).filter(is_replaced).collect(),
             merged: merged(&plan.files),
-            written: mapped_files::written(plan.job),
+            written: written::written(plan.job),
             sharing: &self.sharing,
         }
     }

@@ -446,17 +446,6 @@ impl JobPlan<'_> {
     }
 }
 
-/// Returns the files that the previous life was seen to write through mappings, as they are found now.
-pub(super) fn written(job: &JobState) -> Vec<FileId> {
-    let key = |object: &MemoryObject| match &object.kind {
-        ObjectKind::MappedFile { file, saved: SavedPart::Mapped, .. } => {
-            std::fs::metadata(path_of(file)).ok().map(|file| FileId::of(&file))
-        }
-        _ => None,
-    };
-    job.objects.iter().filter_map(key).collect()
-}
-
 /// Reads as many bytes as there are.
 fn read_piece(file: &File, start: u64, into: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;

@@ -18,7 +18,7 @@
 //! vdso           the kernel's own mappings: moved, or redirected under another kernel
 //! filling        pages delivered and verified
 //! known_names    names of files found in the job's memory, searched as it is delivered
-//! mapped_files   files that the program writes through mappings
+//! mapped_files   files that the program writes through mappings; written: which these are
 //! folders        directories that are saved with the job
 //! notes          what the restart reports about files
 //! listing        files that the job appends to without holding them open; names, by which it knows them
@@ -70,6 +70,7 @@ mod streams;
 mod tails;
 mod threads;
 mod vdso;
+mod written;
 
 use crate::directions::RestartNews;
 use crate::error::kernel;
@@ -177,7 +178,7 @@ pub fn restart(source: &dyn ImageSource, mut options: RestartOptions<'_>) -> Res
     let job = Job::new(identity, end, inheritance);
     job.go_on_with(&family.waits());
     job.share_ports_of(std::mem::take(&mut family.sharing));
-    job.has_written(mapped_files::written(source.state()));
+    job.has_written(written::written(source.state()));
     let code = source.state().code_files().filter(|file| (options.saved_binary)(file).is_some());
     code.for_each(|file| job.freezer().has_copy_of(file));
     let notes = plan.remarks.iter().cloned().chain(family.notes()).chain(compared).collect();
