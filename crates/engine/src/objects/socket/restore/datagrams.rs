@@ -87,6 +87,15 @@ pub(super) fn in_order_of_peers(records: &[Socket]) -> Vec<usize> {
     places
 }
 
+/// Reports whether a socket with this peer had another one before, of IPv6: the kernel chose its address for that one, and
+/// would choose one of IPv4 for this peer.
+pub(super) fn was_connected_before(record: &Socket, peer: &Bytes) -> bool {
+    let address = |address: &Bytes| Endpoint::of(&address.0).map(|endpoint| endpoint.address);
+    record.family == abi::AF_INET6
+        && address(&record.name).is_some_and(|own| own.is_ipv6() && !own.is_unspecified())
+        && address(peer).is_some_and(|peer| peer.is_ipv4())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,6 +19,7 @@ use crate::EngineError;
 use crate::error::kernel;
 use crate::objects::{F_SETFL, O_ASYNC, Opening};
 use connect::{Naming, Patience};
+use datagrams::was_connected_before;
 pub(in crate::objects) use names::Names;
 pub(crate) use names::Renamed;
 use standfast_format::records::{Bytes, OpenFileKind, Socket, SocketState};
@@ -87,6 +88,9 @@ impl Opening<'_> {
             if let SocketState::Towards { address, .. } = &record.state
                 && is_internet(record.family)
             {
+                if was_connected_before(record, address) {
+                    self.connect(made, &record.name.0)?;
+                }
                 self.connect(made, &address.0)?;
             }
         }
