@@ -166,8 +166,9 @@ impl Walk<'_> {
 
     /// Waits for what UDP sockets of the job have sent to others of them.
     fn await_datagrams(&self, blockers: &mut Vec<Blocker>) -> io::Result<()> {
-        let Some(some) = self.sockets.iter().find(|socket| socket.is_udp()) else { return Ok(()) };
-        match if self.motion == Motion::Stopped { await_datagrams() } else { Ok(()) } {
+        let some = self.sockets.iter().find(|socket| socket.is_udp()).filter(|_| self.motion == Motion::Stopped);
+        let Some(some) = some else { return Ok(()) };
+        match await_datagrams() {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 let why = "datagrams take long to arrive here, so one may be on its way to it";
                 let unsupported = Unsupported::for_now(RefusalCode::UnreadMessage, why);
