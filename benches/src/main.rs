@@ -4,6 +4,7 @@
 //! ```text
 //! standfast-bench [--megabytes N] [--repeats N] [--only SECTION]
 //!     codes pauses trees chains intervals huge-pages sizes snapshots levels flushes auto bulk directives groups
+//!     distributed
 //! ```
 //!
 //! Each section takes at most four minutes on a machine of ordinary speed, unless it measures a missed promise again.
@@ -16,6 +17,7 @@ mod calls;
 mod chains;
 mod delta;
 mod directives;
+mod distributed;
 mod erasure;
 mod figures;
 mod flushes;
@@ -76,7 +78,7 @@ fn settings() -> Result<Settings> {
 type Section = fn(&Settings, &mut dyn FnMut(Verdict)) -> Result<()>;
 
 /// The sections that can be measured by themselves, by name.
-const SECTIONS: [(&str, Section); 14] = [
+const SECTIONS: [(&str, Section); 15] = [
     ("codes", codes),
     ("pauses", pauses),
     ("trees", trees),
@@ -91,6 +93,7 @@ const SECTIONS: [(&str, Section); 14] = [
     ("bulk", whole),
     ("directives", directed),
     ("groups", in_each_other),
+    ("distributed", on_four_nodes),
 ];
 
 /// Measures every requested section, and returns whether all promises hold. A section that fails counts as missed, since
@@ -212,4 +215,9 @@ fn directed(_: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
 /// Measures what the ranks of a program pay for keeping each other's state. Each has a quarter of the megabytes.
 fn in_each_other(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     groups::of_four_ranks(settings.megabytes.div_ceil(4), settings.repeats, say)
+}
+
+/// Measures what it costs a program on four nodes that its parts agree. Each has a quarter of the megabytes.
+fn on_four_nodes(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    distributed::of_four_nodes(settings.megabytes.div_ceil(4), settings.repeats, say)
 }

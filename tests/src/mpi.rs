@@ -158,24 +158,45 @@ impl Mpi {
     /// # Errors
     /// When the program does not compile.
     pub fn unmodified_across_nodes(&self, ranks: usize, steps: u32) -> Result<Option<Program>> {
-        let spread: &[&str] = if self.is_open_mpi() { &["--map-by", "node"] } else { &["-ppn", "1"] };
-        self.unmodified_with(&[spread, &["-n", &ranks.to_string()]].concat(), steps)
+        self.unmodified_with(&[&self.spread()[..], &["-n", &ranks.to_string()]].concat(), steps)
     }
 
     fn is_open_mpi(&self) -> bool {
         self.name.starts_with("Open MPI")
     }
 
-    fn unmodified_with(&self, words: &[&str], steps: u32) -> Result<Option<Program>> {
-        let Some(launcher) = in_path(self.launcher[0]).filter(|_| compiles_mpi(self.compiler)) else { return Ok(None) };
-        let folder = workshop::folder("steps", (self.name, SOURCE_UNMODIFIED))?;
-        let path = workshop::built(&folder, "steps", |path| {
+    /// Returns the launcher with the arguments that start one rank on each node of a distributed job.
+    pub fn across_nodes(&self, ranks: usize) -> Vec<String> {
+        let launcher = self.launcher.iter().copied();
+        launcher.chain(self.spread()).chain(["-n"]).map(str::to_owned).chain([ranks.to_string()]).collect()
+    }
+
+    fn spread(&self) -> [&'static str; 2] {
+        if self.is_open_mpi() { ["--map-by", "node"] } else { ["-ppn", "1"] }
+    }
+
+    /// Returns a C program that knows nothing of Standfast, or `None` if this MPI is not installed.
+    ///
+    /// # Errors
+    /// When the program does not compile.
+    pub fn compiled_alone(&self, name: &str, text: &str) -> Result<Option<PathBuf>> {
+        if in_path(self.launcher[0]).is_none() || !compiles_mpi(self.compiler) {
+            return Ok(None);
+        }
+        let folder = workshop::folder(name, (self.name, text))?;
+        let path = workshop::built(&folder, name, |path| {
             let source = path.with_extension("c");
-            fs::write(&source, SOURCE_UNMODIFIED)?;
+            fs::write(&source, text)?;
             let mut command = Command::new(self.compiler);
             command.args(["-O2", "-Wall", "-Wextra", "-Werror"]).arg(source).arg("-o").arg(path);
             workshop::compile(&mut command)
         })?;
+        Ok(Some(path))
+    }
+
+    fn unmodified_with(&self, words: &[&str], steps: u32) -> Result<Option<Program>> {
+        let Some(path) = self.compiled_alone("steps", SOURCE_UNMODIFIED)? else { return Ok(None) };
+        let launcher = in_path(self.launcher[0]).context("it was there")?;
         let words = [&self.launcher[1..], words].concat().into_iter().map(OsString::from);
         let arguments = words.chain([path.into(), steps.to_string().into()]).collect();
         Ok(Some(Program { path: launcher, arguments }))

@@ -1,0 +1,56 @@
+/* A rank that knows nothing of Standfast: it exchanges 32 KiB with both neighbours all the time. When the file DIRECTORY/go-RANK
+ * appears, it writes to one page in a hundred and removes the file. It runs until it is killed.
+ *
+ *   ring MEGABYTES DIRECTORY           as a rank of an MPI program
+ *   ring MEGABYTES DIRECTORY RANK      alone, without any exchange
+ *
+ * Tells that it is ready by a file DIRECTORY/ready-RANK. */
+#include <mpi.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, EXCHANGED = 32 << 10, PAUSE_MICROSECONDS = 1000, ONE_IN = 100 };
+
+static char sent[EXCHANGED], received[EXCHANGED];
+
+static void exchange(int rank, int ranks) {
+    int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
+    for (int turn = 0; turn < 2; turn++) {
+        int to = turn ? last : next, from = turn ? next : last;
+        MPI_Sendrecv(sent, EXCHANGED, MPI_BYTE, to, 0, received, EXCHANGED, MPI_BYTE, from, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    }
+}
+
+int main(int count, char **words) {
+    if (count < 3) return 2;
+    int is_alone = count > 3, rank = is_alone ? atoi(words[3]) : 0, ranks = 1;
+    if (!is_alone) {
+        MPI_Init(&count, &words);
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    }
+    size_t pages = (strtoul(words[1], NULL, 10) << 20) / PAGE, first = 0;
+    char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || madvise(memory, pages * PAGE, MADV_NOHUGEPAGE) != 0) return 3;
+    uint64_t random = 1 + (uint64_t)rank;
+    for (size_t word = 0; word < pages * PAGE / 8; word++)
+        ((uint64_t *)memory)[word] = random = random * 6364136223846793005u + 1442695040888963407u;
+    char go[4096], ready[4096];
+    snprintf(go, sizeof go, "%s/go-%d", words[2], rank);
+    snprintf(ready, sizeof ready, "%s/ready-%d", words[2], rank);
+    close(open(ready, O_CREAT | O_WRONLY, 0600));
+    for (;;) {
+        if (!is_alone) exchange(rank, ranks);
+        if (access(go, F_OK) == 0) {
+            for (size_t page = first++ % ONE_IN; page < pages; page += ONE_IN) memory[page * PAGE]++;
+            unlink(go);
+        }
+        usleep(PAUSE_MICROSECONDS);
+    }
+}
