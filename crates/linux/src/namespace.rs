@@ -18,7 +18,8 @@
 //! ```
 //!
 //! # Safety
-//! The init is forked while this process has a single thread. It makes plain system calls on its own copies.
+//! The init is a fork, in which any lock may be held by a thread that does not exist there, above all one of the
+//! allocator. It makes plain system calls on values prepared before, and allocates nothing.
 
 use crate::proc;
 use crate::spawn::{HeldChild, HeldProgram, InheritedSignals, gate, wait_and_execute};
@@ -29,9 +30,9 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::WaitOptions;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// The namespaces that the job gets.
@@ -110,11 +111,11 @@ impl NamespaceInit {
         let mut flags = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
         flags |= if kind == NamespaceKind::User { libc::CLONE_NEWUSER } else { 0 };
         flags |= if furnishing.ipc { libc::CLONE_NEWIPC } else { 0 };
-        let identity = Identity::own();
+        let prepared = Prepared::new(kind, furnishing);
         let init = match clone_process(flags as u64, None)? {
             0 => {
                 let init = Init { channel: theirs.as_fd(), waiting: waiting.as_fd(), gate: gate.as_raw_fd() };
-                init.run(kind, &identity, pid, furnishing, program, signals)
+                init.run(&prepared, pid, program, signals)
             }
             init => Pid::new(init),
         };
@@ -197,12 +198,14 @@ impl NamespaceInit {
 #[derive(Debug)]
 pub(crate) struct Identity {
     user: u32,
-    group: u32,
+    user_map: String,
+    group_map: String,
 }
 
 impl Identity {
     pub(crate) fn own() -> Self {
-        Self { user: process::effective_user(), group: rustix::process::getegid().as_raw() }
+        let (user, group) = (process::effective_user(), rustix::process::getegid().as_raw());
+        Self { user, user_map: format!("{user} {user} 1"), group_map: format!("{group} {group} 1") }
     }
 
     /// Reports whether it is root, who needs no user namespace.
@@ -211,10 +214,35 @@ impl Identity {
     }
 
     /// Gives this process, which has just entered a new user namespace, the same user and group there, and no others.
+    /// Allocates nothing.
     pub(crate) fn keep(&self) -> io::Result<()> {
         fs::write("/proc/self/setgroups", "deny")?;
-        fs::write("/proc/self/uid_map", format!("{0} {0} 1", self.user))?;
-        fs::write("/proc/self/gid_map", format!("{0} {0} 1", self.group))
+        fs::write("/proc/self/uid_map", &self.user_map)?;
+        fs::write("/proc/self/gid_map", &self.group_map)
+    }
+}
+
+/// What the init is to set up, as it passes it to the kernel.
+#[derive(Debug)]
+struct Prepared {
+    /// In a user namespace.
+    identity: Option<Identity>,
+    /// Offsets of the clocks of a time namespace.
+    clocks: Option<String>,
+    /// Mount options of terminals of its own.
+    terminals: Option<CString>,
+    /// Whether to mount message queues of its own.
+    message_queues: bool,
+}
+
+impl Prepared {
+    fn new(kind: NamespaceKind, furnishing: Furnishing) -> Self {
+        Self {
+            identity: (kind == NamespaceKind::User).then(Identity::own),
+            clocks: furnishing.clocks.map(ClockOffsets::to_text),
+            terminals: furnishing.terminals.then(options_of_terminals),
+            message_queues: furnishing.ipc,
+        }
     }
 }
 
@@ -226,16 +254,8 @@ struct Init<'a> {
 }
 
 impl Init<'_> {
-    fn run(
-        &self,
-        kind: NamespaceKind,
-        identity: &Identity,
-        pid: Pid,
-        furnishing: Furnishing,
-        program: HeldProgram<'_>,
-        signals: InheritedSignals,
-    ) -> ! {
-        let main = match self.set_up(kind, identity, pid, furnishing, program, signals) {
+    fn run(&self, prepared: &Prepared, pid: Pid, program: HeldProgram<'_>, signals: InheritedSignals) -> ! {
+        let main = match self.set_up(prepared, pid, program, signals) {
             Ok(main) => main,
             Err(error) => self.fail(&error),
         };
@@ -248,30 +268,28 @@ impl Init<'_> {
 
     fn set_up(
         &self,
-        kind: NamespaceKind,
-        identity: &Identity,
+        prepared: &Prepared,
         pid: Pid,
-        furnishing: Furnishing,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
     ) -> io::Result<Pid> {
         // It works as well without its name.
         let _ = rustix::thread::set_name(c"standfast-init");
-        if kind == NamespaceKind::User {
+        if let Some(identity) = &prepared.identity {
             identity.keep()?;
         }
         mount_proc();
-        if furnishing.terminals {
-            mount_terminals();
+        if let Some(options) = &prepared.terminals {
+            mount_terminals(options);
         }
-        if furnishing.ipc {
+        if prepared.message_queues {
             mount_message_queues();
         }
-        if let Some(clocks) = furnishing.clocks {
+        if let Some(clocks) = &prepared.clocks {
             // The next child enters the namespace; until then, its clocks can be set.
             // SAFETY: descriptors stay as they are.
             unsafe { unshare_unsafe(UnshareFlags::NEWTIME) }?;
-            fs::write("/proc/self/timens_offsets", clocks.to_text())?;
+            fs::write("/proc/self/timens_offsets", clocks)?;
         }
         let main = match clone_process(0, Some(pid.get()))? {
             0 => wait_and_execute(self.waiting, self.gate, program, signals),
@@ -292,9 +310,7 @@ impl Init<'_> {
         loop {
             match receive(self.channel) {
                 Ok([NEXT_ID, id @ ..]) => {
-                    let id = i32::from_le_bytes(id);
-                    let answer = fs::write("/proc/sys/kernel/ns_last_pid", (id - 1).to_string());
-                    if let Err(error) = answer {
+                    if let Err(error) = set_last_id(i32::from_le_bytes(id) - 1) {
                         self.fail(&error);
                     }
                     if send(self.channel, message(READY, 0)).is_err() {
@@ -310,6 +326,17 @@ impl Init<'_> {
             }
         }
     }
+}
+
+/// Makes the kernel count from `id` on for the next id in this namespace. Allocates nothing.
+fn set_last_id(id: i32) -> io::Result<()> {
+    /// What the longest number takes.
+    const DIGITS: usize = 11;
+    let mut text = [0; DIGITS];
+    let mut rest = &mut text[..];
+    write!(rest, "{id}")?;
+    let unused = rest.len();
+    fs::write("/proc/sys/kernel/ns_last_pid", &text[..DIGITS - unused])
 }
 
 fn exit(status: i32) -> ! {
@@ -341,14 +368,17 @@ fn mount_proc() {
     let _ = made_private.and_then(|()| mount(c"proc", c"/proc", c"proc", MountFlags::empty(), None));
 }
 
-/// Mounts pseudo-terminals of the namespace's own, whose nodes get the same permissions as outside. If that is not
-/// allowed, the job sees the outer ones.
-fn mount_terminals() {
+/// Mounts pseudo-terminals of the namespace's own. If that is not allowed, the job sees the outer ones.
+fn mount_terminals(options: &CStr) {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let _ = mount(c"devpts", c"/dev/pts", c"devpts", flags, options);
+}
+
+/// Returns the mount options with which nodes of terminals get the same permissions as outside.
+fn options_of_terminals() -> CString {
     let outside = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mode = mode_of_terminals(&outside).unwrap_or("620");
-    let options = CString::new(format!("ptmxmode=0666,mode={mode}")).expect("a line of text holds no zero");
-    let _ = mount(c"devpts", c"/dev/pts", c"devpts", flags, options.as_c_str());
+    CString::new(format!("ptmxmode=0666,mode={mode}")).expect("a line of text holds no zero")
 }
 
 /// Returns the permissions of new pseudo-terminals, in octal, from the text of `/proc/PID/mountinfo`.
