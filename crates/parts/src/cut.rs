@@ -1,9 +1,12 @@
 //! A checkpoint of all parts, as the coordinator steers it.
 //!
 //! ```text
-//! each part:  frozen, meets ... until settled  ->  captures  ->  waits  ->  runs on, seals
-//! all parts:                             all have met        all have captured       all have sealed: an epoch
+//! each part:  prepares -> freezes, meets ... until settled -> captures -> waits -> runs on, seals
+//! all parts:   all are ready                    all have met        all have captured      all have sealed: an epoch
 //! ```
+//!
+//! What a part can do while it runs, such as precopying its memory, takes one longer than the other. So all freeze when all
+//! are ready, and nobody stays frozen for that.
 //!
 //! If one part fails before all are thawed, the others give up as well: they run on without a checkpoint. Afterwards each
 //! seals for itself, and the epoch counts if all do.
@@ -48,6 +51,10 @@ pub enum CutOutcome {
 /// How far a part has come.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum PartProgress {
+    /// It runs, and does what can be done meanwhile.
+    Preparing,
+    /// It runs, and waits for the others.
+    Ready,
     /// It is being frozen, or drives on what is on its way.
     Freezing,
     /// It is frozen and waits for the others.
@@ -66,7 +73,7 @@ impl Cut {
     /// Begins a cut of this number of parts, all of which have been asked for one.
     pub fn begin(parts: usize) -> Self {
         Self {
-            parts: vec![PartProgress::Freezing; parts],
+            parts: vec![PartProgress::Preparing; parts],
             unsettled: None,
             asked: Vec::new(),
             last: Vec::new(),
@@ -103,6 +110,10 @@ impl Cut {
 
     fn hear(&mut self, part: PartIndex, said: FromPart) -> Vec<CoordinatorEffect> {
         match (&self.parts[part], said) {
+            (PartProgress::Preparing, FromPart::Ready) => {
+                self.parts[part] = PartProgress::Ready;
+                self.freeze()
+            }
             (PartProgress::Freezing, FromPart::Frozen(report)) => {
                 self.parts[part] = PartProgress::Frozen(report);
                 self.meet()
@@ -122,6 +133,11 @@ impl Cut {
             }
             (_, said) => self.give_up(Some(part), format!("it said what was not its turn to say: {said:?}")),
         }
+    }
+
+    /// Freezes all parts once all are ready.
+    fn freeze(&mut self) -> Vec<CoordinatorEffect> {
+        self.all_go_on(&PartProgress::Ready, PartProgress::Freezing, &ToPart::Freeze)
     }
 
     /// Answers all parts once all are frozen.
@@ -147,11 +163,16 @@ impl Cut {
 
     /// Thaws all parts once all are captured.
     fn thaw(&mut self) -> Vec<CoordinatorEffect> {
-        if !self.parts.iter().all(|part| *part == PartProgress::Captured) {
+        self.all_go_on(&PartProgress::Captured, PartProgress::Sealing, &ToPart::Thaw)
+    }
+
+    /// If all parts wait, tells them to go on.
+    fn all_go_on(&mut self, waits: &PartProgress, next: PartProgress, message: &ToPart) -> Vec<CoordinatorEffect> {
+        if !self.parts.iter().all(|part| part == waits) {
             return Vec::new();
         }
-        self.parts.fill(PartProgress::Sealing);
-        (0..self.parts.len()).map(|to| CoordinatorEffect { to, message: ToPart::Thaw }).collect()
+        self.parts.fill(next);
+        (0..self.parts.len()).map(|to| CoordinatorEffect { to, message: message.clone() }).collect()
     }
 
     fn conclude(&mut self) {

@@ -5,7 +5,7 @@
 //! ```text
 //! message    what a part and the coordinator say to each other
 //! pairing    which two ends are one connection, and whether anything is on its way between them
-//! cut        a checkpoint of all parts: freeze, meet, capture, thaw, seal
+//! cut        a checkpoint of all parts: prepare, freeze, meet, capture, thaw, seal
 //! restart    a restart of all parts, step by step
 //! epoch      which checkpoints of the parts belong together
 //! ```

@@ -166,6 +166,8 @@ pub enum RestartBarrier {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FromPart {
+    /// It has done all that can be done while it runs. It waits for [`ToPart::Freeze`].
+    Ready,
     /// It is frozen. It waits for [`ToPart::Partners`].
     Frozen(PartReport),
     /// Its state and memory are captured. It waits for [`ToPart::Thaw`].
@@ -191,6 +193,8 @@ pub enum FromPart {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToPart {
+    /// All parts are ready: freeze now.
+    Freeze,
     /// What the others have reported.
     Partners {
         /// The other end of each end that it has reported, in the same order.

@@ -11,6 +11,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// What a part does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum CutPart {
+    Preparing,
+    Ready,
     Freezing,
     /// It has reported its ends.
     Meeting,
@@ -36,6 +38,8 @@ enum Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Steering {
     Right,
+    /// It freezes the parts as soon as one is ready.
+    FreezesEarly,
     /// It thaws as soon as one part is captured.
     ThawsEarly,
     /// It counts an epoch as soon as one part has sealed it.
@@ -51,6 +55,7 @@ struct CutWorld {
     cut: Cut,
     steering: Steering,
     parts: Vec<CutPart>,
+    is_ready: Vec<bool>,
     has_captured: Vec<bool>,
     has_met: Vec<bool>,
     /// Whether what is on its way never fits into the receive queue.
@@ -92,7 +97,8 @@ impl CutWorld {
         Self {
             cut: Cut::begin(parts),
             steering,
-            parts: vec![CutPart::Freezing; parts],
+            parts: vec![CutPart::Preparing; parts],
+            is_ready: vec![false; parts],
             has_captured: vec![false; parts],
             has_met: vec![false; parts],
             is_full,
@@ -156,10 +162,14 @@ impl World for CutWorld {
     }
 
     fn steer(&mut self, event: CoordinatorEvent) {
-        let is_captured = matches!(event, CoordinatorEvent::Said(_, FromPart::Captured));
+        let early = match (self.steering, &event) {
+            (Steering::FreezesEarly, CoordinatorEvent::Said(_, FromPart::Ready)) => Some(ToPart::Freeze),
+            (Steering::ThawsEarly, CoordinatorEvent::Said(_, FromPart::Captured)) => Some(ToPart::Thaw),
+            _ => None,
+        };
         let mut effects = self.cut.take(event);
-        if self.steering == Steering::ThawsEarly && is_captured {
-            effects = (0..self.parts.len()).map(|to| CoordinatorEffect { to, message: ToPart::Thaw }).collect();
+        if let Some(message) = early {
+            effects = (0..self.parts.len()).map(|to| CoordinatorEffect { to, message: message.clone() }).collect();
         }
         for effect in &mut effects {
             let ToPart::Partners { others, .. } = &mut effect.message else { continue };
@@ -178,18 +188,27 @@ impl World for CutWorld {
 
     fn can_act(&self, part: PartIndex) -> bool {
         match self.parts[part] {
-            CutPart::Freezing | CutPart::Capturing | CutPart::Sealing => true,
-            CutPart::Meeting | CutPart::Captured => self.links.hears(part),
+            CutPart::Preparing | CutPart::Freezing | CutPart::Capturing | CutPart::Sealing => true,
+            CutPart::Ready | CutPart::Meeting | CutPart::Captured => self.links.hears(part),
             CutPart::Sealed | CutPart::RunsOn | CutPart::Ended => false,
         }
     }
 
     fn can_fail(&self, part: PartIndex) -> bool {
-        matches!(self.parts[part], CutPart::Freezing | CutPart::Capturing | CutPart::Sealing)
+        matches!(self.parts[part], CutPart::Preparing | CutPart::Freezing | CutPart::Capturing | CutPart::Sealing)
     }
 
     fn act(&mut self, part: PartIndex) {
         self.parts[part] = match self.parts[part] {
+            CutPart::Preparing => {
+                self.is_ready[part] = true;
+                self.links.say(part, FromPart::Ready);
+                CutPart::Ready
+            }
+            CutPart::Ready => match self.links.heard(part) {
+                Some(ToPart::Freeze) => CutPart::Freezing,
+                _ => CutPart::RunsOn,
+            },
             CutPart::Freezing => {
                 self.links.say(part, FromPart::Frozen(self.report(part)));
                 CutPart::Meeting
@@ -234,6 +253,9 @@ impl World for CutWorld {
         }
         if self.has_garbled {
             return Some("a program reads what its partner has sent again");
+        }
+        if self.parts.contains(&CutPart::Freezing) && !self.is_ready.iter().all(|is| *is) {
+            return Some("a part was frozen before all were ready");
         }
         let may_run =
             |(part, queue): (&CutPart, &Queue)| *queue != Queue::Emptied || !runs(part) && *part != CutPart::RunsOn;
@@ -288,6 +310,7 @@ fn many_random_orders_of_events_of_a_cut_end_well() {
 #[test]
 fn planted_faults_of_a_cut_are_found() {
     for (steering, is_full, fault) in [
+        (Steering::FreezesEarly, false, "a part was frozen before all were ready"),
         (Steering::ThawsEarly, false, "a part was thawed before all were captured"),
         (Steering::CountsEarly, false, "an epoch counts that a part has not sealed"),
         (Steering::SwapsPairs, false, "a part was told of wrong partners"),

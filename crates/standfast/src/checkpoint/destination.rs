@@ -86,8 +86,13 @@ impl Destination {
         Self { part: part.map(JobPart::link), ..self }
     }
 
+    /// Waits until all parts of a distributed job are ready to be frozen.
+    pub(super) fn await_ready_parts(&self) -> Result<(), String> {
+        self.part.as_ref().map_or(Ok(()), |part| part.await_freeze())
+    }
+
     /// Waits until all parts of a distributed job have captured their state.
-    pub(super) fn await_other_parts(&self) -> Result<(), String> {
+    pub(super) fn await_captured_parts(&self) -> Result<(), String> {
         self.part.as_ref().map_or(Ok(()), |part| part.await_thaw())
     }
 

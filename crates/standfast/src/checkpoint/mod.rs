@@ -27,6 +27,7 @@ pub(crate) use shortfall::{Shortfall, Shortfalls};
 pub(crate) use snapshots::Past;
 
 use crate::background::Background;
+use crate::part_link::PartLink;
 use crate::quoting::without_numbers;
 use crate::report::CheckpointReport;
 use job::{FrozenJob, JobFreezer};
@@ -157,9 +158,10 @@ fn take<F: JobFreezer>(destination: &Destination, freezer: &F, order: &Order) ->
 }
 
 fn take_at<F: JobFreezer>(request: Requested<'_, F>) -> Attempt {
+    if let (Purpose::Protect, Some(part)) = (request.order.purpose, &request.destination.part) {
+        return take_part(request, part);
+    }
     let attempts = match request.order.purpose {
-        // All parts of a distributed job make their only attempt together.
-        Purpose::Protect if request.destination.part.is_some() => &[Asking::Stopped],
         Purpose::Protect => &ATTEMPTS[..],
         // The program does not run again.
         Purpose::Stop => &[Asking::Stopped],
@@ -172,6 +174,15 @@ fn take_at<F: JobFreezer>(request: Requested<'_, F>) -> Attempt {
         }
     }
     attempt(request, *last)
+}
+
+/// Makes the only attempt of a part of a distributed job: all parts make theirs together. After one that was outdated, the
+/// next one asks while the program is frozen.
+fn take_part<F: JobFreezer>(request: Requested<'_, F>, part: &PartLink) -> Attempt {
+    let asking = if part.was_outdated() { Asking::Stopped } else { Asking::Running };
+    let attempt = attempt(request, asking);
+    part.note_outdated(attempt.as_ref().is_err_and(|abandoned| matches!(abandoned.failure, Failure::Outdated)));
+    attempt
 }
 
 /// Makes one attempt, phase by phase.

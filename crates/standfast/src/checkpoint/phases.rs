@@ -195,7 +195,9 @@ impl<'a, F: JobFreezer> Ready<'a, F> {
 
 impl<'a, F: JobFreezer> PrecopyDone<'a, F> {
     pub(super) fn stop(mut self) -> Result<Stopped<'a, F>, Box<Abandoned>> {
-        match freeze(self.ready.request.freezer) {
+        let request = self.ready.request;
+        let are_ready = request.destination.await_ready_parts().map_err(Failure::OtherParts);
+        match are_ready.and_then(|()| freeze(request.freezer)) {
             Ok((frozen, is_awaited)) => {
                 if is_awaited {
                     self.options.asking = Asking::Stopped;
@@ -248,7 +250,7 @@ impl<'a, F: JobFreezer> CaptureDone<'a, F> {
     pub(super) fn resume(self) -> Result<Resumed<'a, F>, Box<Abandoned>> {
         let Self { prepared, mut captured, frozen, facts } = self;
         // The other parts of a distributed job may still be sending to what has been captured here.
-        if let Err(reason) = facts.request.destination.await_other_parts() {
+        if let Err(reason) = facts.request.destination.await_captured_parts() {
             drop(frozen.thaw());
             return Err(Abandoned::reported(Failure::OtherParts(reason), Some(prepared)));
         }

@@ -2,14 +2,18 @@
 
 use super::job::{CaptureNews, CapturedJob, Figures, FrozenJob, JobFreezer, PrecopiedPages};
 use super::*;
+use crate::part_link::{Conversation, JobPart};
 use crate::settings::{JobOptions, Snapshot};
 use standfast_engine::{CaptureOptions, EngineError, Readiness, Tracking};
 use standfast_format::ImageSink;
-use standfast_format::manifest::{JobDescription, RunOptions};
+use standfast_format::manifest::{Epoch, JobDescription, RunOptions};
 use standfast_format::records::{JobState, ProcessState};
+use standfast_parts::{FromPart, ToPart};
 use standfast_store::{JobDirectory, LeaseRequest, Levels};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
+use tempfile::TempDir;
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, Default)]
@@ -210,20 +214,36 @@ struct Outcome {
     generations: usize,
 }
 
+/// A job and where its checkpoints go.
+struct Setup {
+    destination: Destination,
+    job: FakeJob,
+    _place: TempDir,
+}
+
+impl Setup {
+    fn new(snapshot: Snapshot, script: Script) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("job");
+        let directory = JobDirectory::create(&path).unwrap();
+        let lease = directory.take_lease(LeaseRequest { purpose: standfast_store::Purpose::Live, force: false });
+        let lease = lease.unwrap();
+        directory.begin(&lease, JobDescription::default(), RunOptions::default()).unwrap();
+        let options = JobOptions { snapshot, ..JobOptions::default() };
+        let destination = Destination::new(Levels::new(directory, None), Arc::new(lease), &options);
+        Self { destination, job: FakeJob { script, done: Arc::default(), directory: path }, _place: place }
+    }
+
+    fn checkpoint(&self, purpose: Purpose) -> Outcome {
+        let advised = Advised { due_in: None, next_in: None };
+        let order = Order { purpose, past: Past::default(), after_success: advised, after_failure: advised };
+        let attempt = take(&self.destination, &self.job, &order);
+        Outcome { attempt, done: self.job.done.lock().unwrap().clone(), generations: self.job.generations() }
+    }
+}
+
 fn checkpoint(purpose: Purpose, snapshot: Snapshot, script: Script) -> Outcome {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("job");
-    let directory = JobDirectory::create(&path).unwrap();
-    let lease = directory.take_lease(LeaseRequest { purpose: standfast_store::Purpose::Live, force: false }).unwrap();
-    directory.begin(&lease, JobDescription::default(), RunOptions::default()).unwrap();
-    let options = JobOptions { snapshot, ..JobOptions::default() };
-    let destination = Destination::new(Levels::new(directory, None), Arc::new(lease), &options);
-    let advised = Advised { due_in: None, next_in: None };
-    let order = Order { purpose, past: Past::default(), after_success: advised, after_failure: advised };
-    let job = FakeJob { script, done: Arc::default(), directory: path };
-    let attempt = take(&destination, &job, &order);
-    let done = job.done.lock().unwrap().clone();
-    Outcome { attempt, done, generations: job.generations() }
+    Setup::new(snapshot, script).checkpoint(purpose)
 }
 
 /// Takes a checkpoint after which the program continues.
@@ -343,6 +363,56 @@ fn outdated_attributes_are_retried_and_finally_read_while_stopped() {
     let outcome = protect(Script { outdated: 3, ..Script::default() });
     assert!(matches!(outcome.attempt, Err(abandoned) if matches!(abandoned.failure, Failure::Outdated)));
     assert_eq!(outcome.generations, 0);
+}
+
+/// Takes checkpoints of a part of a distributed job. The coordinator gives these answers at each, in this order.
+fn cuts(script: Script, number: u64, answers: &[ToPart]) -> Vec<Outcome> {
+    let (part, setup) = (JobPart::new(), Setup::new(Snapshot::Copy, script));
+    let setup = Setup { destination: setup.destination.of_part(Some(&part)), ..setup };
+    let cut = |number| {
+        let (own, coordinators) = UnixStream::pair().unwrap();
+        let mut coordinator = Conversation::begin(coordinators, Duration::from_secs(60)).unwrap();
+        part.link().begin_cut(Epoch { number, cut: 0 }, None, own, Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                answers.iter().for_each(|answer| {
+                    setup.job.note(format!("said {:?}", coordinator.hear::<FromPart>().unwrap()));
+                    coordinator.say(answer).unwrap();
+                });
+            });
+            let outcome = setup.checkpoint(Purpose::Protect);
+            part.link().end_cut();
+            outcome
+        })
+    };
+    (1..=number).map(cut).collect()
+}
+
+#[test]
+fn a_part_is_frozen_once_all_are_ready_and_thawed_once_all_are_captured() {
+    let outcome = cuts(Script::default(), 1, &[ToPart::Freeze, ToPart::Thaw]).remove(0);
+    let wanted =
+        ["prefetch", "said Ready", "freeze", "capture Running, 0 precopied", "report success", "said Captured", "thaw"];
+    assert_eq!(outcome.done[..wanted.len()], wanted);
+    assert_eq!((outcome.attempt.is_ok(), outcome.generations), (true, 1));
+}
+
+#[test]
+fn a_part_is_not_frozen_if_another_gives_up_before() {
+    let why = "another part has failed";
+    let outcome = cuts(Script::default(), 1, &[ToPart::GiveUp { reason: why.to_owned() }]).remove(0);
+    let failure = outcome.attempt.unwrap_err().failure.to_string();
+    assert!(failure.ends_with(why), "{failure}");
+    assert!(!outcome.done.iter().any(|it| it.starts_with("capture")), "{:?}", outcome.done);
+}
+
+#[test]
+fn a_part_asks_while_stopped_after_an_attempt_that_was_outdated() {
+    let outcomes = cuts(Script { outdated: 1, ..Script::default() }, 3, &[ToPart::Freeze, ToPart::Thaw]);
+    let captures: Vec<_> = outcomes[2].done.iter().filter(|it| it.starts_with("capture")).collect();
+    let wanted = ["Running", "Stopped", "Running"].map(|asking| format!("capture {asking}, 0 precopied"));
+    assert_eq!(captures, wanted.iter().collect::<Vec<_>>());
+    assert_eq!(outcomes.iter().map(|it| it.attempt.is_ok()).collect::<Vec<_>>(), [false, true, true]);
 }
 
 #[test]

@@ -26,6 +26,11 @@ impl Conversation {
         Ok(Self { writer: stream.try_clone()?, reader: BufReader::new(Cursor::new(said).chain(stream)) })
     }
 
+    /// Lets the other side be silent for `patience` from now on.
+    pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.writer.set_read_timeout(Some(patience))
+    }
+
     /// Says something.
     pub(crate) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;

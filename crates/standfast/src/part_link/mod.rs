@@ -13,9 +13,12 @@ use standfast_format::manifest::Epoch;
 use standfast_parts::{FromPart, RestartBarrier, ToPart};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// How long a part waits until all are ready. The coordinator gives up earlier.
+const READY_MAX: Duration = Duration::from_secs(900);
 /// How long a part stays frozen for the others. The coordinator gives up earlier.
 const FROZEN_MAX: Duration = Duration::from_secs(30);
 /// How long a part of a restart waits for the others, which may have to wait for their ports.
@@ -56,6 +59,8 @@ pub(crate) struct PartLink {
     under_way: Mutex<Option<CutUnderWay>>,
     /// The last epoch that all parts are known to have sealed.
     complete: Mutex<Option<Epoch>>,
+    /// Whether the last attempt of this part had used what was no longer so.
+    was_outdated: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -88,6 +93,22 @@ impl PartLink {
         *locked(&self.complete)
     }
 
+    pub(crate) fn was_outdated(&self) -> bool {
+        self.was_outdated.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_outdated(&self, is_outdated: bool) {
+        self.was_outdated.store(is_outdated, Ordering::Relaxed);
+    }
+
+    /// Reports that this part is ready to be frozen, and waits until all are.
+    pub(crate) fn await_freeze(&self) -> Result<(), String> {
+        match self.ask_within(READY_MAX, &FromPart::Ready)? {
+            ToPart::Freeze => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
     /// Reports that this part is captured, and waits until all are.
     pub(crate) fn await_thaw(&self) -> Result<(), String> {
         match self.ask(&FromPart::Captured)? {
@@ -96,9 +117,15 @@ impl PartLink {
         }
     }
 
+    /// Says something while this part is frozen, and waits for the answer.
     fn ask(&self, message: &FromPart) -> Result<ToPart, String> {
+        self.ask_within(FROZEN_MAX, message)
+    }
+
+    fn ask_within(&self, patience: Duration, message: &FromPart) -> Result<ToPart, String> {
         let mut under_way = locked(&self.under_way);
         let cut = under_way.as_mut().ok_or("a part of a distributed job is checkpointed with all others only")?;
+        cut.conversation.set_patience(patience).map_err(|error| InWords(&error).to_string())?;
         ask(&mut cut.conversation, message)
     }
 }

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long they may take to write their images.
-const SEAL_MAX: Duration = Duration::from_secs(600);
+/// How long the parts may take until all are ready to be frozen, and afterwards to write their images.
+const RUNNING_MAX: Duration = Duration::from_secs(600);
 /// How long the last of what the command has printed may take.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(50);
 /// How long the parts may take to end.
@@ -279,7 +279,7 @@ impl<'a, 't> Coordinator<'a, 't> {
             self.nodes.ask(part, &AgentRequest::Cut { epoch, complete })?;
         }
         let mut cut = Cut::begin(self.nodes.count());
-        let (mut deadline, mut lost) = (begun + limit, None);
+        let (mut deadline, mut freezing, mut lost) = (begun + RUNNING_MAX, begun, None);
         let outcome = loop {
             if let Some(outcome) = cut.outcome() {
                 break outcome.clone();
@@ -299,9 +299,16 @@ impl<'a, 't> Coordinator<'a, 't> {
                 },
             };
             let effects = cut.take(event);
-            if effects.iter().any(|effect| effect.message == ToPart::Thaw) {
-                deadline = Instant::now() + SEAL_MAX;
-                (self.tell)(&format!("epoch {number}: all parts captured after {:?}", begun.elapsed()));
+            match effects.first().map(|effect| &effect.message) {
+                Some(ToPart::Freeze) => {
+                    freezing = Instant::now();
+                    deadline = freezing + limit;
+                }
+                Some(ToPart::Thaw) => {
+                    deadline = Instant::now() + RUNNING_MAX;
+                    (self.tell)(&format!("epoch {number}: all parts frozen for {:?}", freezing.elapsed()));
+                }
+                _ => {}
             }
             self.carry_out(effects);
         };
