@@ -1,6 +1,7 @@
 //! Distributed jobs: the coordinator, and what the processes of a part are started with.
 
 use crate::arguments::{PartCommand, PartRun, Run};
+use crate::homes::shared_binaries;
 use crate::leave::leave;
 use crate::reporter::say;
 use crate::slurm::{NamedNodes, named_nodes};
@@ -96,8 +97,12 @@ fn interval(options: &OptionChoices) -> Option<Duration> {
 pub(crate) fn answer(command: PartCommand) -> anyhow::Result<ExitCode> {
     match command {
         PartCommand::PartAgent => standfast::part_agent()?,
-        PartCommand::PartRun(PartRun { part, options }) => leave(standfast::run_part(&part.directory, options)?),
-        PartCommand::PartRestart(part) => leave(standfast::restart_part(&part.directory, part.generation)?),
+        PartCommand::PartRun(PartRun { part, options }) => {
+            leave(standfast::run_part(&part.directory, options, shared_binaries())?)
+        }
+        PartCommand::PartRestart(part) => {
+            leave(standfast::restart_part(&part.directory, part.generation, shared_binaries())?)
+        }
         PartCommand::PartServer(part) => return status(standfast::serve_part(&part.directory)?),
         PartCommand::PartShim(part) => standfast::answer_remote(&part.directory)?,
         PartCommand::Rsh(rsh) => return status(standfast::ask_remote(&rsh.node, &rsh.command)?),

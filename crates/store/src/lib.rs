@@ -89,6 +89,7 @@ pub use prepare::{PreparePlan, Prepared, Sealed};
 pub use progress::Progress;
 pub use random::random_token;
 pub use rates::Encodings;
+pub use saved_binaries::Binary;
 pub use storage_backend::{Directory, FileStatus, LockGuard, StorageBackend, StorageFile};
 pub use tails::{KeptTail, TAIL_BYTES_MAX};
 pub use trust::{create_directory, open_directory};

@@ -6,6 +6,7 @@ use crate::random::temporary_name;
 use crate::shared_binaries::SharedBinaries;
 use crate::{JobDirectory, Lease, StoreError};
 use standfast_core::Checksum;
+use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -15,6 +16,18 @@ use std::path::{Path, PathBuf};
 const MODE: u32 = 0o700;
 /// Length of the part of the original file name that the name of its copy contains.
 const NAME_BYTES_MAX: usize = 60;
+
+/// Number of files that are open at once.
+const COPIES_AT_ONCE: usize = 64;
+
+/// An executable or a library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Binary<'a> {
+    /// Its checksum.
+    pub checksum: Checksum,
+    /// Where it is.
+    pub path: &'a Path,
+}
 
 impl JobDirectory {
     /// Returns the path of the copy of a file with this checksum, if there is one. Does not verify its content.
@@ -29,46 +42,100 @@ impl JobDirectory {
         let _ = self.level_directory.shared_binaries.set(place.to_owned());
     }
 
-    /// Keeps a durable copy of a file, unless there is one. Links another job's copy if there is one. Otherwise it
-    /// copies, and file systems that can share the blocks do so.
+    /// Keeps durable copies of files, unless there are some. Links another job's copy if there is one. Otherwise it copies,
+    /// and file systems that can share the blocks do so.
     ///
     /// # Errors
-    /// If the file cannot be read or the copy cannot be written.
-    pub fn keep(&self, lease: &Lease, checksum: Checksum, path: &Path) -> Result<(), StoreError> {
+    /// If a file cannot be read or a copy cannot be written. Others may have been kept.
+    pub fn keep(&self, lease: &Lease, binaries: &[Binary<'_>]) -> Result<(), StoreError> {
         self.level_directory.check_lease(lease.core());
-        let name = name_of(checksum, path);
-        let full = self.path().join(&name);
-        if full.is_file() || path.parent() == Some(self.path()) {
+        // The same file may be named twice.
+        let mut missing = BTreeMap::new();
+        for binary in binaries {
+            let name = name_of(binary.checksum, binary.path);
+            if !self.path().join(&name).is_file() && binary.path.parent() != Some(self.path()) {
+                missing.insert(name, binary.path);
+            }
+        }
+        if missing.is_empty() {
             return Ok(());
         }
-        let shared = self.level_directory.shared_binaries.get().and_then(|place| SharedBinaries::open(place));
-        let is_linked = shared.as_ref().and_then(|shared| shared.link_to(&name, path, &full)).is_some();
-        if is_linked {
-            return self.level_directory.storage_backend.sync().map_err(|error| StoreError::writing(&full, error));
+        let place = self.level_directory.shared_binaries.get();
+        let shared = place.and_then(|place| SharedBinaries::open(place));
+        let is_linked = |name: &String, path: &mut &Path| {
+            shared.as_ref().and_then(|shared| shared.link_to(name, path, &self.path().join(name))).is_some()
+        };
+        missing.retain(|name, path| !is_linked(name, path));
+        let missing: Vec<_> = missing.into_iter().collect();
+        missing.chunks(COPIES_AT_ONCE).try_for_each(|some| self.copy(some))?;
+        let synced = self.level_directory.storage_backend.sync();
+        synced.map_err(|error| StoreError::writing(self.path(), error))?;
+        if let Some(shared) = shared.filter(|_| !missing.is_empty()) {
+            missing.iter().for_each(|(name, _)| shared.add(name, &self.path().join(name)));
+            shared.sweep();
         }
-        self.copy(&name, path).map_err(|error| StoreError::writing(&full, error))?;
-        shared.iter().for_each(|shared| shared.add(&name, &full));
         Ok(())
     }
 
-    fn copy(&self, name: &str, path: &Path) -> io::Result<()> {
-        let half_written = temporary_name(name);
-        let copy = || {
-            let mut from = File::open(path)?;
-            let mut to = File::create_new(self.path().join(&half_written))?;
-            // This uses copy_file_range(2), and thus reflinks if the file system has them.
-            io::copy(&mut from, &mut to)?;
-            to.set_permissions(Permissions::from_mode(MODE))?;
-            to.sync_all()?;
-            self.level_directory.storage_backend.rename(&half_written, name)?;
-            self.level_directory.storage_backend.sync()
+    /// Copies files to these names. All are written before the first is made durable: file systems with a journal write it
+    /// once then.
+    fn copy(&self, files: &[(String, &Path)]) -> Result<(), StoreError> {
+        let writing = |name: &str| {
+            let full = self.path().join(name);
+            move |error| StoreError::writing(&full, error)
         };
-        let copied = copy();
-        if copied.is_err() {
-            // The next holder of the lease removes the file if this fails.
-            let _ = self.level_directory.storage_backend.remove(&half_written);
+        let (mut copies, mut copied) = (Vec::new(), Ok(()));
+        for (name, path) in files {
+            match HalfWritten::of(self, name, path).map_err(writing(name)) {
+                Ok(copy) => copies.push(copy),
+                // The others are kept nevertheless.
+                Err(error) => copied = copied.and(Err(error)),
+            }
         }
-        copied
+        copies.iter().try_for_each(|copy| copy.file.sync_all().map_err(writing(copy.name)))?;
+        let named = copies.into_iter().try_for_each(|copy| {
+            let name = copy.name;
+            copy.rename().map_err(writing(name))
+        });
+        copied.and(named)
+    }
+}
+
+/// A copy under a temporary name. If it is dropped, it is removed.
+struct HalfWritten<'a> {
+    directory: &'a JobDirectory,
+    file: File,
+    temporary: Option<String>,
+    name: &'a str,
+}
+
+impl<'a> HalfWritten<'a> {
+    fn of(directory: &'a JobDirectory, name: &'a str, path: &Path) -> io::Result<Self> {
+        let mut from = File::open(path)?;
+        let temporary = temporary_name(name);
+        let file = File::create_new(directory.path().join(&temporary))?;
+        let mut copy = Self { directory, file, temporary: Some(temporary), name };
+        // This uses copy_file_range(2), and thus reflinks if the file system has them.
+        io::copy(&mut from, &mut copy.file)?;
+        copy.file.set_permissions(Permissions::from_mode(MODE))?;
+        Ok(copy)
+    }
+
+    /// Gives it its name.
+    fn rename(mut self) -> io::Result<()> {
+        let Some(temporary) = &self.temporary else { return Ok(()) };
+        self.directory.level_directory.storage_backend.rename(temporary, self.name)?;
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Drop for HalfWritten<'_> {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // The next holder of the lease removes the file if this fails.
+            let _ = self.directory.level_directory.storage_backend.remove(temporary);
+        }
     }
 }
 
@@ -97,16 +164,40 @@ mod tests {
         std::fs::write(&program, "first").unwrap();
         let checksum = Checksum::of(b"first");
         assert_eq!(directory.saved_binary(checksum, &program), None);
-        directory.keep(&lease, checksum, &program).unwrap();
+        let keep = |path: &Path| directory.keep(&lease, &[Binary { checksum, path }]).unwrap();
+        keep(&program);
         std::fs::write(&program, "second").unwrap();
-        directory.keep(&lease, checksum, &program).unwrap();
+        keep(&program);
         let kept = directory.saved_binary(checksum, &program).unwrap();
         assert_eq!(std::fs::read(&kept).unwrap(), b"first");
         assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777, MODE);
         assert_eq!(directory.saved_binary(Checksum::of(b"second"), &program), None);
         let before = std::fs::read_dir(directory.path()).unwrap().count();
-        directory.keep(&lease, checksum, &kept).unwrap();
+        keep(&kept);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), before, "a copy is not copied");
+    }
+
+    #[test]
+    fn more_binaries_than_may_be_open_are_kept_and_a_missing_one_leaves_nothing_half_written() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = JobDirectory::create(&place.path().join("job")).unwrap();
+        let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();
+        let programs: Vec<_> = (0..COPIES_AT_ONCE + 2).map(|number| place.path().join(number.to_string())).collect();
+        let binary = |path| Binary { checksum: Checksum::of(Path::new(path).as_os_str().as_encoded_bytes()), path };
+        let binaries: Vec<_> = programs.iter().map(|path| binary(path)).collect();
+        programs.iter().for_each(|path| std::fs::write(path, path.as_os_str().as_encoded_bytes()).unwrap());
+        let last = programs.last().unwrap();
+        std::fs::remove_file(last).unwrap();
+        let before = std::fs::read_dir(directory.path()).unwrap().count();
+        let refused = directory.keep(&lease, &binaries).unwrap_err();
+        assert!(refused.to_string().contains(&name_of(binary(last).checksum, last)), "{refused}");
+        std::fs::write(last, last.as_os_str().as_encoded_bytes()).unwrap();
+        directory.keep(&lease, &[&binaries[..], &binaries[..]].concat()).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), before + binaries.len());
+        for Binary { checksum, path } in binaries {
+            let kept = directory.saved_binary(checksum, path).unwrap();
+            assert_eq!(std::fs::read(kept).unwrap(), path.as_os_str().as_encoded_bytes());
+        }
     }
 
     /// Creates a job in `place` that shares its copies and has kept one of `program`.
@@ -115,7 +206,7 @@ mod tests {
         let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();
         directory.share_binaries_in(&place.join("cache/binaries"));
         let checksum = Checksum::of(&std::fs::read(program).unwrap());
-        directory.keep(&lease, checksum, program).unwrap();
+        directory.keep(&lease, &[Binary { checksum, path: program }]).unwrap();
         directory.saved_binary(checksum, program).unwrap()
     }
 

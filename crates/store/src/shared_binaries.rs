@@ -68,7 +68,6 @@ impl SharedBinaries {
         if link_file(&file, &self.path.join(&temporary)).is_ok() && self.directory.rename(&temporary, name).is_err() {
             let _ = self.directory.remove(&temporary);
         }
-        self.sweep();
     }
 
     /// Removes the files that no job links to any more.

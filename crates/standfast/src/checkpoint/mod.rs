@@ -34,7 +34,7 @@ use job::{FrozenJob, JobFreezer};
 use phases::Requested;
 use standfast_engine::{Advised, Asking, BrokenPromise, EngineError, Freezer, Frozen, Output};
 use standfast_format::records::{Coverage, FileReference};
-use standfast_store::{Level, Prepared, StoreError};
+use standfast_store::{Binary, Level, Prepared, StoreError};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -215,18 +215,21 @@ pub(crate) fn end_job(freezer: &Freezer) -> Result<(), EngineError> {
 }
 
 /// Keeps copies of the executable and the libraries, so that the job does not depend on an unchanged system. It copies
-/// only files that were read whole: others could not be told from changed ones. It calls `has_copy_of` for each.
+/// only files that were read whole: others could not be told from changed ones. It calls `has_copy_of` for each, once all are
+/// kept.
 pub(crate) fn keep_code<'a>(
     destination: &Destination,
     has_copy_of: impl Fn(&FileReference),
     files: impl IntoIterator<Item = &'a FileReference>,
 ) -> Result<(), StoreError> {
-    for file in files {
-        let Some(digest) = file.digest.filter(|digest| digest.coverage == Coverage::Whole) else { continue };
+    let whole = |file: &'a FileReference| {
+        let digest = file.digest.filter(|digest| digest.coverage == Coverage::Whole)?;
         let path = Path::new(OsStr::from_bytes(&file.path.0));
-        destination.levels.directory.keep(&destination.lease, digest.checksum, path)?;
-        has_copy_of(file);
-    }
+        Some((file, Binary { checksum: digest.checksum, path }))
+    };
+    let (files, binaries): (Vec<_>, Vec<_>) = files.into_iter().filter_map(whole).unzip();
+    destination.levels.directory.keep(&destination.lease, &binaries)?;
+    files.into_iter().for_each(has_copy_of);
     Ok(())
 }
 

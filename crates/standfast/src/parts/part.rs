@@ -21,15 +21,16 @@ use std::time::Duration;
 /// How long the agent may take to say for which restart a part is continued.
 const TOKEN_MAX: Duration = Duration::from_secs(10);
 
-/// Begins the part in `directory`, protected by these options, and supervises it to its end.
+/// Begins the part in `directory`, protected by these options, and supervises it to its end. It shares copies of executables
+/// and libraries at `shared_binaries`.
 ///
 /// # Errors
 /// If it could not begin.
-pub fn run_part(directory: &Path, options: OptionChoices) -> Result<Ending, Error> {
+pub fn run_part(directory: &Path, options: OptionChoices, shared_binaries: Option<PathBuf>) -> Result<Ending, Error> {
     let part = PartDirectory::at(directory);
     let mut messages = Messages::of(&part);
     let request = RunRequest {
-        context: context(&part, JobPart::new(), options),
+        context: JobContext { shared_binaries, ..context(&part, JobPart::new(), options) },
         program: std::env::current_exe().map_err(Error::system("find this program"))?.into(),
         arguments: vec!["part-server".into(), directory.into()],
         launch: LaunchOptions::default(),
@@ -41,11 +42,15 @@ pub fn run_part(directory: &Path, options: OptionChoices) -> Result<Ending, Erro
 }
 
 /// Continues the part in `directory` together with all others, and supervises it to its end. Standard input is the
-/// conversation with the coordinator.
+/// conversation with the coordinator. It shares copies of executables and libraries at `shared_binaries`.
 ///
 /// # Errors
 /// If it does not run again.
-pub fn restart_part(directory: &Path, generation: GenerationNumber) -> Result<Ending, Error> {
+pub fn restart_part(
+    directory: &Path,
+    generation: GenerationNumber,
+    shared_binaries: Option<PathBuf>,
+) -> Result<Ending, Error> {
     let part = PartDirectory::at(directory);
     let mut messages = Messages::of(&part);
     let joining = |error| Error::system("join the restart of the distributed job")(error);
@@ -53,7 +58,7 @@ pub fn restart_part(directory: &Path, generation: GenerationNumber) -> Result<En
     let token = || Conversation::begin(stream.try_clone()?, TOKEN_MAX)?.hear();
     let job_part = token().and_then(|token| JobPart::restarting(stream.try_clone()?, RestartToken(token)));
     let request = RestartRequest {
-        context: context(&part, job_part.map_err(joining)?, OptionChoices::default()),
+        context: JobContext { shared_binaries, ..context(&part, job_part.map_err(joining)?, OptionChoices::default()) },
         at: Some(generation),
         clocks: ClockPolicy::Continue,
         despite: Vec::new(),
