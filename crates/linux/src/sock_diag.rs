@@ -1,43 +1,43 @@
 //! The kernel's directory of sockets (sock_diag(7)): requests, and the parts of the answers common to all families.
 
-use crate::proc::Endpoint;
+use crate::proc::{Endpoint, TcpConnection};
 use crate::sys::socket;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const REQUEST_DUMP: u16 = 0x301;
+const REQUEST_ONE: u16 = 1;
 const HEADER_BYTES: usize = 16;
 /// The kernel's messages are no longer than this.
 const BUFFER_BYTES: usize = 1 << 16;
-/// `struct inet_diag_msg`: its length, and the offsets of the state, the port and address of the peer, and the inode.
+/// `struct inet_diag_msg`: its length, and the offsets of the state, the ports and addresses of both ends, the bytes that have
+/// not been acknowledged, and the inode.
 const INET_MESSAGE_BYTES: usize = 72;
 const INET_STATE: usize = 1;
+const INET_OWN_PORT: usize = 4;
 const INET_PEER_PORT: usize = 6;
+const INET_OWN: usize = 8;
 const INET_PEER: usize = 24;
+const INET_UNSENT: usize = 60;
 const INET_INODE: usize = 68;
 /// The state of a UDP socket that is connected (TCP_ESTABLISHED).
 const CONNECTED: u8 = 1;
 const INET_DIAG_SHUTDOWN: u16 = 8;
+/// `struct inet_diag_req_v2`: its length, and a cookie that means any socket.
+const INET_REQUEST_BYTES: usize = 56;
+const NO_COOKIE: [u8; 8] = [0xff; 8];
 
 /// Asks for sockets, and calls `each` with the body of each message of the answer.
 ///
 /// # Errors
 /// When the kernel reports an error.
 pub(crate) fn dump(request: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()> {
-    let directory = socket::directory()?;
-    // struct nlmsghdr: length, type, flags, sequence, port.
-    let mut message = Vec::new();
-    message.extend(((HEADER_BYTES + request.len()) as u32).to_le_bytes());
-    message.extend(SOCK_DIAG_BY_FAMILY.to_le_bytes());
-    message.extend(REQUEST_DUMP.to_le_bytes());
-    message.extend([0; 8]);
-    message.extend(request);
-    socket::send(directory.as_fd(), &message, &[], &[])?;
+    let directory = ask(REQUEST_DUMP, request)?;
     let mut buffer = vec![0u8; BUFFER_BYTES];
     loop {
         let bytes = socket::receive(directory.as_fd(), &mut buffer)?;
@@ -45,6 +45,20 @@ pub(crate) fn dump(request: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<()
             return Ok(());
         }
     }
+}
+
+/// Sends a request. Returns the socket that gets the answer.
+fn ask(flags: u16, request: &[u8]) -> io::Result<OwnedFd> {
+    let directory = socket::directory()?;
+    // struct nlmsghdr: length, type, flags, sequence, port.
+    let mut message = Vec::new();
+    message.extend(((HEADER_BYTES + request.len()) as u32).to_le_bytes());
+    message.extend(SOCK_DIAG_BY_FAMILY.to_le_bytes());
+    message.extend(flags.to_le_bytes());
+    message.extend([0; 8]);
+    message.extend(request);
+    socket::send(directory.as_fd(), &message, &[], &[])?;
+    Ok(directory)
 }
 
 /// Parses some messages of an answer. Returns whether the last one was among them.
@@ -94,10 +108,8 @@ impl UdpSocket {
     pub fn all() -> io::Result<HashMap<u64, Self>> {
         let mut found = HashMap::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
-            // struct inet_diag_req_v2: family, protocol, extensions, padding, states, identity of one socket.
-            let mut request = vec![family as u8, libc::IPPROTO_UDP as u8, 0, 0];
-            request.extend(u32::MAX.to_le_bytes());
-            request.resize(56, 0);
+            let mut request = inet_request(family, libc::IPPROTO_UDP);
+            request.resize(INET_REQUEST_BYTES, 0);
             dump(&request, |body| {
                 found.extend(word(body, INET_INODE).map(|inode| (inode.into(), Self::parse(body, family))));
             })?;
@@ -108,18 +120,79 @@ impl UdpSocket {
     fn parse(body: &[u8], family: i32) -> Self {
         let mut attributes = attributes(body.get(INET_MESSAGE_BYTES..).unwrap_or_default());
         let shut_down = attributes.find(|(kind, _)| *kind == INET_DIAG_SHUTDOWN).and_then(|(_, value)| value.first());
-        let peer = || {
-            let port = u16::from_be_bytes(body.get(INET_PEER_PORT..INET_PEER_PORT + 2)?.try_into().ok()?);
-            let address = body.get(INET_PEER..INET_PEER + 16)?;
-            let address = match family {
-                libc::AF_INET => IpAddr::from(<[u8; 4]>::try_from(&address[..4]).ok()?),
-                _ => Ipv6Addr::from(<[u8; 16]>::try_from(address).ok()?).to_canonical(),
-            };
-            Some(Endpoint { address, port })
-        };
         let is_connected = body.get(INET_STATE) == Some(&CONNECTED);
+        let peer = || endpoint(body, family, INET_PEER, INET_PEER_PORT);
         Self { shut_down: shut_down.copied(), peer: if is_connected { peer() } else { None } }
     }
+}
+
+impl TcpConnection {
+    /// Returns the connection with these ends, seen from the first one. Unlike [`TcpConnection::all`] it takes no longer if
+    /// there are many. It does not find connections whose socket is bound to a device, and finds none where the kernel
+    /// lacks its directory of TCP sockets (CONFIG_INET_TCP_DIAG).
+    ///
+    /// # Errors
+    /// When the kernel reports another error.
+    pub fn between(local: Endpoint, remote: Endpoint) -> io::Result<Option<Self>> {
+        let family = if local.address.is_ipv4() && remote.address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        // struct inet_diag_sockid: both ports, both addresses, device, cookie.
+        let mut request = inet_request(family, libc::IPPROTO_TCP);
+        request.extend([local, remote].iter().flat_map(|end| end.port.to_be_bytes()));
+        request.extend([local, remote].iter().flat_map(|end| address_bytes(end.address, family)));
+        request.extend([0; 4]);
+        request.extend(NO_COOKIE);
+        let directory = ask(REQUEST_ONE, &request)?;
+        let mut buffer = vec![0u8; BUFFER_BYTES];
+        let bytes = socket::receive(directory.as_fd(), &mut buffer)?;
+        let mut found = None;
+        match parse(&buffer[..bytes], &mut |body| found = Self::of_message(body)) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            // A listener may be found in its place.
+            parsed => parsed.map(|_| found.filter(|it| (it.local, it.remote) == (local, remote))),
+        }
+    }
+
+    fn of_message(body: &[u8]) -> Option<Self> {
+        let family = i32::from(*body.first()?);
+        Some(Self {
+            local: endpoint(body, family, INET_OWN, INET_OWN_PORT)?,
+            remote: endpoint(body, family, INET_PEER, INET_PEER_PORT)?,
+            state: *body.get(INET_STATE)?,
+            unsent: word(body, INET_UNSENT)?.into(),
+            inode: word(body, INET_INODE)?.into(),
+        })
+    }
+}
+
+/// Returns the beginning of a `struct inet_diag_req_v2`: family, protocol, extensions, padding, states. The identity of one
+/// socket follows.
+fn inet_request(family: i32, protocol: i32) -> Vec<u8> {
+    let mut request = vec![family as u8, protocol as u8, 0, 0];
+    request.extend(u32::MAX.to_le_bytes());
+    request
+}
+
+fn address_bytes(address: IpAddr, family: i32) -> [u8; 16] {
+    match address {
+        IpAddr::V4(four) if family == libc::AF_INET => {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&four.octets());
+            bytes
+        }
+        IpAddr::V4(four) => four.to_ipv6_mapped().octets(),
+        IpAddr::V6(six) => six.octets(),
+    }
+}
+
+/// Returns one end of the socket that a `struct inet_diag_msg` describes.
+fn endpoint(body: &[u8], family: i32, address: usize, port: usize) -> Option<Endpoint> {
+    let port = u16::from_be_bytes(body.get(port..port + 2)?.try_into().ok()?);
+    let address = body.get(address..address + 16)?;
+    let address = match family {
+        libc::AF_INET => IpAddr::from(<[u8; 4]>::try_from(&address[..4]).ok()?),
+        _ => Ipv6Addr::from(<[u8; 16]>::try_from(address).ok()?).to_canonical(),
+    };
+    Some(Endpoint { address, port })
 }
 
 pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -133,8 +206,40 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_connection_is_found_as_it_stands_in_the_table_of_all() {
+        for address in ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let end =
+                |address: std::net::SocketAddr| Endpoint { address: address.ip().to_canonical(), port: address.port() };
+            let (own, other) = (end(client.local_addr().unwrap()), end(client.peer_addr().unwrap()));
+            let accepted = listener.accept().unwrap().0;
+            let both = [(own, other), (other, own)];
+            let by_table = |(local, remote)| {
+                let all = TcpConnection::all().unwrap();
+                all.into_iter().find(|it| (it.local, it.remote) == (local, remote))
+            };
+            for (local, remote) in both {
+                let found = TcpConnection::between(local, remote).unwrap();
+                assert!(found.is_some_and(|it| it.inode != 0), "{address}");
+                assert_eq!(found, by_table((local, remote)), "{address}");
+            }
+            let nobody = Endpoint { port: 1, ..own };
+            assert_eq!(TcpConnection::between(other, nobody).unwrap(), None, "a listener is no connection");
+            // What the other end never reads stays unsent when this end is closed.
+            client.set_nonblocking(true).unwrap();
+            while std::io::Write::write(&mut client, &[0; 1 << 16]).is_ok() {}
+            drop(client);
+            let closing = TcpConnection::between(own, other).unwrap().unwrap();
+            assert!(closing.inode == 0 && closing.unsent > 0, "{closing:?}");
+            drop(accepted);
+        }
+    }
 
     #[test]
     fn truncated_messages_are_skipped() {

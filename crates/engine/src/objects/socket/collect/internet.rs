@@ -16,6 +16,7 @@ use standfast_linux::{UdpSocket, UnixSocket};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long a send queue may take to drain into the other end's receive queue. The kernel sends again what a full queue
@@ -34,7 +35,8 @@ const ACKNOWLEDGE_ONCE: i32 = 2;
 /// Everything that the kernel reports about sockets.
 pub(super) struct Network {
     pub(super) unix: Vec<UnixSocket>,
-    tcp: Vec<TcpConnection>,
+    /// All TCP connections, once they are wanted.
+    tcp: OnceLock<Vec<TcpConnection>>,
     /// UDP sockets, by inode. Those that the kernel does not report are missing.
     udp: HashMap<u64, UdpSocket>,
 }
@@ -44,16 +46,32 @@ impl Network {
     pub(super) fn scan(sockets: &[Found]) -> io::Result<Self> {
         // If a kernel lacks this table, a later step does not find the socket in it and refuses.
         let unix = if sockets.iter().any(Found::is_unix) { UnixSocket::all().unwrap_or_default() } else { Vec::new() };
-        let tcp = if sockets.iter().any(Found::is_tcp) { TcpConnection::all()? } else { Vec::new() };
         // A kernel without CONFIG_INET_UDP_DIAG reports none.
         let udp = if sockets.iter().any(Found::is_udp) { UdpSocket::all().unwrap_or_default() } else { HashMap::new() };
-        Ok(Self { unix, tcp, udp })
+        Ok(Self { unix, tcp: OnceLock::new(), udp })
     }
 
-    /// Returns the other end of a connection, whichever process has it.
-    fn other_end(&self, local: Endpoint, remote: Endpoint) -> Option<&TcpConnection> {
-        self.tcp.iter().find(|it| it.local == remote && it.remote == local)
+    /// Returns the other end of a connection, whichever process of this machine has it. To read the table of all takes
+    /// milliseconds, so that is done only for an end that should be here and cannot be found otherwise.
+    fn other_end(&self, local: Endpoint, remote: Endpoint) -> io::Result<Option<TcpConnection>> {
+        let found = TcpConnection::between(remote, local).unwrap_or_default();
+        if found.is_some() || !is_here(local, remote) {
+            return Ok(found);
+        }
+        let all = match self.tcp.get() {
+            Some(all) => all,
+            None => {
+                let all = TcpConnection::all()?;
+                self.tcp.get_or_init(|| all)
+            }
+        };
+        Ok(all.iter().find(|it| it.local == remote && it.remote == local).copied())
     }
+}
+
+/// Reports whether both ends of a connection are surely on this machine.
+fn is_here(local: Endpoint, remote: Endpoint) -> bool {
+    remote.address.is_loopback() || remote.address == local.address
 }
 
 /// The beginning of `TCP_INFO`.
@@ -175,8 +193,7 @@ impl Walk<'_> {
             let why = format!("the other end of this connection, {remote}, is outside the program");
             self.leading_outside(why)
         };
-        let is_here = remote.address.is_loopback() || remote.address == local.address;
-        match network.other_end(local, remote) {
+        match network.other_end(local, remote)? {
             Some(end) if end.inode != 0 => outside(),
             // Its listener, if that is the job's, names it later.
             Some(end) if matches!(end.state, ESTABLISHED | CLOSE_WAIT) => {
@@ -187,7 +204,7 @@ impl Walk<'_> {
                 };
                 if self.sockets.iter().any(serves) { Ok(SocketState::Unconnected) } else { outside() }
             }
-            _ if is_here && matches!(state, CLOSE_WAIT | LAST_ACK | CLOSING) => {
+            _ if is_here(local, remote) && matches!(state, CLOSE_WAIT | LAST_ACK | CLOSING) => {
                 let peer = found.peer.clone().unwrap_or_default();
                 Ok(SocketState::PeerClosed { peer: peer.into() })
             }
@@ -211,7 +228,7 @@ impl Walk<'_> {
             if found.record.state != SocketState::Unconnected {
                 continue;
             }
-            let end = network.other_end(local, remote).filter(|end| end.inode == 0);
+            let end = network.other_end(local, remote)?.filter(|end| end.inode == 0);
             if end.is_none() || has_sent(found.own())? || found.record.shut_down != 0 {
                 return Err(Unsupported::for_now(
                     RefusalCode::ConnectionUnsettled,
