@@ -1,5 +1,6 @@
-/* A rank that knows nothing of Standfast: it exchanges 32 KiB with both neighbours all the time. When the file DIRECTORY/go-RANK
- * appears, it writes to one page in a hundred and removes the file. It runs until it is killed.
+/* A rank that knows nothing of Standfast: it computes for a millisecond, exchanges 32 KiB with both neighbours, and so on. Alone
+ * it only computes: a rank of an MPI program that waits for another one keeps its processor busy as well. When the file
+ * DIRECTORY/go-RANK appears, it writes to one page in a hundred and removes the file. It runs until it is killed.
  *
  *   ring MEGABYTES DIRECTORY           as a rank of an MPI program
  *   ring MEGABYTES DIRECTORY RANK      alone, without any exchange
@@ -12,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, EXCHANGED = 32 << 10, PAUSE_MICROSECONDS = 1000, ONE_IN = 100 };
+enum { PAGE = 4096, EXCHANGED = 32 << 10, COMPUTED_MICROSECONDS = 1000, ONE_IN = 100 };
 
 static char sent[EXCHANGED], received[EXCHANGED];
 
@@ -25,6 +27,14 @@ static void exchange(int rank, int ranks) {
         MPI_Sendrecv(sent, EXCHANGED, MPI_BYTE, to, 0, received, EXCHANGED, MPI_BYTE, from, 0, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
     }
+}
+
+/* Keeps the processor busy. */
+static void compute(void) {
+    struct timespec from, now;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - from.tv_sec) * 1000000 + (now.tv_nsec - from.tv_nsec) / 1000 < COMPUTED_MICROSECONDS);
 }
 
 int main(int count, char **words) {
@@ -51,6 +61,6 @@ int main(int count, char **words) {
             for (size_t page = first++ % ONE_IN; page < pages; page += ONE_IN) memory[page * PAGE]++;
             unlink(go);
         }
-        usleep(PAUSE_MICROSECONDS);
+        compute();
     }
 }
