@@ -109,6 +109,8 @@ impl<'a> Distributed<'a> {
     pub fn start(&mut self, words: &[&str]) -> Result<Running> {
         self.lives += 1;
         let mut command = self.nodes.command(self.arena, standfast_binary()?.as_os_str(), &[]);
+        // That of each node. Open MPI names a folder there after the node and the process, and another test has both.
+        command.env("TMPDIR", "/tmp");
         command.args(words).current_dir(self.arena.work()).stdin(Stdio::null());
         Running::start(self.arena, &format!("life-{}", self.lives), Output::Log, &mut command)
     }

@@ -11,7 +11,7 @@ use crate::ending::STOPPED_EXIT_STATUS;
 use crate::placeholder::text_with_nodes;
 use crate::{Ending, Error, OptionChoices};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use standfast_parts::{CoordinatorEffect, CoordinatorEvent, Cut, CutOutcome, PartIndex, PartsEpoch, ToPart};
+use standfast_parts::{CoordinatorEffect, CoordinatorEvent, Cut, CutOutcome, FromPart, PartIndex, PartsEpoch, ToPart};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,6 +114,8 @@ pub(super) struct Coordinator<'a, 't> {
     lead: Lead,
     /// How often the agent of each part was reached again, since it had last said something.
     reached_again: Vec<u32>,
+    /// Which parts have not said yet how their last attempt has ended.
+    attempts: Vec<bool>,
     signals: Signals,
     /// Whether a part has no supervisor any more.
     is_unprotected: bool,
@@ -158,6 +160,7 @@ impl<'a, 't> Coordinator<'a, 't> {
         Ok(Self {
             lead,
             reached_again: vec![0; parts],
+            attempts: vec![false; parts],
             signals,
             is_unprotected: false,
             has_ended: vec![false; parts],
@@ -229,7 +232,9 @@ impl<'a, 't> Coordinator<'a, 't> {
                 (is_asked, due) = (true, Some(Instant::now()));
             }
             due = due.filter(|_| self.interval.is_some() || is_asked);
-            if due.is_some_and(|due| due <= Instant::now()) {
+            // Parts may still be busy with a cut that was given up.
+            let may_cut = !self.attempts.contains(&true);
+            if may_cut && due.is_some_and(|due| due <= Instant::now()) {
                 // Whoever has asked hears of a failure when it has come back several times.
                 let answers = is_asked && given_up >= PAUSES.len();
                 given_up = match self.cut(is_asked, answers)? {
@@ -246,7 +251,7 @@ impl<'a, 't> Coordinator<'a, 't> {
                 due = pause.map(|pause| Instant::now() + pause);
             }
             let wake = Instant::now() + SIGNAL_PAUSE;
-            match self.nodes.next_report(due.map_or(wake, |due| due.min(wake))) {
+            match self.next_report(due.filter(|_| may_cut).map_or(wake, |due| due.min(wake))) {
                 Next::TimeUp => {}
                 Next::Lost(part) => self.reach_again(part)?,
                 Next::Report(part, report) => {
@@ -257,6 +262,19 @@ impl<'a, 't> Coordinator<'a, 't> {
                 }
             }
         }
+    }
+
+    /// Waits for a report. Notes which parts have ended their attempts.
+    fn next_report(&mut self, deadline: Instant) -> Next {
+        let next = self.nodes.next_report(deadline);
+        match &next {
+            Next::Lost(part)
+            | Next::Report(part, AgentReport::Part { said: FromPart::Failed { .. } | FromPart::Sealed { .. }, .. }) => {
+                self.attempts[*part] = false;
+            }
+            _ => {}
+        }
+        next
     }
 
     /// Ends the job after a checkpoint, as asked.
@@ -277,6 +295,7 @@ impl<'a, 't> Coordinator<'a, 't> {
         let limit = Duration::from_millis(self.nodes.job.pause_limit_milliseconds);
         for part in 0..self.nodes.count() {
             self.nodes.ask(part, &AgentRequest::Cut { epoch, complete })?;
+            self.attempts[part] = true;
         }
         let mut cut = Cut::begin(self.nodes.count());
         let (mut deadline, mut freezing, mut lost) = (begun + RUNNING_MAX, begun, None);
@@ -284,7 +303,7 @@ impl<'a, 't> Coordinator<'a, 't> {
             if let Some(outcome) = cut.outcome() {
                 break outcome.clone();
             }
-            let event = match self.nodes.next_report(deadline) {
+            let event = match self.next_report(deadline) {
                 Next::TimeUp => CoordinatorEvent::TimeUp,
                 Next::Lost(part) => {
                     lost = Some(part);
