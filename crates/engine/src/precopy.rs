@@ -7,7 +7,7 @@
 //! at all.
 
 use crate::capture_options::{CaptureOptions, Tracking};
-use crate::collect::Collection;
+use crate::collect::{Collection, Look};
 use crate::freeze::{Frozen, FrozenProcess, if_another_ended};
 use crate::pages::Pages;
 use crate::reading::Wanted;
@@ -54,7 +54,8 @@ impl Frozen {
         if !options.builds_upon_last {
             self.shared.memory.tracks().forget();
         }
-        let collection = Collection::take(self, options, false).map_err(|error| if_another_ended(error, self.main))?;
+        let collection =
+            Collection::take(self, options, Look::First).map_err(|error| if_another_ended(error, self.main))?;
         if self.shared.memory.tracks().resolve(options.tracking) != Tracking::Pagemap {
             return Ok(Precopied::default());
         }

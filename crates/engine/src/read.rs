@@ -2,7 +2,7 @@
 
 use crate::capture_options::{CaptureOptions, Reading, Tracking};
 use crate::clones::{clone_of, copied, divide};
-use crate::collect::{Collection, Unconfirmed};
+use crate::collect::{Collection, Look, Unconfirmed};
 use crate::error::kernel;
 use crate::freeze::{Frozen, FrozenProcess, if_another_ended, refine};
 use crate::hashes::{Key, PageFilter};
@@ -260,7 +260,7 @@ impl Frozen {
         if !options.builds_upon_last {
             self.shared.memory.tracks().forget();
         }
-        let collection = Collection::take(self, options, !precopied.is_empty())
+        let collection = Collection::take(self, options, if precopied.is_empty() { Look::Only } else { Look::Second })
             .map_err(|error| if_another_ended(error, self.main))?;
         let scanning = begin.elapsed();
         let Collection { state, identities, pages, objects, outputs, unconfirmed } = collection;

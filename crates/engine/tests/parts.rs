@@ -372,3 +372,43 @@ fn connections_here() -> Vec<TcpConnection> {
     let is_open = |it: &TcpConnection| it.local.address == own_address() && it.state == tcp_state::ESTABLISHED;
     all.into_iter().filter(is_open).collect()
 }
+
+/// A part that has nobody to meet.
+#[derive(Debug)]
+struct Nobody;
+
+impl CutPartners for Nobody {
+    fn meet(&self, _: CutReport) -> Result<Meeting, BoxError> {
+        Err("nobody is there".into())
+    }
+}
+
+#[test]
+fn a_precopy_does_not_meet_the_other_parts_before_all_are_frozen() {
+    let (_directory, program) = compile("counter.c");
+    let words = ["200000".into(), program.with_extension("out").into()];
+    let mut job = Job::launch(&Launch {
+        program: program.clone().into(),
+        arguments: words.to_vec(),
+        signals: InheritedSignals::capture(),
+        terminal: LaunchTerminal::shared(),
+        directory: None,
+        assistance: Assistance::default(),
+    })
+    .unwrap();
+    job.set_partners(Arc::new(Nobody));
+    let freezer = job.freezer();
+    std::thread::scope(|scope| {
+        let work = || {
+            let mut frozen = freezer.freeze(PATIENCE).unwrap();
+            let precopied = frozen.begin_precopy(CaptureOptions::default());
+            let captured = frozen.capture(&mut HeldImage::default(), CaptureOptions::default());
+            (precopied.map(drop), captured.map(drop).map_err(|error| error.to_string()), frozen.kill())
+        };
+        let (precopied, captured, killed) = scope.spawn(work).join().unwrap();
+        killed.unwrap();
+        precopied.unwrap();
+        assert!(captured.is_err_and(|why| why.contains("nobody is there")));
+    });
+    job.reap().unwrap();
+}

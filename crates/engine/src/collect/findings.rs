@@ -40,6 +40,14 @@ pub(super) struct OfProcess {
     pub(super) executable: FileReference,
 }
 
+/// How a stopped job is looked at.
+#[derive(Clone, Copy)]
+pub(super) struct StopTerms<'a> {
+    pub(super) taken: &'a TakenDescriptors,
+    /// Whether the other parts of a distributed job, if it is a part, are frozen as well and look at the same time.
+    pub(super) meets_partners: bool,
+}
+
 impl Findings {
     /// Collects the findings of a frozen job; fails if there is a blocker.
     pub(super) fn of_stopped(
@@ -47,7 +55,7 @@ impl Findings {
         subjects: &[Subject<'_>],
         options: CaptureOptions,
         supervisor_baseline: &SupervisorBaseline,
-        taken: &TakenDescriptors,
+        stop_terms: StopTerms<'_>,
     ) -> Result<Self, EngineError> {
         let (kept, terminal) = (frozen.shared.files.kept().clone(), frozen.shared.contact.terminal());
         let partners = frozen.shared.contact.partners();
@@ -56,12 +64,13 @@ impl Findings {
             motion: Motion::Stopped,
             external_sockets: options.external_sockets,
             partners: partners.as_deref(),
+            meets_partners: stop_terms.meets_partners,
             frozen: Some(frozen),
             kept: &kept,
             terminal: terminal.as_deref(),
             reused_ports: Some(&frozen.shared.contact.reused_ports),
             written: &written,
-            taken: Some(taken),
+            taken: Some(stop_terms.taken),
         };
         let mut found =
             Self::of(subjects, &frozen.zombies, terms, &frozen.shared.contact.inheritance, supervisor_baseline)?;

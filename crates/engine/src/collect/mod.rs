@@ -21,7 +21,7 @@ use crate::capture_options::{Asking, CaptureOptions, Tracking};
 use crate::freeze::Frozen;
 use crate::objects::{ObjectContents, Relations, ShownProcess, note_other_names, pid_namespace, probes};
 use crate::outputs::Output;
-use findings::Findings;
+use findings::{Findings, StopTerms};
 use standfast_linux::Pid;
 
 use crate::foreseen::foreseen;
@@ -57,16 +57,28 @@ pub(crate) struct Collection {
     pub(crate) unconfirmed: Unconfirmed,
 }
 
+/// Which look at the job a collection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The only one for its checkpoint.
+    Only,
+    /// That before a precopy. The job runs on afterwards, so the other parts of a distributed job are left alone.
+    First,
+    /// That after a precopy.
+    Second,
+}
+
 impl Collection {
-    /// Takes the collection. `is_second` says that another one for the same checkpoint came before.
-    pub(crate) fn take(frozen: &Frozen, options: CaptureOptions, is_second: bool) -> Result<Self, EngineError> {
+    /// Takes the collection.
+    pub(crate) fn take(frozen: &Frozen, options: CaptureOptions, look: Look) -> Result<Self, EngineError> {
         let supervisor_baseline = SupervisorBaseline::scan()?;
         let subjects = Subject::all_known(frozen, options.asking)?;
         let unconfirmed = Subject::unconfirmed(&subjects, frozen);
         let stop = Stop::of(frozen, options, &supervisor_baseline, &subjects);
         guarded::scan(&subjects, &mut frozen.shared.memory.tracks(), &mut frozen.shared.files.written())?;
         let taken = passing::take_descriptors(frozen, &subjects, &supervisor_baseline)?;
-        let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline, &taken)?;
+        let terms = StopTerms { taken: &taken, meets_partners: look != Look::First };
+        let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline, terms)?;
         drop(taken);
         let listed = frozen.shared.files.listing.list(&frozen.shared.files.folders());
         let mut folders = found.objects.save_folders(&frozen.shared.files.folders(), &supervisor_baseline.status)?;
@@ -83,7 +95,7 @@ impl Collection {
         found.objects.measure(&frozen.processes);
         // For processes that are tracked from now on.
         guarded::scan(&subjects, &mut tracks, &mut frozen.shared.files.written())?;
-        let pages = stop.scan(&mut found, &mut tracks, &answers, is_second)?;
+        let pages = stop.scan(&mut found, &mut tracks, &answers, look == Look::Second)?;
         let with_ports = std::mem::take(&mut found.descriptors.with_ports);
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
         outputs.extend(found.objects.outputs());
@@ -111,7 +123,8 @@ impl Collection {
         let subjects = Subject::all_known(frozen, options.asking)?;
         let stop = Stop::of(frozen, options, &supervisor_baseline, &subjects);
         let taken = passing::take_descriptors(frozen, &subjects, &supervisor_baseline)?;
-        let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline, &taken)?;
+        let terms = StopTerms { taken: &taken, meets_partners: true };
+        let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline, terms)?;
         drop(taken);
         let relations = Relations::of(frozen, &stop.shown())?;
         let system_v = found.system_v(&stop.pids)?;

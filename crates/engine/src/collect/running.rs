@@ -59,6 +59,7 @@ pub(crate) fn examine_with(pid: Pid, outsiders: Outsiders<'_>, kept: &Kept) -> R
         motion: Motion::Running,
         external_sockets,
         partners,
+        meets_partners: false,
         frozen: None,
         kept,
         terminal,

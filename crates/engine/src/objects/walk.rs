@@ -51,6 +51,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) external_sockets: ExternalSockets,
     /// The other parts, if the job is a part of a distributed one.
     pub(crate) partners: Option<&'a dyn CutPartners>,
+    /// Whether they are frozen as well, and look at the same time.
+    pub(crate) meets_partners: bool,
     /// The job, if it is frozen.
     pub(crate) frozen: Option<&'a Frozen>,
     /// Files with code that have a copy.
@@ -150,6 +152,7 @@ impl Descriptors {
             motion: terms.motion,
             external_sockets: terms.external_sockets,
             partners: terms.partners,
+            meets_partners: terms.meets_partners,
             frozen: terms.frozen,
             reused_ports: terms.reused_ports,
             inheritance,
@@ -213,6 +216,7 @@ pub(super) struct Walk<'a> {
     pub(super) motion: Motion,
     pub(super) external_sockets: ExternalSockets,
     pub(super) partners: Option<&'a dyn CutPartners>,
+    pub(super) meets_partners: bool,
     pub(super) frozen: Option<&'a Frozen>,
     pub(super) reused_ports: Option<&'a ReusedPorts>,
     pub(super) inheritance: &'a Inheritance,

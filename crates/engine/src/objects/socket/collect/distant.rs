@@ -7,7 +7,6 @@
 use super::internet::{TcpInformation, drive_on, shut_down_receiving};
 use super::refill::FullEnd;
 use super::{Found, Network, RECEIVING, Unsupported, Walk, changed};
-use crate::objects::Motion;
 use crate::partners::{
     ClosedHere, CutPartners, CutReport, DistantEnd, EndAddresses, EndFate, FoundEnd, Meeting, OtherEnd, Partner,
 };
@@ -71,7 +70,7 @@ impl Walk<'_> {
     /// Has the other parts name their ends, and waits until nothing is on its way between any two parts. An end that no
     /// part has a partner for leads outside.
     pub(super) fn meet_partners(&mut self, blockers: &mut Vec<Blocker>) -> io::Result<()> {
-        let Some(partners) = self.partners.filter(|_| self.motion == Motion::Stopped && blockers.is_empty()) else {
+        let Some(partners) = self.partners.filter(|_| self.meets_partners && blockers.is_empty()) else {
             return Ok(());
         };
         let distant: Vec<usize> = (0..self.sockets.len()).filter(|at| self.sockets[*at].is_distant()).collect();
