@@ -407,6 +407,31 @@ fn a_part_is_not_frozen_if_another_gives_up_before() {
 }
 
 #[test]
+fn a_part_whose_job_ends_does_not_wait_for_the_others() {
+    for ends_before in [false, true] {
+        let (part, setup) = (JobPart::new(), Setup::new(Snapshot::Copy, Script::default()));
+        let setup = Setup { destination: setup.destination.of_part(Some(&part)), ..setup };
+        let (own, coordinators) = UnixStream::pair().unwrap();
+        let mut coordinator = Conversation::begin(coordinators, Duration::from_secs(60)).unwrap();
+        part.link().begin_cut(Epoch { number: 1, cut: 0 }, None, own, Vec::new());
+        if ends_before {
+            part.link().interrupt_wait();
+        }
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                if !ends_before {
+                    assert_eq!(coordinator.hear::<FromPart>().unwrap(), FromPart::Ready);
+                    part.link().interrupt_wait();
+                }
+            });
+            setup.checkpoint(Purpose::Protect)
+        });
+        assert!(matches!(outcome.attempt.unwrap_err().failure, Failure::OtherParts(_)));
+        assert!(!outcome.done.iter().any(|it| it == "freeze"), "{:?}", outcome.done);
+    }
+}
+
+#[test]
 fn a_part_asks_while_stopped_after_an_attempt_that_was_outdated() {
     let outcomes = cuts(Script { outdated: 1, ..Script::default() }, 3, &[ToPart::Freeze, ToPart::Thaw]);
     let captures: Vec<_> = outcomes[2].done.iter().filter(|it| it.starts_with("capture")).collect();

@@ -31,6 +31,11 @@ impl Conversation {
         self.writer.set_read_timeout(Some(patience))
     }
 
+    /// Returns another handle of the connection.
+    pub(crate) fn stream(&self) -> io::Result<UnixStream> {
+        self.writer.try_clone()
+    }
+
     /// Says something.
     pub(crate) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;

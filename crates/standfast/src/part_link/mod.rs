@@ -12,6 +12,7 @@ use standfast_format::BoxError;
 use standfast_format::manifest::Epoch;
 use standfast_parts::{FromPart, RestartBarrier, ToPart};
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,6 +62,15 @@ pub(crate) struct PartLink {
     complete: Mutex<Option<Epoch>>,
     /// Whether the last attempt of this part had used what was no longer so.
     was_outdated: AtomicBool,
+    wait: Mutex<WaitForOthers>,
+}
+
+/// The wait until all parts are ready. It may be long, and ends with the job of this part.
+#[derive(Debug, Default)]
+struct WaitForOthers {
+    is_over: bool,
+    /// The connection over which the answer comes, while this part waits.
+    stream: Option<UnixStream>,
 }
 
 #[derive(Debug)]
@@ -74,6 +84,7 @@ impl PartLink {
     pub(crate) fn begin_cut(&self, epoch: Epoch, complete: Option<Epoch>, stream: UnixStream, said: Vec<u8>) {
         let conversation = Conversation::begin_after(said, stream, FROZEN_MAX);
         *locked(&self.under_way) = conversation.ok().map(|conversation| CutUnderWay { epoch, conversation });
+        *locked(&self.wait) = WaitForOthers::default();
         let mut known = locked(&self.complete);
         *known = complete.or(*known);
     }
@@ -103,9 +114,29 @@ impl PartLink {
 
     /// Reports that this part is ready to be frozen, and waits until all are.
     pub(crate) fn await_freeze(&self) -> Result<(), String> {
-        match self.ask_within(READY_MAX, &FromPart::Ready)? {
+        let stream = locked(&self.under_way).as_ref().and_then(|cut| cut.conversation.stream().ok());
+        {
+            let mut wait = locked(&self.wait);
+            if wait.is_over {
+                return Err("the job of this part has stopped or ended".to_owned());
+            }
+            wait.stream = stream;
+        }
+        let answer = self.ask_within(READY_MAX, &FromPart::Ready);
+        locked(&self.wait).stream = None;
+        match answer? {
             ToPart::Freeze => Ok(()),
             other => Err(unexpected(other)),
+        }
+    }
+
+    /// Ends the wait until all parts are ready, now or when it begins.
+    pub(crate) fn interrupt_wait(&self) {
+        let mut wait = locked(&self.wait);
+        wait.is_over = true;
+        if let Some(stream) = wait.stream.take() {
+            // If it has been closed, nobody waits for anything.
+            let _ = stream.shutdown(Shutdown::Read);
         }
     }
 

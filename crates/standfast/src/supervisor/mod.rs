@@ -244,6 +244,7 @@ impl Supervisor<'_, '_> {
     /// Handles news of the main process. Returns how it ended, if it did.
     fn handle_job(&mut self) -> Result<Option<Option<ExitStatus>>, Error> {
         // First finish all work that stops the process's threads, since such work holds the process.
+        self.setup.destination.part.iter().for_each(|part| part.interrupt_wait());
         self.end_checkpoint();
         self.give_up_foreground_flush();
         self.join_waits();
