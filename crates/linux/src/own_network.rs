@@ -10,9 +10,10 @@ use crate::sys::{check, socket};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The folders of settings that each network namespace has, without those of single devices.
 const SETTINGS: [&str; 10] = [
@@ -27,6 +28,9 @@ const SETTINGS: [&str; 10] = [
     "ipv6/conf/default",
     "ipv6/conf/lo",
 ];
+/// How long the kernel may take until sockets can have an address.
+const USABLE_MAX: Duration = Duration::from_secs(10);
+const USABLE_PAUSE: Duration = Duration::from_millis(1);
 /// The number of the loopback device in each namespace.
 const LOOPBACK: i32 = 1;
 const LOOPBACK_NAME: &[u8] = b"lo";
@@ -80,6 +84,7 @@ impl NetworkSurroundings {
                 IpAddr::V6(address) => add_ipv6(*address)?,
             }
         }
+        self.addresses.iter().for_each(await_usable);
         for (path, value) in &self.settings {
             if fs::read(path).is_ok_and(|now| now != *value) {
                 // What cannot be set here, such as groups that this namespace does not have, stays as it is.
@@ -168,6 +173,19 @@ fn add_ipv6(address: Ipv6Addr) -> io::Result<()> {
     ask(control.as_fd(), libc::SIOCSIFADDR, &mut request)
 }
 
+/// Waits until sockets can have an address. The kernel first makes sure that nobody else has one of IPv6; it does so in a
+/// thread of its own, which waits for those that make and remove namespaces.
+fn await_usable(address: &IpAddr) {
+    let begun = Instant::now();
+    let is_unusable = || {
+        let bound = UdpSocket::bind((*address, 0));
+        bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
+    };
+    while is_unusable() && begun.elapsed() < USABLE_MAX {
+        std::thread::sleep(USABLE_PAUSE);
+    }
+}
+
 fn ask<T>(control: BorrowedFd<'_>, action: libc::c_ulong, request: &mut T) -> io::Result<()> {
     // SAFETY: `request` is live and of the type that the action takes.
     check(unsafe { libc::ioctl(control.as_raw_fd(), action as _, std::ptr::from_mut(request)) }.into()).map(drop)
@@ -197,8 +215,8 @@ mod tests {
             here.furnish()?;
             let now = NetworkSurroundings::here()?;
             let has = |address: &IpAddr| now.addresses.contains(address);
-            let can_bind = |address: &IpAddr| std::net::UdpSocket::bind((*address, 0)).is_ok();
-            let lacks_others = std::net::UdpSocket::bind("198.51.100.7:0").is_err();
+            let can_bind = |address: &IpAddr| UdpSocket::bind((*address, 0)).is_ok();
+            let lacks_others = UdpSocket::bind("198.51.100.7:0").is_err();
             let is_link_local = |address: &&IpAddr| matches!(address, IpAddr::V6(it) if it.is_unicast_link_local());
             let mut plain = here.addresses.iter().filter(|address| !is_link_local(address));
             Ok((plain.all(|it| has(it) && can_bind(it)), lacks_others, differing(&now)))
