@@ -61,6 +61,11 @@ const ROOMS: &[Room] = &[
         ]),
     },
     Room {
+        package: "standfast-cost",
+        rooms: &[],
+        outside: Outside::Only(&["fastrand", "serde", "statrs", "thiserror"]),
+    },
+    Room {
         package: "standfast-format",
         rooms: &["standfast-core"],
         outside: Outside::Only(&["minicbor", "serde", "thiserror"]),
@@ -98,6 +103,7 @@ const ROOMS: &[Room] = &[
         package: "standfast",
         rooms: &[
             "standfast-core",
+            "standfast-cost",
             "standfast-format",
             "standfast-linux",
             "standfast-engine",
