@@ -19,6 +19,8 @@ use std::{env, fs};
 pub enum Checkpoints {
     /// At this interval, in milliseconds.
     EveryMilliseconds(u64),
+    /// At intervals that the supervisor chooses.
+    Automatically,
     /// Only on request.
     OnRequest,
 }
@@ -59,6 +61,7 @@ impl<'a> Standfast<'a> {
     pub fn run_command_with(&self, options: &[String], checkpoints: Checkpoints, program: &Program) -> Command {
         let interval = match checkpoints {
             Checkpoints::EveryMilliseconds(milliseconds) => format!("{milliseconds}ms"),
+            Checkpoints::Automatically => "auto".to_owned(),
             Checkpoints::OnRequest => "off".to_owned(),
         };
         let mut command = self.command(&["run", "-d"]);

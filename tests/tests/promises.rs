@@ -22,6 +22,7 @@ mod groups;
 mod guide;
 mod harness;
 mod ids;
+mod intervals;
 mod job_control;
 mod jobs;
 mod languages;

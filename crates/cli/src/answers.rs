@@ -11,7 +11,9 @@ use anyhow::bail;
 use clap::CommandFactory;
 use serde::Serialize;
 use standfast::doctor::{Finding, examine_machine, examine_process};
-use standfast::{Afterwards, CleanRequest, CoreFilesRequest, JobEvent, examine_group_memory, group_memory};
+use standfast::{
+    AdviceRequest, Afterwards, CleanRequest, CoreFilesRequest, JobEvent, examine_group_memory, group_memory,
+};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -56,6 +58,12 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Clean(clean) => remove(clean),
+        Command::Advise(advise) => {
+            let described = advise.described();
+            let report = standfast::advise(&AdviceRequest { directory: advise.directory, described })?;
+            print(advise.form, &report, || tables::advice(&report))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Doctor(doctor) => examine(&doctor),
         Command::Explain(explain) => {
             let text = explain.code.map_or_else(refusals::all, refusals::explanation);

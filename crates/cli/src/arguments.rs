@@ -140,6 +140,7 @@ pub(crate) enum Command {
     Coalesce(Coalesce),
     Clean(Clean),
     Batch(Batch),
+    Advise(Advise),
     Doctor(Doctor),
     Explain(Explain),
     #[command(subcommand)]
@@ -439,10 +440,12 @@ fn generation(text: &str) -> Result<GenerationNumber, String> {
     number.ok_or_else(|| "a checkpoint is named by its number, 1 or more: see `standfast list DIR`".to_owned())
 }
 
+mod advise;
 mod batch;
 mod group;
 mod nodes;
 
+pub(crate) use advise::Advise;
 pub(crate) use batch::{Batch, Requeue, Scheduler};
 pub(crate) use group::{Group, GroupRun};
 pub(crate) use nodes::{NodeOptions, PartCommand, PartRun};

@@ -1,24 +1,26 @@
 //! Answers as text for people: tables for lists, otherwise one line for each fact.
 
+mod advice;
+mod cleaning;
 mod core_files;
 pub(crate) mod distributed;
+mod overhead;
 mod stop;
 
+pub(crate) use advice::advice;
 use bytesize::ByteSize;
+pub(crate) use cleaning::cleaning;
 use comfy_table::{CellAlignment, Table, presets};
 pub(crate) use core_files::core_files;
 use humantime::{format_duration, format_rfc3339_seconds};
 use standfast::doctor::Finding;
 use standfast::report::{
-    CheckpointReport, CleaningReport, CoalescingReport, GenerationReport, InspectionReport, JobStatus, LastRehearsal,
-    LiveReport, ProcessReport, RehearsalReport, StatusReport, VerificationReport,
+    CheckpointReport, CoalescingReport, GenerationReport, InspectionReport, JobStatus, LastRehearsal, LiveReport,
+    ProcessReport, RehearsalReport, StatusReport, VerificationReport,
 };
 use standfast::{Ending, FlushMode, FlushReport, ForShell, Interval, message_lines, printable};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
-
-/// Most names shown of files that stay when a job is removed.
-const LEFT_SHOWN: usize = 5;
 
 /// Size of a huge page on this architecture.
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -35,6 +37,7 @@ pub(crate) fn status(status: &StatusReport) -> String {
     if let Some(live) = &status.live {
         facts.extend(live_facts(live, status.options.interval));
     }
+    facts.extend(status.overhead.as_ref().and_then(overhead::overhead).map(|text| ("overhead", text)));
     facts.extend(durability(status));
     let text = facts_as_lines(&facts);
     if status.generations.is_empty() {
@@ -120,7 +123,10 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
     let next = match live.next_due_seconds {
         _ if live.disabled_seconds.is_some() => "as soon as the program enables it".to_owned(),
         _ if live.is_checkpointing => "being taken now".to_owned(),
-        Some(seconds) => format!("in {} (every {interval})", span(Duration::from_secs_f64(seconds.max(0.0)))),
+        Some(seconds) => {
+            let every = live.chosen_interval.as_ref().map_or_else(|| format!("every {interval}"), overhead::interval);
+            format!("in {} ({every})", span(Duration::from_secs_f64(seconds.max(0.0))))
+        }
         None => "on request only".to_owned(),
     };
     let mut facts = vec![("supervisor", format!("process {}", live.supervisor_pid)), ("next", next)];
@@ -221,26 +227,6 @@ pub(crate) fn coalescing(report: &CoalescingReport) -> String {
             report.removed
         ),
     }
-}
-
-/// Describes what was or would be removed.
-pub(crate) fn cleaning(report: &CleaningReport) -> String {
-    let checkpoints = match report.checkpoints {
-        1 => "1 checkpoint".to_owned(),
-        number => format!("{number} checkpoints"),
-    };
-    let (verb, stays) = if report.is_dry_run { ("would remove", "would stay") } else { ("removed", "stays") };
-    let mut text = format!("{verb} {checkpoints}, {}, of {}\n", size(report.bytes), report.directory.display());
-    if !report.left.is_empty() {
-        let shown: Vec<&str> = report.left.iter().take(LEFT_SHOWN).map(String::as_str).collect();
-        let more = if report.left.len() > LEFT_SHOWN { ", ..." } else { "" };
-        let _ = writeln!(
-            text,
-            "the directory {stays}, with files that are not Standfast's: {}{more}",
-            printable(&shown.join(", "))
-        );
-    }
-    text
 }
 
 /// Lists the generations of a job.

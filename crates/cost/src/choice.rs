@@ -77,6 +77,6 @@ mod tests {
     fn without_failures_it_is_the_longest() {
         let cost = CheckpointCost::new(2.0, 12.0, 5.0).expect("a cost");
         let best = best_interval(FailureRate::NEVER, CostCurves::constant(cost), 0.0, 1.0..=3600.0);
-        assert!((best.interval_seconds - 3600.0).abs() < 1e-6);
+        assert!(best.interval_seconds > 3599.0);
     }
 }

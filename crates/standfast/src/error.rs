@@ -3,6 +3,7 @@
 
 use crate::control::ControlError;
 use crate::quoting::{ForShell, InWords};
+use standfast_cost::CostError;
 use standfast_engine::EngineError;
 use standfast_format::core_file::NoCoreFile;
 use standfast_store::StoreError;
@@ -106,6 +107,14 @@ pub enum Error {
         /// Exit status of the command: that of a stopped job if the signal was a notice to stop.
         exit_status: u8,
     },
+    /// Advice was asked for about a job of which nothing is known.
+    #[error(
+        "nothing is known of the job: it has no history of checkpoints\nhint: name the directory of a job that has taken some, or describe the job: --size 10G --changes 50M/s"
+    )]
+    NothingKnown,
+    /// What was said of a job or a machine is impossible.
+    #[error("{0}")]
+    Impossible(CostError),
     /// There is no such process in a checkpoint.
     #[error("checkpoint {generation} holds no process {pid}, but {}\nhint: see what they are: standfast inspect {dir} {generation}", list(.others), dir = ForShell(.directory))]
     NoSuchProcess {

@@ -22,6 +22,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod advice;
 mod background;
 mod checkpoint;
 mod clean;
@@ -34,6 +35,7 @@ mod error;
 mod event;
 mod free_space;
 mod group;
+mod history;
 mod identity;
 mod interrupts;
 mod job_folders;
@@ -57,6 +59,7 @@ mod takeover;
 mod terminal;
 mod watch;
 
+pub use advice::{AdviceRequest, ByteCount, ByteRate, JobDescriptionForAdvice, advise};
 pub use clean::{CleanRequest, clean};
 pub use coalesce::coalesce;
 pub use context::{Hooks, JobContext};
@@ -68,6 +71,7 @@ pub use group::{
     Trouble, examine_group_memory, group_end, group_memory, group_purge, group_rebuild, group_salvage, group_status,
     group_verify, group_watch, run_group,
 };
+pub use history::{FlushedReport, JobHistory, JobLife, LifeEnd};
 pub use messages::open_messages;
 pub use part_link::JobPart;
 pub use parts::{
@@ -85,9 +89,9 @@ pub use run::{
 };
 pub use settings::{
     Compress, Deadline, DeltaMode, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, FlushMode, FlushReport,
-    Grace, INTERVAL_MAX, INTERVAL_MIN, Ids, Incremental, Interval, JobOptions, Keep, KeepFinished, MaxFiles, Memory,
-    Method, MinInterval, NoticeMeaning, OptionChoices, OptionError, Rehearse, Reserve, RestartChoices, SaveFiles,
-    SaveFolder, SignalNotice, SignalNotices, Snapshot, Stack, StoppedStatus, Track, Why, Writers,
+    Grace, INTERVAL_MAX, INTERVAL_MIN, Ids, Incremental, Interval, JobOptions, Keep, KeepFinished, MaxFiles, MeanTime,
+    Memory, Method, MinInterval, NoticeMeaning, OptionChoices, OptionError, Rehearse, Reserve, RestartChoices,
+    SaveFiles, SaveFolder, SignalNotice, SignalNotices, Snapshot, Stack, StoppedStatus, Track, Why, Writers,
 };
 pub use standfast_core::{message_lines, printable, printable_json, printable_lines};
 pub use standfast_engine::{ClockPolicy, JobIds, RefusalCode, Streams, UnknownRefusalCode};

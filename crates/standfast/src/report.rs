@@ -1,11 +1,17 @@
 //! Facts about a job and its checkpoints, for people and programs. All types are plain data. Field names say what a
 //! value means and its unit, since they are also the names in the command's JSON.
 
+mod advice;
 mod distributed;
+mod overhead;
+mod restart;
 
 use crate::Ending;
 use crate::settings::{FlushReport, JobOptions, Method, Why};
+pub use advice::{AdviceInput, AdvicePoint, AdviceReport, AdvisedInterval, AdvisedLevels, InputSource, InputUnit};
 pub use distributed::{DistributedReport, EpochReport, NodeReport, NodeVerification};
+pub use overhead::{ChosenInterval, MeanTimeSource, OverheadReport};
+pub use restart::{PhaseReport, RestartReport};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -48,6 +54,12 @@ pub struct CheckpointReport {
     pub scanning_nanoseconds: u64,
     /// Time from the start of the checkpoint until it was durable on the disk, or complete in memory.
     pub durable_nanoseconds: u64,
+    /// Processor time that it took while the program was not frozen.
+    #[serde(default)]
+    pub processor_nanoseconds: u64,
+    /// Number of the machine's processors.
+    #[serde(default)]
+    pub processors: u64,
     /// How memory was captured.
     #[serde(default)]
     pub method: Method,
@@ -108,6 +120,9 @@ pub struct LiveReport {
     pub disabled_seconds: Option<f64>,
     /// Time until the next checkpoint; `None` if none is planned.
     pub next_due_seconds: Option<f64>,
+    /// The interval, if it is chosen for the job.
+    #[serde(default)]
+    pub chosen_interval: Option<ChosenInterval>,
     /// The last checkpoint of this life.
     pub last_checkpoint: Option<CheckpointReport>,
     /// Why the last attempt failed, if it did.
@@ -121,26 +136,6 @@ pub struct LiveReport {
     /// The restart with which this life began; `None` if the program was started.
     #[serde(default)]
     pub restart: Option<RestartReport>,
-}
-
-/// How long a restart took.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RestartReport {
-    /// Number of the checkpoint.
-    pub generation: u64,
-    /// Time from the beginning of the restart until the program ran.
-    pub nanoseconds: u64,
-    /// Its phases, in order.
-    pub phases: Vec<PhaseReport>,
-}
-
-/// A phase of a restart.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PhaseReport {
-    /// What was done, in one word.
-    pub name: String,
-    /// How long it took.
-    pub nanoseconds: u64,
 }
 
 /// What it would take to stop the program after a checkpoint.
@@ -302,6 +297,8 @@ pub struct StatusReport {
     pub program_pid: Option<i32>,
     /// How it is protected.
     pub options: JobOptions,
+    /// What checkpoints and failures have cost it; `None` if that was not recorded.
+    pub overhead: Option<OverheadReport>,
     /// Report of the supervisor, if there is one.
     pub live: Option<LiveReport>,
     /// Its generations, in ascending order.

@@ -2,7 +2,7 @@
 //! the manifest drops all generations, then the images go. The manifest and the lease go last.
 
 use crate::lease::{LEASE, LOCK};
-use crate::names::{is_half_written, is_image_name, is_saved_binary};
+use crate::names::{EARLIER_HISTORY, HISTORY, is_half_written, is_image_name, is_saved_binary};
 use crate::shared_binaries::SharedBinaries;
 use crate::tails::is_tail;
 use crate::{JobDirectory, Lease, LeaseRequest, StoreError};
@@ -74,7 +74,7 @@ impl JobDirectory {
     /// If the directory cannot be read.
     pub fn foreign_names(&self, others: &[&str]) -> Result<Vec<String>, StoreError> {
         let is_ours = |name: &String| {
-            [MANIFEST_NAME, LEASE, LOCK].contains(&name.as_str())
+            [MANIFEST_NAME, HISTORY, EARLIER_HISTORY, LEASE, LOCK].contains(&name.as_str())
                 || others.contains(&name.as_str())
                 || is_kept(name)
                 || is_half_written(name)
@@ -99,6 +99,7 @@ impl JobDirectory {
             remove(storage_backend, &name)
                 .map_err(|error| StoreError::writing(&self.level_directory.path_of(&name), error))?;
         }
+        self.remove_history()?;
         lease.release()?;
         remove(storage_backend, LOCK)
             .map_err(|error| StoreError::writing(&self.level_directory.path_of(LOCK), error))?;

@@ -59,6 +59,10 @@ impl StorageBackend for ReadOnly {
         refused()
     }
 
+    fn append(&self, _: &str, _: &[u8]) -> io::Result<()> {
+        refused()
+    }
+
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
         // The file is opened for reading only.
         self.0.open(name)

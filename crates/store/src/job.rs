@@ -135,6 +135,8 @@ impl JobDirectory {
         }
         self.level_directory.write_manifest(lease.core(), &mut known, &manifest)?;
         drop(known);
+        // That of an earlier job. No restart depends on it.
+        let _ = self.remove_history();
         for name in &named {
             // A file that cannot be removed now becomes a leftover.
             let _ = self.level_directory.storage_backend.remove(name);

@@ -8,6 +8,7 @@
 //! DIR/                         0700
 //!   manifest                   the authoritative list of generations
 //!   generation-00000001.image  one file per generation; those that inherit from another one form a chain with it
+//!   standfast-history          what happened to the job, line by line
 //!   lease                      who supervises the job; `lock` guards taking it over
 //! ```
 //!
@@ -49,6 +50,7 @@ mod error;
 mod flush;
 mod foreign_link;
 mod guest;
+mod history;
 mod holder;
 mod image_file;
 mod job;

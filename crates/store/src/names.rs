@@ -5,6 +5,9 @@ use standfast_format::manifest::{Generation, GenerationNumber};
 
 /// Prefix of the names of saved binaries.
 pub(crate) const SAVED_BINARY_PREFIX: &str = "keepsake-";
+/// Name of the job's history, and of what came before it.
+pub(crate) const HISTORY: &str = "standfast-history";
+pub(crate) const EARLIER_HISTORY: &str = "standfast-history.earlier";
 const IMAGE_PREFIX: &str = "generation-";
 const IMAGE_SUFFIX: &str = ".image";
 

@@ -84,6 +84,9 @@ pub struct RunOptions {
     /// Threads that compress and write a checkpoint.
     #[n(24)]
     pub writers: Option<u32>,
+    /// Seconds between two failures on average; 0 if that is learnt, the largest number if nothing fails.
+    #[n(25)]
+    pub mtbf: Option<u64>,
 }
 
 /// What signals to the supervisor mean. In each set bit n stands for signal n + 1. Signals in no set are for the program.
@@ -134,4 +137,7 @@ pub enum RecordedInterval {
         #[n(0)]
         milliseconds: u64,
     },
+    /// A checkpoint when that is best.
+    #[n(2)]
+    Auto,
 }

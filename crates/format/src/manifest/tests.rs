@@ -59,6 +59,7 @@ fn manifest() -> Manifest {
         stopped_status: Some(85),
         deadline: Some(30_000),
         writers: Some(3),
+        mtbf: Some(2_592_000),
         notice: Some(Notices { stop: 1 << 14, checkpoint: 1 << 9, pass: 0, ignore: 1 << 63 }),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
@@ -78,8 +79,9 @@ fn reseal(bytes: &mut [u8]) {
 #[test]
 fn a_manifest_reads_back_as_it_was_sealed() {
     let interval_off = RunOptions { interval: Some(RecordedInterval::Off), ..RunOptions::default() };
+    let automatic = RunOptions { interval: Some(RecordedInterval::Auto), ..RunOptions::default() };
     for outcome in [Outcome::Running, Outcome::Killed { signal: 9 }, Outcome::Stopped, Outcome::Exited { status: 0 }] {
-        for options in [manifest().options, RunOptions::default(), interval_off] {
+        for options in [manifest().options, RunOptions::default(), interval_off, automatic] {
             let manifest = Manifest { outcome, options, ..manifest() };
             assert_eq!(unseal(&seal(&manifest).unwrap()), Ok(manifest));
         }

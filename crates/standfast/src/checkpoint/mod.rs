@@ -32,6 +32,7 @@ use crate::quoting::without_numbers;
 use crate::report::CheckpointReport;
 use job::{FrozenJob, JobFreezer};
 use phases::Requested;
+use rustix::time::{ClockId, clock_gettime};
 use standfast_engine::{Advised, Asking, BrokenPromise, EngineError, Freezer, Frozen, Output};
 use standfast_format::records::{Coverage, FileReference};
 use standfast_store::{Binary, Level, Prepared, StoreError};
@@ -114,7 +115,12 @@ impl Checkpointing {
     /// Starts the thread.
     pub(crate) fn begin(destination: Destination, freezer: Freezer, order: Order) -> Result<Self, Failure> {
         let work = move || {
-            let attempt = take(&destination, &freezer, &order);
+            let before = processor_time();
+            let mut attempt = take(&destination, &freezer, &order);
+            if let Ok(taken) = &mut attempt {
+                let nanoseconds = processor_time().saturating_sub(before).as_nanos() as u64;
+                taken.report.processor_nanoseconds = nanoseconds.saturating_sub(taken.report.pause_nanoseconds);
+            }
             if attempt.as_ref().is_err_and(|abandoned| !abandoned.is_reported) {
                 report_failure(&freezer, order.after_failure);
             }
@@ -137,6 +143,12 @@ impl AsFd for Checkpointing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.attempt.as_fd()
     }
+}
+
+/// Returns the processor time of this process so far. Coalescing beside a checkpoint is in it.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 /// Takes the checkpoint in memory if that level exists and has room. Otherwise, or if memory fails, takes it in the

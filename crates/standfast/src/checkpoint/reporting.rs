@@ -36,6 +36,9 @@ impl<F> CaptureFacts<'_, F> {
             pause_nanoseconds: nanoseconds(durations.pause),
             scanning_nanoseconds: nanoseconds(news.scanning),
             durable_nanoseconds: nanoseconds(durations.durable),
+            // It is known when the thread is done.
+            processor_nanoseconds: 0,
+            processors: std::thread::available_parallelism().map_or(1, |number| number.get() as u64),
             method,
             why,
             expected_pause_nanoseconds: self.choice.pause.map(nanoseconds),

@@ -129,7 +129,7 @@ pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{LastRehearsal, PhaseReport, RestartReport, StopReport};
+    use crate::report::{ChosenInterval, LastRehearsal, MeanTimeSource, PhaseReport, RestartReport, StopReport};
     use crate::settings::{FlushMode, FlushReport};
     use crate::settings::{Method, Why};
 
@@ -150,6 +150,8 @@ mod tests {
             pause_nanoseconds: 5,
             scanning_nanoseconds: 2,
             durable_nanoseconds: 6,
+            processor_nanoseconds: 11,
+            processors: 2,
             method: Method::Fork,
             why: Why::Asked,
             expected_pause_nanoseconds: Some(4),
@@ -178,6 +180,12 @@ mod tests {
             }),
             disabled_seconds: Some(0.5),
             next_due_seconds: Some(1.5),
+            chosen_interval: Some(ChosenInterval {
+                seconds: 93.5,
+                mean_time_seconds: None,
+                known: MeanTimeSource::Told,
+                overhead_ratio: Some(0.25),
+            }),
             last_checkpoint: Some(report()),
             last_failure: Some("two\nlines".into()),
             rehearsal: Some(LastRehearsal::Failed { reason: "a file is gone\nhint: put it back".into() }),

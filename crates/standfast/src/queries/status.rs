@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::control::{Reply, Request, ask};
+use crate::history::read_history;
 use crate::quoting::without_numbers;
 use crate::report::{DurableReport, GenerationReport, JobPhase, JobStatus, MemoryLevelReport, StatusReport};
 use crate::settings::JobOptions;
@@ -53,6 +54,7 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
         phase: JobPhase::of(state),
         program_pid,
         options: JobOptions::from_record(manifest.options),
+        overhead: read_history(&opened).overhead(state == JobStatus::Running),
         live,
         generations,
         memory: manifest.memory.as_ref().and_then(|memory| memory.level).map(|_| MemoryLevelReport {

@@ -36,6 +36,7 @@ impl Kept for MinInterval {
 
     fn from_record(record: Self::Record) -> Option<Self> {
         match record {
+            Self::Record::Auto => None,
             Self::Record::Off => Some(Self::Never),
             Self::Record::Every { milliseconds } => {
                 Some(Duration::from_millis(milliseconds)).filter(|wait| *wait <= INTERVAL_MAX).map(Self::After)

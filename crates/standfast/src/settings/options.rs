@@ -8,6 +8,7 @@ use super::chains::{Keep, MaxFiles};
 use super::deadline::Deadline;
 use super::interval::Interval;
 use super::levels::{DurableEvery, FlushEvery, Grace, Memory};
+use super::mean_time::MeanTime;
 use super::min_interval::MinInterval;
 use super::notices::{SignalNotice, SignalNotices};
 use super::option_kinds::{Kept, kept_as_chosen};
@@ -154,9 +155,14 @@ fn at_restart(help: &str) -> String {
 }
 
 options! {
-    "Time between checkpoints, such as 90s, 10m or 1h; 'off': only on request"
+    "Time between checkpoints, such as 90s, 10m or 1h; 'auto': as is best for what they cost and how often the job \
+     fails; 'off': only on request"
     #[arg(short, long, alias = "maxtime", value_name = "TIME")]
     interval: Interval,
+    "Mean time between failures of the job, such as 12h or 30days, for '--interval auto'; 'never': nothing fails; \
+     'auto': learnt from its failures, one a day until then"
+    #[arg(long, value_name = "TIME")]
+    mtbf: MeanTime => at_restart,
     "Minimum interval between program-requested checkpoints (checkpoint_here); 'never' ignores them"
     #[arg(long, alias = "mintime", value_name = "TIME")]
     min_interval: MinInterval,
@@ -289,11 +295,16 @@ mod tests {
 
     #[test]
     fn options_survive_the_manifest() {
-        for interval in
-            [Interval::Off, Interval::default(), Interval::Every(INTERVAL_MIN), Interval::Every(INTERVAL_MAX)]
-        {
+        for interval in [
+            Interval::Off,
+            Interval::Auto,
+            Interval::default(),
+            Interval::Every(INTERVAL_MIN),
+            Interval::Every(INTERVAL_MAX),
+        ] {
             let options = JobOptions {
                 interval,
+                mtbf: "30days".parse().unwrap(),
                 keep: Keep::new(7).unwrap(),
                 ids: Ids::New,
                 stack: Stack::Whole,

@@ -6,6 +6,7 @@ use crate::checkpoint::Destination;
 use crate::coalesce::Coalescing;
 use crate::control::ControlSocket;
 use crate::event::{ContainerNews, JobEvent};
+use crate::history::HistoryEntry;
 use crate::identity::in_lease;
 use crate::settings::KeepFinished;
 use crate::takeover::EXIT_MAX;
@@ -116,6 +117,7 @@ impl Supervisor<'_, '_> {
         let is_dead = self.job.descendants().is_empty();
         let ends = self.setup.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
         let ended = ended.filter(|_| is_dead);
+        HistoryEntry::Ended { end: ending.into() }.append(&levels.directory, lease);
         if let Err(error) = levels.directory.set_end(lease, outcome, ends, ended) {
             self.warn(format!("cannot record how the program ended: {error}"));
         }

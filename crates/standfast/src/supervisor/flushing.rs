@@ -5,6 +5,7 @@
 use crate::background::Background;
 use crate::checkpoint::{Destination, FREEZE_MAX, Failure, STOPPABLE_MAX, sync_outputs};
 use crate::event::{JobEvent, Listener, LongWork};
+use crate::history::HistoryEntry;
 use crate::progress::Reports;
 use crate::settings::{Beside, DurableEvery, FlushCosts, FlushEvery, FlushMode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -175,10 +176,15 @@ impl Flushing {
             Beginning::Foreground(_) => FlushMode::Foreground,
         };
         let flush = Flush { destination: destination.clone(), number, outputs, pacing: Arc::clone(&pacing) };
-        let work = move || match beginning {
-            Beginning::Ended => flush.beside(None),
-            Beginning::Beside(freezer, costs) => flush.beside(Some(RunningProgram { freezer, costs })),
-            Beginning::Foreground(freezer) => flush.in_foreground(&freezer),
+        let work = move || {
+            let begun = Instant::now();
+            let ended = match beginning {
+                Beginning::Ended => flush.beside(None),
+                Beginning::Beside(freezer, costs) => flush.beside(Some(RunningProgram { freezer, costs })),
+                Beginning::Foreground(freezer) => flush.in_foreground(&freezer),
+            };
+            flush.note_in_history(&ended, begun.elapsed());
+            ended
         };
         Ok(Self { work: Background::begin("flush", work)?, pacing, number, flush_mode })
     }
@@ -251,6 +257,17 @@ struct RunningProgram {
 }
 
 impl Flush {
+    fn note_in_history(&self, ended: &Ended, took: Duration) {
+        let Ok(End::OnDisk(Some(generation))) = &ended.end else { return };
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let entry = HistoryEntry::Flushed {
+            generation: generation.number.get(),
+            file_bytes: generation.file_bytes,
+            nanoseconds,
+        };
+        entry.append(&self.destination.levels.directory, &self.destination.lease);
+    }
+
     /// Flushes beside the program, if there is one.
     fn beside(&self, program: Option<RunningProgram>) -> Ended {
         // If this is not allowed, the flush works all the same.

@@ -19,7 +19,7 @@ mod sizes;
 use end::Leftovers;
 pub(crate) use end::newest;
 pub(crate) use flushing::sync_paths;
-use machine::{Effect, Event, Machine, Settings};
+use machine::{Effect, Event, Machine, PastIntervals, Settings};
 pub(crate) use schedule::{AttemptEnd, Schedule};
 
 use crate::background::Background;
@@ -28,12 +28,13 @@ use crate::coalesce::Coalescing;
 use crate::context::JobContext;
 use crate::control::ControlSocket;
 use crate::event::{JobEvent, Listener};
+use crate::history::{HistoryEntry, nanoseconds_since_1970, read_history};
 use crate::identity::in_lease;
 use crate::progress::Reports;
 use crate::quoting::without_numbers;
 use crate::rehearsal::Rehearsing;
 use crate::report::RestartReport;
-use crate::settings::JobOptions;
+use crate::settings::{Interval, JobOptions};
 use crate::signals::SignalInbox;
 use crate::terminal::{Foreground, ForegroundConnection, HeldTerminal};
 use crate::watch::Watcher;
@@ -86,8 +87,9 @@ pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Lis
     let options = &setup.options;
     let has_memory = setup.destination.levels.memory.is_some();
     let flushes = FlushSchedule::new(options.flush_every, options.durable_every, now);
+    let settings = Settings::of(options, has_memory, setup.memory_is_automatic);
     let mut supervisor = Supervisor {
-        machine: Machine::new(Settings::of(options, has_memory, setup.memory_is_automatic), flushes, now),
+        machine: Machine::new(settings, flushes, past_intervals(&setup), now),
         preflight: Preflight::new(options.interval, now),
         heartbeat_due: now,
         size_due: options.deadline.get().map(|_| now),
@@ -107,10 +109,25 @@ pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Lis
         job,
         listener,
     };
+    supervisor.begin_history();
     supervisor.show_terminal();
     supervisor.begin_to_watch();
     let status = supervisor.watch()?;
     supervisor.wind_up(status)
+}
+
+/// Returns what the choice of the interval begins with, if that is left to the supervisor.
+fn past_intervals(setup: &SupervisorSetup) -> Option<PastIntervals> {
+    if setup.options.interval != Interval::Auto {
+        return None;
+    }
+    let history = read_history(&setup.destination.levels.directory);
+    Some(PastIntervals {
+        told: setup.options.mtbf.rate(),
+        failures: history.failures(false),
+        chooser: history.chooser(),
+        began_nanoseconds: nanoseconds_since_1970(),
+    })
 }
 
 struct Supervisor<'a, 'l> {
@@ -192,6 +209,13 @@ impl Supervisor<'_, '_> {
                 }
             }
         }
+    }
+
+    /// Notes in the history that a life has begun.
+    fn begin_history(&self) {
+        let destination = &self.setup.destination;
+        let entry = HistoryEntry::Began { restart: self.setup.restart.clone() };
+        entry.append(&destination.levels.directory, &destination.lease);
     }
 
     /// Handles the news of one source, except for clients and the job itself.

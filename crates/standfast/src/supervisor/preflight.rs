@@ -29,7 +29,7 @@ impl Preflight {
     pub(crate) fn new(interval: Interval, now: Instant) -> Self {
         let first = match interval {
             Interval::Every(interval) if interval <= FIRST_LOOK => None,
-            Interval::Every(_) | Interval::Off => Some(now + FIRST_LOOK),
+            Interval::Every(_) | Interval::Auto | Interval::Off => Some(now + FIRST_LOOK),
         };
         Self { interval, due: first, checking: None, passing: false }
     }
@@ -64,7 +64,7 @@ impl Preflight {
         let seen = self.checking.take()?.join().ok()?;
         let was_passing = std::mem::take(&mut self.passing);
         self.due = match self.interval {
-            Interval::Every(_) => None,
+            Interval::Every(_) | Interval::Auto => None,
             Interval::Off => Some(now + LOOKS),
         };
         match seen {

@@ -42,11 +42,16 @@ pub(crate) enum AttemptEnd {
 }
 
 impl Schedule {
-    /// Makes a timer that is armed at `now`.
+    /// Makes a timer that is armed at `now`. With [`Interval::Auto`] it waits for [`Schedule::set_interval`].
     pub(crate) fn new(interval: Interval, min_interval: MinInterval, now: Instant) -> Self {
         let mut schedule = Self { interval, min_interval, due: None, honoured: None, retry: RETRY_FIRST };
         schedule.arm(now, AttemptEnd::Taken);
         schedule
+    }
+
+    /// Sets the time between checkpoints, from the next time on that the timer is armed.
+    pub(crate) fn set_interval(&mut self, interval: Duration) {
+        self.interval = Interval::Every(interval);
     }
 
     /// Returns when the next checkpoint is due; `None` if never.

@@ -3,7 +3,7 @@
 use super::{FileStatus, LockGuard, StorageBackend, StorageFile, way};
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -64,6 +64,10 @@ impl StorageBackend for Directory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
         let file = self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         Ok(Arc::new(DirectoryFile(file)))
+    }
+
+    fn append(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?.write_all(bytes)
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {

@@ -26,6 +26,12 @@ pub trait StorageBackend: fmt::Debug + Send + Sync {
     /// The error of the file system, of kind `AlreadyExists` if the name is taken.
     fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>>;
 
+    /// Appends to a file, which is made as by [`StorageBackend::create`] if it does not exist.
+    ///
+    /// # Errors
+    /// The error of the file system.
+    fn append(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+
     /// Opens a file for reading, without following a symbolic link.
     ///
     /// # Errors

@@ -220,6 +220,15 @@ impl StorageBackend for Disk {
         Ok(Arc::new(DiskFile { disk: Self(Arc::clone(&self.0)), inode }))
     }
 
+    fn append(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let file = match self.open(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(name),
+            opened => opened,
+        }?;
+        let length = file.status()?.bytes;
+        file.write_at(bytes, length)
+    }
+
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
         let mut state = self.state();
         state.count(false)?;

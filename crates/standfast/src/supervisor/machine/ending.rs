@@ -61,7 +61,7 @@ mod tests {
             deadline: None,
         };
         let flushes = FlushSchedule::new(Default::default(), Default::default(), now);
-        let mut machine = Machine::new(settings, flushes, now);
+        let mut machine = Machine::new(settings, flushes, None, now);
         let now = now + Duration::from_secs(1);
         let begun = machine.on(Event::Tick, now);
         assert!(matches!(&begun[..], [Effect::BeginCheckpoint(_)]), "{begun:?}");

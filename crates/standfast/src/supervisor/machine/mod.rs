@@ -15,6 +15,7 @@
 mod conditions;
 mod deadlines;
 mod ending;
+mod intervals;
 mod outcomes;
 mod rehearsals;
 mod stops;
@@ -32,6 +33,8 @@ use crate::settings::{
 use crate::supervisor::flushing::FlushSchedule;
 use crate::supervisor::schedule::{AttemptEnd, Schedule};
 use conditions::{Condition, ReportedConditions};
+use intervals::Intervals;
+pub(super) use intervals::PastIntervals;
 pub(super) use outcomes::{Failed, FlushOutcome, TakenFacts};
 use rehearsals::Rehearsals;
 use standfast_engine::Tracking;
@@ -180,6 +183,8 @@ struct RunningFlush {
 pub(super) struct Machine {
     settings: Settings,
     schedule: Schedule,
+    /// Chooses the interval, if that is left to the supervisor.
+    intervals: Option<Intervals>,
     /// Which checkpoints in memory are flushed to the disk, and when.
     flushes: FlushSchedule,
     flush_costs: FlushCosts,
@@ -213,9 +218,13 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(settings: Settings, flushes: FlushSchedule, now: Instant) -> Self {
+    /// Makes the machine of a life. `past`: what the choice of the interval begins with, if that is left to the supervisor.
+    pub(super) fn new(settings: Settings, flushes: FlushSchedule, past: Option<PastIntervals>, now: Instant) -> Self {
+        let intervals = past.map(|past| Intervals::new(past, now));
+        let interval = intervals.as_ref().map_or(settings.interval, |it| Interval::Every(it.chosen()));
         let mut machine = Self {
-            schedule: Schedule::new(settings.interval, settings.min_interval, now),
+            schedule: Schedule::new(interval, settings.min_interval, now),
+            intervals,
             settings,
             flushes,
             flush_costs: FlushCosts::default(),
@@ -324,6 +333,7 @@ impl Machine {
     /// Turns off periodic checkpoints and those that the program asks for.
     pub(super) fn take_no_more(&mut self, now: Instant) {
         self.schedule = Schedule::new(Interval::Off, MinInterval::Never, now);
+        self.intervals = None;
         self.settings.deadline = None;
     }
 
@@ -338,6 +348,7 @@ impl Machine {
             flush: self.settings.has_memory.then(|| self.flush_costs.report(self.settings.flush)),
             disabled_seconds: self.disabled_since.map(|since| now.saturating_duration_since(since).as_secs_f64()),
             next_due_seconds: self.schedule.due().map(until),
+            chosen_interval: self.intervals.as_ref().map(|intervals| intervals.report(now)),
             last_checkpoint: self.last_checkpoint,
             last_failure: self.reported.reason(Condition::NotTaken).cloned(),
             rehearsal: self.rehearsals.report(),

@@ -90,6 +90,9 @@ impl Machine {
         self.has_promises = taken.has_promises;
         self.note_level(level, generation, now);
         self.note_shortfall(Shortfall::NotInMemory, shortfalls.remove(&Shortfall::NotInMemory), effects);
+        if let Some(intervals) = &mut self.intervals {
+            self.schedule.set_interval(intervals.note(&report, now));
+        }
         self.schedule.arm(now, AttemptEnd::Taken);
         self.last_checkpoint = Some(report);
         self.past.note(&report, self.settings.is_tracking);

@@ -50,7 +50,7 @@ impl World {
         };
         let flushes = FlushSchedule::new(Default::default(), Default::default(), now);
         Self {
-            machine: Machine::new(settings, flushes, now),
+            machine: Machine::new(settings, flushes, None, now),
             random,
             now,
             checkpoint: None,

@@ -1,0 +1,91 @@
+//! Advice on the interval of a job, as text.
+
+use super::overhead::{percent, time};
+use super::{align_right, bare_table, facts_as_lines, lines_of, size};
+use standfast::report::{AdviceInput, AdviceReport, AdvisedInterval, InputSource, InputUnit};
+
+/// Describes advice: first the interval, then what is expected, then what that is based on.
+pub(crate) fn advice(report: &AdviceReport) -> String {
+    let mut facts = vec![("interval", interval(report)), ("expected", expected(report))];
+    facts.push((
+        "worth it",
+        match report.pays_from_seconds {
+            Some(from) if report.is_worth => format!("yes: checkpoints pay for jobs of {} and longer", time(from)),
+            Some(from) => {
+                format!("no: checkpoints cost more than they save here; they pay for jobs of {} and longer", time(from))
+            }
+            None if report.is_worth => "yes".to_owned(),
+            None => "no: checkpoints cost more than they save here".to_owned(),
+        },
+    ));
+    facts.extend(report.levels.as_ref().map(|levels| {
+        let every = match levels.flush_every {
+            1 => "each one".to_owned(),
+            every => format!("one of {every}"),
+        };
+        let share = percent(levels.local_share);
+        let interval = time(levels.interval_seconds);
+        ("memory", format!("with --memory auto: every {interval}, and {every} to the disk (--flush-every {}), if memory survives {share} of the failures", levels.flush_every))
+    }));
+    let mut text = facts_as_lines(&facts) + "\n";
+    text += &alternatives(&report.alternatives);
+    text += "\nbased on\n";
+    for input in &report.inputs {
+        text += &format!("  {}: {}\n", input.name, value(input));
+    }
+    text + &format!("  equation: {}\n", report.equation)
+}
+
+fn interval(report: &AdviceReport) -> String {
+    match report.mean_time_seconds {
+        Some(seconds) => format!("{}, for a failure each {}", time(report.interval_seconds), time(seconds)),
+        None => "none is needed: nothing fails".to_owned(),
+    }
+}
+
+fn expected(report: &AdviceReport) -> String {
+    let base = time(report.base_seconds);
+    let ends =
+        |it: Option<&AdvisedInterval>| it.and_then(|it| it.expected_seconds).map_or_else(|| "no end".to_owned(), time);
+    let (best, without) = (report.alternatives.first(), report.alternatives.last());
+    let longer = best.and_then(|best| best.overhead_ratio).map_or_else(|| "for ever".to_owned(), percent);
+    format!("{} instead of {base}: {longer} longer; without checkpoints {}", ends(best), ends(without))
+}
+
+fn alternatives(alternatives: &[AdvisedInterval]) -> String {
+    let mut table = bare_table(["alternative", "interval", "longer by", "expected"]);
+    for it in alternatives {
+        table.add_row([
+            it.name.clone(),
+            it.interval_seconds.map_or_else(|| "never".to_owned(), time),
+            it.overhead_ratio.map_or_else(String::new, percent),
+            expected_time(it),
+        ]);
+    }
+    for column in [1, 2, 3] {
+        align_right(&mut table, column);
+    }
+    lines_of(&table)
+}
+
+/// Formats an expected time, and how far a simulated one may be off.
+fn expected_time(it: &AdvisedInterval) -> String {
+    let around = it.standard_error_seconds.map_or_else(String::new, |error| format!(" ± {}", time(error)));
+    it.expected_seconds.map_or_else(|| "no end".to_owned(), |seconds| time(seconds) + &around)
+}
+
+fn value(input: &AdviceInput) -> String {
+    let value = match (input.value, input.unit) {
+        (None, _) => "infinite".to_owned(),
+        (Some(seconds), InputUnit::Seconds) if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        (Some(seconds), InputUnit::Seconds) => time(seconds),
+        (Some(bytes), InputUnit::Bytes) => size(bytes as u64),
+        (Some(bytes), InputUnit::BytesPerSecond) => format!("{}/s", size(bytes as u64)),
+    };
+    let from = match input.from {
+        InputSource::Told => "",
+        InputSource::Measured => " (measured)",
+        InputSource::Assumed => " (assumed)",
+    };
+    format!("{value}{from}")
+}
