@@ -57,6 +57,7 @@ mod stuck;
 mod terminals;
 mod tiers;
 mod unmodified;
+mod watched;
 
 #[test]
 fn every_test_file_is_a_module() {

@@ -1,20 +1,23 @@
 //! Commands that query a job and print the answer, for people or as JSON.
 
 use crate::arguments::{
-    Arguments, Batch, Checkpoint, Clean, Coalesce, Command, Core, Doctor, Inspect, Man, Rehearse, Status, Verify,
+    Advise, Arguments, Batch, Checkpoint, Clean, Coalesce, Command, Core, Doctor, Inspect, Man, Place, Rehearse,
+    Report, Status, Verify,
 };
 use crate::homes::shared_binaries;
 use crate::output::{print, write_out};
 use crate::reporter::say;
-use crate::{batch, refusals, tables, whole};
+use crate::{batch, page, refusals, tables, watching, whole};
 use anyhow::bail;
 use clap::CommandFactory;
 use serde::Serialize;
 use standfast::doctor::{Finding, examine_machine, examine_process};
 use standfast::{
-    AdviceRequest, Afterwards, CleanRequest, CoreFilesRequest, JobEvent, examine_group_memory, group_memory,
+    AdviceRequest, Afterwards, CleanRequest, CoreFilesRequest, ForShell, JobEvent, StatusWatch, examine_group_memory,
+    group_memory,
 };
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
@@ -23,15 +26,7 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
     }
     match question {
         Command::Checkpoint(checkpoint) => take_checkpoint(&checkpoint),
-        Command::Status(Status { place, state: true }) => {
-            write_out(format!("{}\n", standfast::phase(&place.directory)?).as_bytes())?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Command::Status(Status { place, state: false }) => {
-            let status = standfast::status(&place.directory)?;
-            print(place.form, &status, || tables::status(&status))?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Status(status) => show_status(status),
         Command::List(list) => {
             let generations = standfast::list(&list.place.directory)?;
             print(list.place.form, &generations, || tables::generations(&generations))?;
@@ -58,12 +53,8 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Clean(clean) => remove(clean),
-        Command::Advise(advise) => {
-            let described = advise.described();
-            let report = standfast::advise(&AdviceRequest { directory: advise.directory, described })?;
-            print(advise.form, &report, || tables::advice(&report))?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Report(Report { place, html }) => write_report(place, html),
+        Command::Advise(advise) => show_advice(advise),
         Command::Doctor(doctor) => examine(&doctor),
         Command::Explain(explain) => {
             let text = explain.code.map_or_else(refusals::all, refusals::explanation);
@@ -86,6 +77,30 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             unreachable!("these commands are not questions")
         }
     }
+}
+
+fn show_status(status: Status) -> anyhow::Result<ExitCode> {
+    let Status { place, state, watch } = status;
+    if watch {
+        return watching::watch(place.directory);
+    }
+    if state {
+        write_out(format!("{}\n", standfast::phase(&place.directory)?).as_bytes())?;
+    } else {
+        let status = standfast::status(&place.directory)?;
+        print(place.form, &status, || tables::status(&status))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_advice(advise: Advise) -> anyhow::Result<ExitCode> {
+    let described = advise.described();
+    let report = standfast::advise(&AdviceRequest { directory: advise.directory, described })?;
+    if let Some(file) = &advise.html {
+        page::advice(&report).write(file)?;
+    }
+    print(advise.form, &report, || tables::advice(&report))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints a script for a scheduler.
@@ -113,6 +128,21 @@ fn remove(clean: Clean) -> anyhow::Result<ExitCode> {
     let report =
         standfast::clean(&CleanRequest { directory, unfinished, force, dry_run, shared_binaries }, &mut speak)?;
     print(place.form, &report, || tables::cleaning(&report))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page of a job, and says where it is.
+fn write_report(place: Place, html: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let mut watch = StatusWatch::new(place.directory);
+    let status = watch.look()?;
+    if place.form.json {
+        print(place.form, watch.history(), String::new)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let program = Path::new(&status.program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let file = html.unwrap_or_else(|| format!("{program}-report.html").into());
+    page::job(&status, watch.history()).write(&file)?;
+    write_out(format!("written: {}\n", ForShell(&file)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,11 +1,16 @@
 //! The command line. Each flag is defined once: the options of a job in the facade, all others here. The parser, help,
 //! man page and completions are derived from that. A paragraph of help is a single line, since the parser wraps lines.
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use standfast::{DetachKey, GenerationNumber, LaunchOptions, OptionChoices, RefusalCode, RestartChoices, WatchNotice};
+use standfast::{
+    DetachKey, GenerationNumber, LaunchOptions, MachineSettings, Notify, OptionChoices, RefusalCode, RestartChoices,
+    WatchNotice,
+};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -141,6 +146,7 @@ pub(crate) enum Command {
     Clean(Clean),
     Batch(Batch),
     Advise(Advise),
+    Report(Report),
     Doctor(Doctor),
     Explain(Explain),
     #[command(subcommand)]
@@ -246,7 +252,41 @@ pub(crate) struct MachineOptions {
     /// Stop the program after a checkpoint when this machine is about to be taken away: 'aws', 'gcp' and 'azure' ask
     /// the cloud, 'file:PATH' waits for a file, 'command:TEXT' for a command of the shell to succeed
     #[arg(long, value_name = "WHAT")]
-    pub(crate) watch_notice: Option<WatchNotice>,
+    watch_notice: Option<WatchNotice>,
+    /// Write metrics for Prometheus to FILE, each 15 seconds and after each checkpoint: for the textfile collector of a node
+    /// exporter, which reads names that end in .prom
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    metrics: Option<PathBuf>,
+    /// Run COMMAND in a shell if checkpoints fail for longer than --notify-after, and once more when one is taken again; its
+    /// environment has STANDFAST_NOTIFY_STATE ('unprotected' or 'protected'), STANDFAST_NOTIFY_REASON and
+    /// STANDFAST_NOTIFY_JOB
+    #[arg(long, value_name = "COMMAND")]
+    notify: Option<String>,
+    /// With --notify: time without a checkpoint after which it is run
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "30m", requires = "notify")]
+    notify_after: Duration,
+}
+
+impl MachineOptions {
+    /// Returns the settings, with paths that stay what they are.
+    pub(crate) fn settings(self) -> anyhow::Result<MachineSettings> {
+        let Self { watch_notice, metrics, notify, notify_after } = self;
+        let metrics = metrics.map(std::path::absolute).transpose().context("cannot find the current directory")?;
+        Ok(MachineSettings {
+            watch_notice,
+            metrics,
+            notify: notify.map(|command| Notify { command, after: notify_after }),
+        })
+    }
+
+    /// Returns the names of the options that were given, and whether they were.
+    pub(crate) fn given(&self) -> [(&'static str, bool); 3] {
+        [
+            ("watch-notice", self.watch_notice.is_some()),
+            ("metrics", self.metrics.is_some()),
+            ("notify", self.notify.is_some()),
+        ]
+    }
 }
 
 /// Options about keys that this command does not pass to the program.
@@ -288,6 +328,10 @@ pub(crate) struct Status {
     /// request, 'killed', 'crashed', 'failed' by itself, or 'finished'
     #[arg(long, conflicts_with = "json")]
     pub(crate) state: bool,
+    /// Show it again each second until the job ends, with the pauses and sizes of the last checkpoints; without a terminal,
+    /// print a line for each change
+    #[arg(short, long, conflicts_with_all = ["json", "state"])]
+    pub(crate) watch: bool,
 }
 
 /// List the checkpoints of a job
@@ -445,7 +489,7 @@ mod batch;
 mod group;
 mod nodes;
 
-pub(crate) use advise::Advise;
+pub(crate) use advise::{Advise, Report};
 pub(crate) use batch::{Batch, Requeue, Scheduler};
 pub(crate) use group::{Group, GroupRun};
 pub(crate) use nodes::{NodeOptions, PartCommand, PartRun};

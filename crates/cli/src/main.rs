@@ -9,6 +9,7 @@ mod group;
 mod homes;
 mod leave;
 mod output;
+mod page;
 mod part;
 mod program;
 mod refusals;
@@ -17,6 +18,7 @@ mod settings;
 mod slurm;
 mod supervise;
 mod tables;
+mod watching;
 mod whole;
 
 use arguments::Command;

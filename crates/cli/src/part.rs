@@ -65,7 +65,6 @@ fn refuse_unsuitable(run: &Run) -> anyhow::Result<()> {
         ("check-exclusions", launch.check_exclusions),
         ("free-memory", launch.free_memory),
         ("terminal", launch.terminal != TerminalKind::default()),
-        ("watch-notice", run.machine.watch_notice.is_some()),
         ("ckptrc", run.ckptrc),
         ("redirect", run.redirect),
         ("clock-jump", run.clock_jump),
@@ -73,8 +72,11 @@ fn refuse_unsuitable(run: &Run) -> anyhow::Result<()> {
         ("force", run.force),
         ("wait", run.wait),
         ("detach", run.detach),
+        ("interval auto", options.interval == Some(Interval::Auto)),
+        ("mtbf", options.mtbf.is_some()),
     ];
-    if let Some((name, _)) = unsuitable.iter().find(|(_, is_given)| *is_given) {
+    let mut all = unsuitable.into_iter().chain(run.machine.given());
+    if let Some((name, _)) = all.find(|(_, is_given)| *is_given) {
         bail!("--{name} does not work with --nodes\nhint: leave it out, on the command line and in standfast.toml");
     }
     if Path::new(&run.command_line[0]).file_name().is_some_and(|name| name == "srun") {
@@ -89,7 +91,7 @@ fn refuse_unsuitable(run: &Run) -> anyhow::Result<()> {
 fn interval(options: &OptionChoices) -> Option<Duration> {
     match options.interval.unwrap_or_default() {
         Interval::Every(time) => Some(time),
-        _ => None,
+        Interval::Off | Interval::Auto => None,
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
         None => standfast::default_directory(&program),
     });
     let options = from_here(run.options)?;
+    let machine = run.machine.settings()?;
     let attach = AttachRequest { directory: directory.clone(), detach_key: run.keys.detach_key };
     let request = |connection| RunRequest {
         context: JobContext {
@@ -47,7 +48,7 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
             wait: run.wait,
             foreground_proxy: Some(connection),
             detached: run.detach,
-            watch_notice: run.machine.watch_notice,
+            machine,
             streams: streams(run.redirect),
             shared_binaries: shared_binaries(),
             part: None,
@@ -80,6 +81,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
     let attach = AttachRequest { directory: directory.clone(), detach_key: restart.keys.detach_key };
     let streams = streams(restart.redirect);
     let Restart { at, force, wait, detach: detached, despite, machine, .. } = restart;
+    let machine = machine.settings()?;
     let request = |connection| {
         let (foreground_proxy, shared_binaries) = (Some(connection), shared_binaries());
         RestartRequest {
@@ -91,7 +93,7 @@ pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<Ex
                 foreground_proxy,
                 detached,
                 streams,
-                watch_notice: machine.watch_notice,
+                machine,
                 shared_binaries,
                 part: None,
                 hooks: HOOKS,

@@ -7,12 +7,13 @@ pub(crate) mod distributed;
 mod overhead;
 mod stop;
 
-pub(crate) use advice::advice;
+pub(crate) use advice::{advice, advice_facts, expected_time, input_value};
 use bytesize::ByteSize;
 pub(crate) use cleaning::cleaning;
 use comfy_table::{CellAlignment, Table, presets};
 pub(crate) use core_files::core_files;
 use humantime::{format_duration, format_rfc3339_seconds};
+pub(crate) use overhead::{overhead, percent, time};
 use standfast::doctor::Finding;
 use standfast::report::{
     CheckpointReport, CoalescingReport, GenerationReport, InspectionReport, JobStatus, LastRehearsal, LiveReport,
@@ -37,7 +38,7 @@ pub(crate) fn status(status: &StatusReport) -> String {
     if let Some(live) = &status.live {
         facts.extend(live_facts(live, status.options.interval));
     }
-    facts.extend(status.overhead.as_ref().and_then(overhead::overhead).map(|text| ("overhead", text)));
+    facts.extend(status.overhead.as_ref().and_then(overhead).map(|text| ("overhead", text)));
     facts.extend(durability(status));
     let text = facts_as_lines(&facts);
     if status.generations.is_empty() {
@@ -84,7 +85,7 @@ fn durability(status: &StatusReport) -> Vec<(&'static str, String)> {
 }
 
 /// Describes the state of a job, and what the user can do about it.
-fn job_state(status: &StatusReport) -> String {
+pub(crate) fn job_state(status: &StatusReport) -> String {
     let directory = ForShell(&status.directory);
     let can_continue = status.generations.iter().any(|generation| !generation.is_superseded);
     let next = if can_continue { format!("; continue with: standfast restart {directory}") } else { String::new() };
@@ -399,11 +400,11 @@ fn lines_of(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-fn moment(nanoseconds_since_1970: u64) -> String {
+pub(crate) fn moment(nanoseconds_since_1970: u64) -> String {
     format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(nanoseconds_since_1970)).to_string()
 }
 
-fn nanoseconds(nanoseconds: u64) -> String {
+pub(crate) fn nanoseconds(nanoseconds: u64) -> String {
     span(Duration::from_nanos(nanoseconds))
 }
 
@@ -416,7 +417,7 @@ fn span(duration: Duration) -> String {
     }
 }
 
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     ByteSize::b(bytes).to_string()
 }
 

@@ -2,9 +2,8 @@
 
 use crate::Error;
 use crate::part_link::JobPart;
-use crate::settings::OptionChoices;
+use crate::settings::{MachineSettings, OptionChoices};
 use crate::terminal::ForegroundConnection;
-use crate::watch::WatchNotice;
 use standfast_engine::Streams;
 use std::path::{Path, PathBuf};
 
@@ -28,8 +27,8 @@ pub struct JobContext {
     pub detached: bool,
     /// Targets of standard output and error of a job that is continued, if they were files.
     pub streams: Streams,
-    /// What is watched for a notice that this machine is about to be taken away.
-    pub watch_notice: Option<WatchNotice>,
+    /// What concerns this machine, and not the job.
+    pub machine: MachineSettings,
     /// Directory in which the jobs of this user share the binaries that they save, if they share them.
     pub shared_binaries: Option<PathBuf>,
     /// The way to the other parts, if the job is a part of a distributed one.
@@ -75,7 +74,7 @@ impl JobContext {
             foreground_proxy: None,
             detached: false,
             streams: Streams::default(),
-            watch_notice: None,
+            machine: MachineSettings::default(),
             shared_binaries: None,
             part: None,
             hooks: Hooks::default(),

@@ -53,6 +53,7 @@ mod reported_image;
 mod request;
 mod run;
 mod settings;
+mod shell_command;
 mod signals;
 mod supervisor;
 mod takeover;
@@ -79,7 +80,7 @@ pub use parts::{
     examine_nodes, is_distributed, part_agent, restart_distributed, restart_part, run_distributed, run_part,
     serve_part, verify_distributed,
 };
-pub use queries::{CoreFilesRequest, inspect, list, phase, rehearse, status, verify, write_core_files};
+pub use queries::{CoreFilesRequest, StatusWatch, inspect, list, phase, rehearse, status, verify, write_core_files};
 pub use quoting::{ForShell, InWords, quoted_word, without_numbers};
 pub use rehearsal::give_way;
 pub use request::{Afterwards, checkpoint};
@@ -89,9 +90,10 @@ pub use run::{
 };
 pub use settings::{
     Compress, Deadline, DeltaMode, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, FlushMode, FlushReport,
-    Grace, INTERVAL_MAX, INTERVAL_MIN, Ids, Incremental, Interval, JobOptions, Keep, KeepFinished, MaxFiles, MeanTime,
-    Memory, Method, MinInterval, NoticeMeaning, OptionChoices, OptionError, Rehearse, Reserve, RestartChoices,
-    SaveFiles, SaveFolder, SignalNotice, SignalNotices, Snapshot, Stack, StoppedStatus, Track, Why, Writers,
+    Grace, INTERVAL_MAX, INTERVAL_MIN, Ids, Incremental, Interval, JobOptions, Keep, KeepFinished, MachineSettings,
+    MaxFiles, MeanTime, Memory, Method, MinInterval, NoticeMeaning, Notify, OptionChoices, OptionError, Rehearse,
+    Reserve, RestartChoices, SaveFiles, SaveFolder, SignalNotice, SignalNotices, Snapshot, Stack, StoppedStatus, Track,
+    Why, Writers,
 };
 pub use standfast_core::{message_lines, printable, printable_json, printable_lines};
 pub use standfast_engine::{ClockPolicy, JobIds, RefusalCode, Streams, UnknownRefusalCode};

@@ -36,8 +36,31 @@ impl JobDirectory {
     /// # Errors
     /// [`StoreError::Untrusted`], [`StoreError::StorageBackend`].
     pub fn history(&self) -> Result<String, StoreError> {
-        let parts = [EARLIER_HISTORY, HISTORY].map(|name| self.read_history(name));
-        parts.into_iter().collect()
+        Ok(self.earlier_history()? + &self.read_history(HISTORY, 0)?)
+    }
+
+    /// Returns the earlier part of the history, to which nothing is appended any more.
+    ///
+    /// # Errors
+    /// As for [`JobDirectory::history`].
+    pub fn earlier_history(&self) -> Result<String, StoreError> {
+        self.read_history(EARLIER_HISTORY, 0)
+    }
+
+    /// Returns the whole lines that were appended after the first `offset` bytes of the newer part of the history, and the offset
+    /// after them. `None` if the file is shorter: another one has taken its place.
+    ///
+    /// # Errors
+    /// As for [`JobDirectory::history`].
+    pub fn history_after(&self, offset: u64) -> Result<Option<(String, u64)>, StoreError> {
+        let length = self.history_bytes()?;
+        if length < offset {
+            return Ok(None);
+        }
+        let mut text = if length == offset { String::new() } else { self.read_history(HISTORY, offset)? };
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+        let end = offset + text.len() as u64;
+        Ok(Some((text, end)))
     }
 
     /// Removes the history.
@@ -53,7 +76,15 @@ impl JobDirectory {
         Ok(())
     }
 
-    fn read_history(&self, name: &str) -> Result<String, StoreError> {
+    fn history_bytes(&self) -> Result<u64, StoreError> {
+        match self.level_directory.storage_backend.open(HISTORY).and_then(|file| file.status()) {
+            Ok(status) => Ok(status.bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(StoreError::reading(&self.level_directory.path_of(HISTORY), error)),
+        }
+    }
+
+    fn read_history(&self, name: &str, offset: u64) -> Result<String, StoreError> {
         let path = self.level_directory.path_of(name);
         let opened =
             open_trusted(&*self.level_directory.storage_backend, name, self.level_directory.host_identity.user);
@@ -63,11 +94,13 @@ impl JobDirectory {
             }
             other => other?,
         };
-        // A line may be appended meanwhile. One that is longer than this cannot be ours.
-        let length = usize::try_from(status.bytes.min(2 * HISTORY_BYTES_MAX)).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; length];
-        file.read_at(&mut bytes, 0).map_err(|error| StoreError::reading(&path, error))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        // Lines may be appended meanwhile. A file that is longer than this cannot be ours.
+        let length = status.bytes.saturating_sub(offset).min(2 * HISTORY_BYTES_MAX);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        file.read_at(&mut bytes, offset).map_err(|error| StoreError::reading(&path, error))?;
+        // JSON needs no other signs. What damage has put there keeps its length.
+        bytes.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
+        Ok(String::from_utf8(bytes).expect("all of it is ASCII now"))
     }
 }
 
@@ -107,6 +140,23 @@ mod tests {
         directory.append_history(&lease, "one").unwrap();
         assert_eq!(directory.remove_job(lease, &[]).unwrap().left, Vec::<String>::new());
         assert!(!directory.path().exists());
+    }
+
+    #[test]
+    fn a_reader_follows_what_is_appended() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = JobDirectory::create(place.path()).unwrap();
+        let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();
+        assert_eq!(directory.history_after(0).unwrap(), Some((String::new(), 0)));
+        directory.append_history(&lease, "one").unwrap();
+        assert_eq!(directory.history_after(0).unwrap(), Some(("one\n".to_owned(), 4)));
+        directory.append_history(&lease, "two").unwrap();
+        let path = place.path().join(HISTORY);
+        std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "thr").unwrap();
+        assert_eq!(directory.history_after(4).unwrap(), Some(("two\n".to_owned(), 8)), "the last line is not whole");
+        assert_eq!(directory.history_after(8).unwrap(), Some((String::new(), 8)));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(directory.history_after(8).unwrap(), None);
     }
 
     /// A power failure may leave anything at the end of the file.

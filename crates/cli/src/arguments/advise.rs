@@ -1,6 +1,6 @@
-//! The arguments of `advise`.
+//! The arguments of `advise` and `report`.
 
-use super::Form;
+use super::{Form, Place};
 use clap::{Args, ValueHint};
 use standfast::{ByteCount, ByteRate, JobDescriptionForAdvice, MeanTime};
 use std::num::NonZeroU32;
@@ -53,6 +53,9 @@ pub(crate) struct Advise {
     /// Percentage of the failures that leave checkpoints in memory usable [default: 61.3]
     #[arg(long, value_name = "PERCENT")]
     local: Option<f64>,
+    /// Also write a page with plots to FILE, which needs nothing else
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) form: Form,
 }
@@ -72,4 +75,21 @@ impl Advise {
             local_percent: self.local,
         }
     }
+}
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  standfast report heat.standfast     writes heat-report.html; the job may be running
+  standfast report heat.standfast --json
+                                      all that is known of its lives and checkpoints";
+
+/// Write a page about the whole past of a job: its lives, and the pauses and sizes of its checkpoints
+#[derive(Args, Debug)]
+#[command(after_help = REPORT_EXAMPLES)]
+pub(crate) struct Report {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// File to write; it needs nothing else [default: PROGRAM-report.html in the current directory]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
 }

@@ -2,38 +2,44 @@
 
 use super::overhead::{percent, time};
 use super::{align_right, bare_table, facts_as_lines, lines_of, size};
-use standfast::report::{AdviceInput, AdviceReport, AdvisedInterval, InputSource, InputUnit};
+use standfast::report::{AdviceInput, AdviceReport, AdvisedInterval, AdvisedLevels, InputSource, InputUnit};
 
 /// Describes advice: first the interval, then what is expected, then what that is based on.
 pub(crate) fn advice(report: &AdviceReport) -> String {
-    let mut facts = vec![("interval", interval(report)), ("expected", expected(report))];
-    facts.push((
-        "worth it",
-        match report.pays_from_seconds {
-            Some(from) if report.is_worth => format!("yes: checkpoints pay for jobs of {} and longer", time(from)),
-            Some(from) => {
-                format!("no: checkpoints cost more than they save here; they pay for jobs of {} and longer", time(from))
-            }
-            None if report.is_worth => "yes".to_owned(),
-            None => "no: checkpoints cost more than they save here".to_owned(),
-        },
-    ));
-    facts.extend(report.levels.as_ref().map(|levels| {
-        let every = match levels.flush_every {
-            1 => "each one".to_owned(),
-            every => format!("one of {every}"),
-        };
-        let share = percent(levels.local_share);
-        let interval = time(levels.interval_seconds);
-        ("memory", format!("with --memory auto: every {interval}, and {every} to the disk (--flush-every {}), if memory survives {share} of the failures", levels.flush_every))
-    }));
-    let mut text = facts_as_lines(&facts) + "\n";
+    let mut text = facts_as_lines(&advice_facts(report)) + "\n";
     text += &alternatives(&report.alternatives);
     text += "\nbased on\n";
     for input in &report.inputs {
-        text += &format!("  {}: {}\n", input.name, value(input));
+        text += &format!("  {}: {}\n", input.name, input_value(input));
     }
     text + &format!("  equation: {}\n", report.equation)
+}
+
+/// Describes the interval and what is expected with it, a line each.
+pub(crate) fn advice_facts(report: &AdviceReport) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("interval", interval(report)), ("expected", expected(report)), ("worth it", worth(report))];
+    facts.extend(report.levels.as_ref().map(|levels| ("memory", memory(levels))));
+    facts
+}
+
+fn worth(report: &AdviceReport) -> String {
+    match report.pays_from_seconds {
+        Some(from) if report.is_worth => format!("yes: checkpoints pay for jobs of {} and longer", time(from)),
+        Some(from) => {
+            format!("no: checkpoints cost more than they save here; they pay for jobs of {} and longer", time(from))
+        }
+        None if report.is_worth => "yes".to_owned(),
+        None => "no: checkpoints cost more than they save here".to_owned(),
+    }
+}
+
+fn memory(levels: &AdvisedLevels) -> String {
+    let AdvisedLevels { interval_seconds, flush_every, local_share, .. } = levels;
+    let (interval, share) = (time(*interval_seconds), percent(*local_share));
+    format!(
+        "with --memory auto: every {interval}, and one of {flush_every} to the disk (--flush-every {flush_every}), if memory \
+         survives {share} of the failures"
+    )
 }
 
 fn interval(report: &AdviceReport) -> String {
@@ -69,12 +75,13 @@ fn alternatives(alternatives: &[AdvisedInterval]) -> String {
 }
 
 /// Formats an expected time, and how far a simulated one may be off.
-fn expected_time(it: &AdvisedInterval) -> String {
+pub(crate) fn expected_time(it: &AdvisedInterval) -> String {
     let around = it.standard_error_seconds.map_or_else(String::new, |error| format!(" ± {}", time(error)));
     it.expected_seconds.map_or_else(|| "no end".to_owned(), |seconds| time(seconds) + &around)
 }
 
-fn value(input: &AdviceInput) -> String {
+/// Formats an input of the advice, and says how it is known.
+pub(crate) fn input_value(input: &AdviceInput) -> String {
     let value = match (input.value, input.unit) {
         (None, _) => "infinite".to_owned(),
         (Some(seconds), InputUnit::Seconds) if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),

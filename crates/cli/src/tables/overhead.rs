@@ -4,11 +4,8 @@ use super::span;
 use standfast::report::{ChosenInterval, MeanTimeSource, OverheadReport};
 use std::time::Duration;
 
-/// Longer times are not shown as such: 3,000 years.
-const LONGEST: Duration = Duration::from_secs(100_000_000_000);
-
 /// Describes what checkpoints and failures have cost so far; `None` before the first checkpoint.
-pub(super) fn overhead(report: &OverheadReport) -> Option<String> {
+pub(crate) fn overhead(report: &OverheadReport) -> Option<String> {
     if report.checkpoints == 0 {
         return None;
     }
@@ -44,23 +41,25 @@ pub(super) fn interval(chosen: &ChosenInterval) -> String {
 }
 
 /// Formats a time in seconds: days with whole hours, hours with whole minutes.
-pub(super) fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
+    match seconds / 86_400.0 {
+        days if days >= 365_250.0 => return "thousands of years".to_owned(),
+        days if days >= 730.0 => return format!("{:.0} years", days / 365.25),
+        days if days >= 100.0 => return format!("{days:.0} days"),
+        _ => {}
+    }
     let step = match seconds {
-        days if days >= 100.0 * 86_400.0 => 86_400.0,
         days if days >= 86_400.0 => 3600.0,
         hours if hours >= 3600.0 => 60.0,
         minutes if minutes >= 10.0 => 1.0,
         _ => 0.0,
     };
     let rounded = if step > 0.0 { (seconds / step).round() * step } else { seconds };
-    match Duration::try_from_secs_f64(rounded) {
-        Ok(time) if time < LONGEST => span(time),
-        _ => "thousands of years".to_owned(),
-    }
+    Duration::try_from_secs_f64(rounded).map_or_else(|_| "no time".to_owned(), span)
 }
 
 /// Formats a fraction: two digits below ten percent, and a factor where percent say little.
-pub(super) fn percent(fraction: f64) -> String {
+pub(crate) fn percent(fraction: f64) -> String {
     match fraction {
         small if small < 0.00005 => "0 %".to_owned(),
         small if small < 0.1 => format!("{:.2} %", small * 100.0),
@@ -79,10 +78,11 @@ mod tests {
         let shown = [0.0, 0.00123, 0.0345, 0.5, 3.0, 40.0, 1e9].map(percent);
         let expected = ["0 %", "0.12 %", "3.45 %", "50 %", "300 %", "40 times", "a million times and more"];
         assert_eq!(shown, expected);
-        assert_eq!(
-            [0.25, 5.0, 90.0, 1e13, f64::INFINITY].map(time)[2..],
-            ["1m 30s", "thousands of years", "thousands of years"]
-        );
+        let shown = [0.25, 5.04, 90.4, 4000.0, 90_000.0, 2e7, 1e9, 1e13].map(time);
+        let expected =
+            ["250.0 ms", "5.0 s", "1m 30s", "1h 7m", "1day 1h", "231 days", "32 years", "thousands of years"];
+        assert_eq!(shown, expected);
+        assert_eq!(time(f64::INFINITY), "thousands of years");
     }
 
     #[test]

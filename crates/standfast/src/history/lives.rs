@@ -48,8 +48,13 @@ impl JobHistory {
     /// Reads the lines of a history. Lines that it does not understand are passed over.
     pub fn parse(text: &str) -> Self {
         let mut history = Self::default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).for_each(|line| history.add(line));
+        history.add_lines(text);
         history
+    }
+
+    /// Adds the lines that were appended to a history.
+    pub(crate) fn add_lines(&mut self, text: &str) {
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).for_each(|line| self.add(line));
     }
 
     fn add(&mut self, line: HistoryLine) {

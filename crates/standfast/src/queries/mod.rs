@@ -5,8 +5,10 @@ mod core_files;
 mod inspect;
 mod rehearse;
 mod status;
+mod status_watch;
 
 pub use core_files::{CoreFilesRequest, write_core_files};
 pub use inspect::{inspect, verify};
 pub use rehearse::rehearse;
 pub use status::{list, phase, status};
+pub use status_watch::StatusWatch;

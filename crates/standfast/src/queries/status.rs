@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::control::{Reply, Request, ask};
-use crate::history::read_history;
+use crate::history::{JobHistory, read_history};
 use crate::quoting::without_numbers;
 use crate::report::{DurableReport, GenerationReport, JobPhase, JobStatus, MemoryLevelReport, StatusReport};
 use crate::settings::JobOptions;
@@ -17,8 +17,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// # Errors
 /// If there is no job, or the directory cannot be read or trusted.
 pub fn status(directory: &Path) -> Result<StatusReport, Error> {
+    let opened = JobDirectory::look(directory).map_err(|error| Error::of_store(directory, error))?;
+    let history = read_history(&opened);
+    status_with(directory, opened, &history)
+}
+
+/// Returns a summary of the job in `directory`, which is opened, and whose history is known.
+pub(super) fn status_with(directory: &Path, opened: JobDirectory, history: &JobHistory) -> Result<StatusReport, Error> {
     let of_store = |error| Error::of_store(directory, error);
-    let opened = JobDirectory::look(directory).map_err(of_store)?;
     let lease_state = opened.lease_state().map_err(of_store)?;
     let live = match &lease_state {
         // As root, do not connect to a socket that another user has put there.
@@ -54,7 +60,7 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
         phase: JobPhase::of(state),
         program_pid,
         options: JobOptions::from_record(manifest.options),
-        overhead: read_history(&opened).overhead(state == JobStatus::Running),
+        overhead: history.overhead(state == JobStatus::Running),
         live,
         generations,
         memory: manifest.memory.as_ref().and_then(|memory| memory.level).map(|_| MemoryLevelReport {

@@ -3,7 +3,6 @@
 use super::Supervisor;
 use super::machine::{Event, Failed, TakenFacts};
 use crate::checkpoint::{Checkpointing, Order, Purpose, Taken};
-use crate::history::HistoryEntry;
 use crate::progress::Reports;
 use standfast_engine::hold_child_signal;
 use standfast_store::Level;
@@ -44,18 +43,12 @@ impl Supervisor<'_, '_> {
         self.setup.destination.part.iter().for_each(|part| part.end_cut());
         let outcome = checkpointing.join().map(|taken| self.keep(taken)).map_err(|failure| Failed::of(&failure));
         self.note_in_history(&outcome);
+        match &outcome {
+            Err(failed) if failed.is_disabled || failed.is_end => {}
+            outcome => self.metrics.note(outcome.as_ref().map_err(drop), Instant::now()),
+        }
         self.on(Event::CheckpointEnded(outcome));
         self.handle_stop();
-    }
-
-    fn note_in_history(&self, outcome: &Result<TakenFacts, Failed>) {
-        let entry = match outcome {
-            Ok(taken) => HistoryEntry::Checkpoint(taken.report),
-            Err(failed) if failed.is_disabled || failed.is_end => return,
-            Err(failed) => HistoryEntry::failed(&failed.reason),
-        };
-        let destination = &self.setup.destination;
-        entry.append(&destination.levels.directory, &destination.lease);
     }
 
     /// Keeps the files that must be made durable, and recorded at the end. The rest goes to the machine.

@@ -40,6 +40,7 @@ impl Supervisor<'_, '_> {
             let _ = rehearsing.join();
         }
         self.on(Event::JobEnded);
+        self.end_metrics();
         let ending = match (self.machine.stopped_after(), status) {
             (Some(generation), _) => {
                 Ending::Stopped { generation, exit_status: self.setup.options.stopped_status.get() }
@@ -117,7 +118,7 @@ impl Supervisor<'_, '_> {
         let is_dead = self.job.descendants().is_empty();
         let ends = self.setup.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
         let ended = ended.filter(|_| is_dead);
-        HistoryEntry::Ended { end: ending.into() }.append(&levels.directory, lease);
+        self.append(HistoryEntry::Ended { end: ending.into() });
         if let Err(error) = levels.directory.set_end(lease, outcome, ends, ended) {
             self.warn(format!("cannot record how the program ended: {error}"));
         }

@@ -2,7 +2,7 @@
 //! go to the machine. When the job has ended, checkpoints that are in memory only are flushed or reported.
 
 use super::Supervisor;
-use super::flushing::{Beginning, Ended, Flushing, Measured, sync_paths};
+use super::flushing::{Beginning, End, Ended, Flushing, Measured, sync_paths};
 use super::machine::{Event, FlushOrder, FlushOutcome};
 use crate::event::JobEvent;
 use crate::quoting::{InWords, without_numbers};
@@ -64,6 +64,9 @@ impl Supervisor<'_, '_> {
         let Ended { end, measured } = flushing.join();
         hold_child_signal(self.is_traced());
         let end = end.map_err(|failure| failure.to_string());
+        if let Ok(End::OnDisk(Some(generation))) = &end {
+            self.metrics.note_durable(generation.taken_nanoseconds);
+        }
         self.on(Event::FlushEnded(FlushOutcome { end, measured }));
         self.handle_stop();
     }

@@ -8,7 +8,7 @@ use crate::watch::{Seen, Watcher};
 impl Supervisor<'_, '_> {
     /// Begins to watch for a notice, if the user wants that.
     pub(super) fn begin_to_watch(&mut self) {
-        let Some(watched) = self.setup.context.watch_notice.clone() else { return };
+        let Some(watched) = self.setup.context.machine.watch_notice.clone() else { return };
         match Watcher::begin(watched) {
             Ok(watcher) => self.watcher = Some(watcher),
             Err(error) => self.warn(format!("cannot watch for notices of this machine: {error}")),

@@ -7,9 +7,12 @@ mod clients;
 mod coalescing;
 mod end;
 mod flushing;
+mod history;
 mod levels;
 mod machine;
 mod machine_notices;
+mod metrics;
+mod notifying;
 mod preflight;
 mod rehearsals;
 mod schedule;
@@ -19,7 +22,8 @@ mod sizes;
 use end::Leftovers;
 pub(crate) use end::newest;
 pub(crate) use flushing::sync_paths;
-use machine::{Effect, Event, Machine, PastIntervals, Settings};
+use history::past_intervals;
+use machine::{Effect, Event, Machine, Settings};
 pub(crate) use schedule::{AttemptEnd, Schedule};
 
 use crate::background::Background;
@@ -28,18 +32,18 @@ use crate::coalesce::Coalescing;
 use crate::context::JobContext;
 use crate::control::ControlSocket;
 use crate::event::{JobEvent, Listener};
-use crate::history::{HistoryEntry, nanoseconds_since_1970, read_history};
 use crate::identity::in_lease;
 use crate::progress::Reports;
 use crate::quoting::without_numbers;
 use crate::rehearsal::Rehearsing;
 use crate::report::RestartReport;
-use crate::settings::{Interval, JobOptions};
+use crate::settings::JobOptions;
 use crate::signals::SignalInbox;
 use crate::terminal::{Foreground, ForegroundConnection, HeldTerminal};
 use crate::watch::Watcher;
 use crate::{Ending, Error};
 use flushing::{FlushSchedule, Flushing};
+use metrics::Metrics;
 use preflight::{Preflight, look};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use standfast_engine::{Job, News, Output, TerminalHolder, hold_child_signal};
@@ -87,12 +91,14 @@ pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Lis
     let options = &setup.options;
     let has_memory = setup.destination.levels.memory.is_some();
     let flushes = FlushSchedule::new(options.flush_every, options.durable_every, now);
-    let settings = Settings::of(options, has_memory, setup.memory_is_automatic);
+    let settings = Settings::of(options, has_memory, setup.memory_is_automatic)
+        .notifying(setup.context.machine.notify.as_ref().map(|notify| notify.after));
     let mut supervisor = Supervisor {
         machine: Machine::new(settings, flushes, past_intervals(&setup), now),
         preflight: Preflight::new(options.interval, now),
         heartbeat_due: now,
         size_due: options.deadline.get().map(|_| now),
+        metrics: Metrics::new(setup.context.machine.metrics.clone(), now),
         is_named: false,
         checkpointing: None,
         reports: None,
@@ -116,20 +122,6 @@ pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Lis
     supervisor.wind_up(status)
 }
 
-/// Returns what the choice of the interval begins with, if that is left to the supervisor.
-fn past_intervals(setup: &SupervisorSetup) -> Option<PastIntervals> {
-    if setup.options.interval != Interval::Auto {
-        return None;
-    }
-    let history = read_history(&setup.destination.levels.directory);
-    Some(PastIntervals {
-        told: setup.options.mtbf.rate(),
-        failures: history.failures(false),
-        chooser: history.chooser(),
-        began_nanoseconds: nanoseconds_since_1970(),
-    })
-}
-
 struct Supervisor<'a, 'l> {
     setup: SupervisorSetup,
     job: Job,
@@ -140,6 +132,7 @@ struct Supervisor<'a, 'l> {
     heartbeat_due: Instant,
     /// When the size of the job is looked at next, if a deadline needs that.
     size_due: Option<Instant>,
+    metrics: Metrics,
     /// Whether the lease names the program.
     is_named: bool,
     checkpointing: Option<Checkpointing>,
@@ -193,6 +186,7 @@ impl Supervisor<'_, '_> {
             self.check_free_space(now);
             self.end_due_waits(now);
             self.report_progress(now);
+            self.write_metrics(now);
             let ready = self.wait(now)?;
             ready.iter().for_each(|source| self.hear(*source));
             // This also drops clients that have been silent for too long.
@@ -209,13 +203,6 @@ impl Supervisor<'_, '_> {
                 }
             }
         }
-    }
-
-    /// Notes in the history that a life has begun.
-    fn begin_history(&self) {
-        let destination = &self.setup.destination;
-        let entry = HistoryEntry::Began { restart: self.setup.restart.clone() };
-        entry.append(&destination.levels.directory, &destination.lease);
     }
 
     /// Handles the news of one source, except for clients and the job itself.
@@ -262,6 +249,7 @@ impl Supervisor<'_, '_> {
             Effect::RenewMemory => self.renew_memory(),
             Effect::Answer(client, reply) => self.answer(client, &reply),
             Effect::Say(event) => self.say(&event),
+            Effect::Notify { is_protected, reason } => self.notify(is_protected, reason),
         }
     }
 
@@ -395,8 +383,17 @@ impl Supervisor<'_, '_> {
         let client = self.setup.control.as_ref().and_then(ControlSocket::deadline);
         let waits = if self.ending_waits.is_none() { self.job.freezer().next_wait_end() } else { None };
         let report = self.reports.as_ref().map(Reports::due);
-        let dues =
-            [Some(self.heartbeat_due), self.machine.due(), self.preflight.due(), client, waits, report, self.size_due];
+        let metrics = self.metrics.due();
+        let dues = [
+            Some(self.heartbeat_due),
+            metrics,
+            self.machine.due(),
+            self.preflight.due(),
+            client,
+            waits,
+            report,
+            self.size_due,
+        ];
         dues.into_iter().flatten().min()
     }
 

@@ -1,12 +1,10 @@
 //! The thread that looks for a notice again and again, until there is one.
 
 use super::WatchNotice;
+use crate::shell_command::run_in_shell;
 use standfast_engine::hold_child_signal;
-use standfast_linux::{Pid, made_here_is_gone, spawn_made_here};
 use std::io::{self, PipeReader, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -95,18 +93,8 @@ fn look(watched: &WatchNotice) -> io::Result<Option<String>> {
     match watched {
         WatchNotice::Cloud(cloud) => cloud.notice(),
         WatchNotice::File(path) => Ok(path.try_exists()?.then(|| format!("{} exists", path.display()))),
-        WatchNotice::Command(command) => Ok(succeeds(command)?.then(|| format!("the command '{command}' succeeded"))),
+        WatchNotice::Command(command) => {
+            Ok(run_in_shell(command, &[])?.success().then(|| format!("the command '{command}' succeeded")))
+        }
     }
-}
-
-/// Runs a command of the shell, which is no process of the job.
-fn succeeds(text: &str) -> io::Result<bool> {
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", text]).process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = spawn_made_here(&mut command)?;
-    let pid = Pid::new(child.id() as i32);
-    let status = child.wait();
-    made_here_is_gone(pid);
-    Ok(status?.success())
 }

@@ -59,6 +59,7 @@ mod tests {
             memory_is_automatic: false,
             rehearse: Rehearse::Off,
             deadline: None,
+            notify_after: None,
         };
         let flushes = FlushSchedule::new(Default::default(), Default::default(), now);
         let mut machine = Machine::new(settings, flushes, None, now);

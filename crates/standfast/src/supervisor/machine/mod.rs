@@ -16,6 +16,7 @@ mod conditions;
 mod deadlines;
 mod ending;
 mod intervals;
+mod notifying;
 mod outcomes;
 mod rehearsals;
 mod stops;
@@ -35,6 +36,7 @@ use crate::supervisor::schedule::{AttemptEnd, Schedule};
 use conditions::{Condition, ReportedConditions};
 use intervals::Intervals;
 pub(super) use intervals::PastIntervals;
+use notifying::Notifying;
 pub(super) use outcomes::{Failed, FlushOutcome, TakenFacts};
 use rehearsals::Rehearsals;
 use standfast_engine::Tracking;
@@ -106,6 +108,8 @@ pub(super) enum Effect {
     Answer(ClientId, Reply),
     /// Tell the user.
     Say(JobEvent),
+    /// Run the user's command about checkpoints that fail, or that are taken again.
+    Notify { is_protected: bool, reason: String },
 }
 
 /// The checkpoint to flush, and how to do it.
@@ -132,9 +136,16 @@ pub(super) struct Settings {
     rehearse: Rehearse,
     /// Time within which a stop must end, if there is a limit.
     deadline: Option<Duration>,
+    /// Time without a checkpoint after which somebody is notified, if somebody wants to know.
+    notify_after: Option<Duration>,
 }
 
 impl Settings {
+    /// Returns the settings with somebody who wants to know of failures that last this long.
+    pub(super) fn notifying(self, after: Option<Duration>) -> Self {
+        Self { notify_after: after, ..self }
+    }
+
     pub(super) fn of(options: &JobOptions, has_memory: bool, memory_is_automatic: bool) -> Self {
         Self {
             interval: options.interval,
@@ -146,6 +157,7 @@ impl Settings {
             memory_is_automatic,
             rehearse: options.rehearse,
             deadline: options.deadline.get(),
+            notify_after: None,
         }
     }
 }
@@ -214,6 +226,7 @@ pub(super) struct Machine {
     has_promises: bool,
     rehearsals: Rehearsals,
     stops: Stops,
+    notifying: Notifying,
     reported: ReportedConditions,
 }
 
@@ -244,6 +257,7 @@ impl Machine {
             has_promises: false,
             rehearsals: Rehearsals::default(),
             stops: Stops::default(),
+            notifying: Notifying::new(settings.notify_after, now),
             reported: ReportedConditions::default(),
         };
         machine.hasten_first(now);
@@ -261,6 +275,7 @@ impl Machine {
                 self.begin_checkpoint(now, &mut effects);
                 self.coalesce_as_asked(&mut effects);
                 self.begin_flush(now, &mut effects);
+                self.notify(now, &mut effects);
             }
             Event::Asked(request) => self.asked.push(request),
             Event::CoalescingAsked { client } => self.coalescing_asked.push(client),
@@ -298,7 +313,7 @@ impl Machine {
         let is_held = self.checkpoint.is_some() || self.stands_still_for_flush();
         let checkpoint = if is_held { None } else { self.schedule.due() };
         let flush = if self.flush.is_some() { None } else { self.flushes.due() };
-        checkpoint.into_iter().chain(flush).min()
+        checkpoint.into_iter().chain(flush).chain(self.notification_due()).min()
     }
 
     /// Reports whether a signal has asked to stop the program after a checkpoint.

@@ -99,6 +99,8 @@ impl Machine {
         self.stops.note(&report, self.settings.is_tracking, now);
         let mut say = |event| effects.push(Effect::Say(event));
         say(JobEvent::Taken(report));
+        self.note_protected(generation, now, effects);
+        let mut say = |event| effects.push(Effect::Say(event));
         if self.reported.end(Condition::NotTaken) {
             say(JobEvent::ProtectedAgain { generation });
         }

@@ -31,6 +31,8 @@ struct World {
     is_stop_asked: bool,
     is_stop_refused: bool,
     has_ended: bool,
+    /// Whether somebody was told that checkpoints fail.
+    is_notified: bool,
 }
 
 impl World {
@@ -46,6 +48,7 @@ impl World {
             has_memory: random.bool(),
             memory_is_automatic: random.bool(),
             deadline: random.bool().then(|| Duration::from_millis(random.u64(1..60_000))),
+            notify_after: random.bool().then(|| Duration::from_millis(random.u64(1..60_000))),
             rehearse: random.choice([Rehearse::Off, Rehearse::First, Rehearse::Every(NonZeroU32::MIN)]).expect("three"),
         };
         let flushes = FlushSchedule::new(Default::default(), Default::default(), now);
@@ -64,6 +67,7 @@ impl World {
             is_stop_asked: false,
             is_stop_refused: false,
             has_ended: false,
+            is_notified: false,
         }
     }
 
@@ -112,6 +116,13 @@ impl World {
             Effect::Answer(client, _) => self.note_answer(client),
             Effect::Say(JobEvent::NotStopped { .. }) => self.is_stop_refused = true,
             Effect::Say(_) => {}
+            Effect::Notify { is_protected, .. } => {
+                assert_eq!(
+                    is_protected, self.is_notified,
+                    "somebody is told of failures first, and then that they are over"
+                );
+                self.is_notified = !is_protected;
+            }
         }
     }
 
