@@ -11,6 +11,7 @@ use crate::Error;
 use crate::history::{JobHistory, read_history};
 use crate::queries::phase;
 use crate::report::{AdvicePoint, AdviceReport, AdvisedInterval, AdvisedLevels, JobPhase};
+use crate::settings::{JobOptions, MeanTime};
 use inputs::Inputs;
 use standfast_cost::{
     BestInterval, CheckpointCost, CostPhase, FixedInterval, NodeFailures, Poisson, SimulatedJob, TwoLevels,
@@ -49,15 +50,20 @@ pub struct AdviceRequest {
 /// # Errors
 /// If there is no such job, if nothing is known of it, or if what is said of it is impossible.
 pub fn advise(request: &AdviceRequest) -> Result<AdviceReport, Error> {
+    let mut described = request.described.clone();
     let (history, is_running) = match &request.directory {
         None => (JobHistory::default(), false),
         Some(directory) => {
             let opened = JobDirectory::look(directory).map_err(|error| Error::of_store(directory, error))?;
-            opened.manifest().map_err(|error| Error::of_store(directory, error))?;
+            let manifest = opened.manifest().map_err(|error| Error::of_store(directory, error))?;
+            if described.mtbf == MeanTime::Auto {
+                // What was said of the job when it was started.
+                described.mtbf = JobOptions::from_record(manifest.options).mtbf;
+            }
             (read_history(&opened), phase(directory)? == JobPhase::Running)
         }
     };
-    let inputs = Inputs::gather(&request.described, &history, is_running)?;
+    let inputs = Inputs::gather(&described, &history, is_running)?;
     Advice { inputs: &inputs, history: &history }.report()
 }
 

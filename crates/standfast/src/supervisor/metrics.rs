@@ -17,6 +17,8 @@ const EVERY: Duration = Duration::from_secs(15);
 pub(super) struct Metrics {
     path: Option<PathBuf>,
     due: Instant,
+    /// What tells the job from others of the machine.
+    labels: String,
     /// Whether the last write failed, which was reported.
     has_failed: bool,
     tally: Tally,
@@ -35,8 +37,9 @@ struct Tally {
 }
 
 impl Metrics {
-    pub(super) fn new(path: Option<PathBuf>, now: Instant) -> Self {
-        Self { path, due: now, has_failed: false, tally: Tally::default() }
+    pub(super) fn new(path: Option<PathBuf>, directory: &Path, now: Instant) -> Self {
+        let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+        Self { path, due: now, labels: labels(&directory), has_failed: false, tally: Tally::default() }
     }
 
     /// Returns when the file is written next; `None` if never.
@@ -74,8 +77,7 @@ impl Supervisor<'_, '_> {
         let Some(path) = self.metrics.path.clone().filter(|_| self.metrics.due <= now) else { return };
         self.metrics.due = now + EVERY;
         let report = self.machine.report(std::process::id() as i32, self.job.main_process().pid.get(), now);
-        let labels = labels(&self.setup.context.directory);
-        let text = text(&labels, &report, &self.metrics.tally, SystemTime::now());
+        let text = text(&self.metrics.labels, &report, &self.metrics.tally, SystemTime::now());
         match (replace(&path, text.as_bytes()), self.metrics.has_failed) {
             (Ok(()), _) => self.metrics.has_failed = false,
             (Err(error), false) => {

@@ -98,7 +98,7 @@ pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Lis
         preflight: Preflight::new(options.interval, now),
         heartbeat_due: now,
         size_due: options.deadline.get().map(|_| now),
-        metrics: Metrics::new(setup.context.machine.metrics.clone(), now),
+        metrics: Metrics::new(setup.context.machine.metrics.clone(), &setup.context.directory, now),
         is_named: false,
         checkpointing: None,
         reports: None,

@@ -9,7 +9,8 @@ impl Supervisor<'_, '_> {
     /// Runs the command in a thread of its own: it may take long, or for ever. Nobody waits for it.
     pub(super) fn notify(&mut self, is_protected: bool, reason: String) {
         let Some(notify) = self.setup.context.machine.notify.clone() else { return };
-        let directory = self.setup.context.directory.clone();
+        let directory = &self.setup.context.directory;
+        let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
         let work = move || {
             let state = OsString::from(if is_protected { "protected" } else { "unprotected" });
             let reason = OsString::from(reason);
