@@ -6,10 +6,9 @@
 
 use crate::checkpoint_cost::CostCurves;
 use crate::choice::{BestInterval, best_interval};
-use crate::curve::{Curve, CurveEstimate};
+use crate::curve::CurveEstimate;
 use crate::failure_rate::FailureRate;
 use crate::young_daly::young_interval_seconds;
-use serde::{Deserialize, Serialize};
 
 /// Longest interval before anything was measured, in seconds. A checkpoint in the first minute also shows whether the
 /// program can be protected at all.
@@ -45,12 +44,13 @@ pub struct MeasuredCheckpoint {
 }
 
 /// See the module documentation.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct IntervalChooser {
     overhead: CurveEstimate,
     latency: CurveEstimate,
     /// What a full checkpoint takes: a restart reads as much as it writes.
     full_seconds: Option<f64>,
+    is_last_full: bool,
     /// A restart that was measured.
     recovery_seconds: Option<f64>,
     turn: usize,
@@ -63,13 +63,14 @@ impl IntervalChooser {
         let MeasuredCheckpoint { work_seconds, overhead_seconds, latency_seconds, is_full } = measured;
         if is_full {
             self.full_seconds = Some(latency_seconds).filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
-            // The first one says nothing about those that build upon it.
-            if self.overhead.curve().is_some() {
-                return;
-            }
         }
-        self.overhead.add(work_seconds, overhead_seconds);
-        self.latency.add(work_seconds, latency_seconds);
+        // A full one among others, such as the first after a restart, says nothing about those that build upon it.
+        let is_usual = !is_full || self.is_last_full || self.overhead.curve().is_none();
+        self.is_last_full = is_full;
+        if is_usual {
+            self.overhead.add(work_seconds, overhead_seconds);
+            self.latency.add(work_seconds, latency_seconds);
+        }
     }
 
     /// Learns how long a restart took, in seconds.
@@ -100,17 +101,12 @@ impl IntervalChooser {
         self.last_seconds = Some(interval);
         interval
     }
-
-    /// Returns the overhead of checkpoints as a curve; `None` before the first one.
-    pub fn overhead(&self) -> Option<Curve> {
-        self.overhead.curve()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CheckpointCost;
+    use crate::{CheckpointCost, Curve};
 
     /// Runs checkpoints that cost what `curves` say, and returns the last four intervals.
     fn intervals_of(curves: CostCurves, rate: FailureRate, checkpoints: u32) -> Vec<f64> {
@@ -166,6 +162,26 @@ mod tests {
             last = next;
         }
         assert!(last > 1000.0);
+    }
+
+    /// Where each checkpoint is full, as without `--incremental`, each counts. One among others does not.
+    #[test]
+    fn full_checkpoints_count_where_all_are() {
+        let learnt = |checkpoints: &[(f64, bool)]| {
+            let mut chooser = IntervalChooser::default();
+            for (seconds, is_full) in checkpoints {
+                chooser.note_checkpoint(MeasuredCheckpoint {
+                    work_seconds: 60.0,
+                    overhead_seconds: *seconds,
+                    latency_seconds: *seconds,
+                    is_full: *is_full,
+                });
+            }
+            chooser.curves().expect("some checkpoints").overhead.at(60.0)
+        };
+        assert!(learnt(&[(1.0, true), (5.0, true), (5.0, true)]) > 4.0);
+        let usual = learnt(&[(9.0, true), (1.0, false), (1.0, false), (9.0, true), (1.0, false)]);
+        assert!((usual - 1.0).abs() < 1e-9, "{usual}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! stream changes in proportion to the time. A power of the time lies between the two: `level * time^exponent`, with an
 //! exponent from 0 to 1. Where a job has been measured at several intervals, both are fitted.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::VecDeque;
 
 /// A power of the interval, up to a limit, and what is there at every interval.
@@ -83,12 +83,12 @@ const EXPECTED_WEIGHT: f64 = 0.04;
 const PHASE_FACTOR: f64 = 2.0;
 
 /// A curve that is fitted to measurements, in which newer ones count more.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct CurveEstimate {
     samples: VecDeque<Sample>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Sample {
     interval_seconds: f64,
     value: f64,
