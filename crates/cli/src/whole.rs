@@ -27,6 +27,9 @@ pub(crate) fn answer(question: &Command) -> anyhow::Result<Option<ExitCode>> {
             let report = standfast::distributed_status(&directory)?;
             write_out(format!("{}\n", report.phase).as_bytes())?;
         }
+        Command::Status(Status { watch: true, .. }) => {
+            bail!("--watch does not work for a job of several nodes\nhint: leave it out, and ask again");
+        }
         Command::Status(_) => {
             let report = standfast::distributed_status(&directory)?;
             print(place.form, &report, || tables::status(&report))?;

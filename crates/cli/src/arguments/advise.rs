@@ -34,7 +34,8 @@ pub(crate) struct Advise {
     /// How fast each node writes checkpoints [default: 500 MB/s]
     #[arg(long, value_name = "RATE", requires = "size")]
     disk: Option<ByteRate>,
-    /// Mean time between failures of a node: a time, 'never', or 'auto', as the job has failed so far, and otherwise a day
+    /// Mean time between failures of a node: a time, 'never', or 'auto': what the job's run was given, or as the job has
+    /// failed so far, or a day
     #[arg(long, value_name = "TIME", default_value_t)]
     mtbf: MeanTime,
     /// Number of nodes; the job fails if one of them does [default: 1]

@@ -26,7 +26,7 @@ pub enum MeanTime {
 }
 
 impl MeanTime {
-    /// Returns the rate of failures, if it is told.
+    /// Returns the rate of failures, if the user says it.
     pub(crate) fn rate(self) -> Option<FailureRate> {
         match self {
             Self::Auto => None,

@@ -66,15 +66,7 @@ mod tests {
         let now = now + Duration::from_secs(1);
         let begun = machine.on(Event::Tick, now);
         assert!(matches!(&begun[..], [Effect::BeginCheckpoint(_)]), "{begun:?}");
-        let taken = TakenFacts {
-            report: CheckpointReport { generation: 1, ..CheckpointReport::default() },
-            level: Level::Memory,
-            shortfalls: Default::default(),
-            broken: Vec::new(),
-            listing: Vec::new(),
-            retention: Ok(()),
-            has_promises: false,
-        };
+        let taken = TakenFacts::imagined(1, Level::Memory);
         machine.on(Event::CheckpointEnded(Ok(taken)), now);
         machine.on(Event::CoalescingEnded(Err("no room".to_owned())), now);
         let begun = machine.on(Event::Tick, now);

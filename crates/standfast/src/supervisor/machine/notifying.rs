@@ -91,15 +91,7 @@ mod tests {
         assert_eq!(machine.due(), Some(at(10)), "it has been due for long");
         assert_eq!(told(machine.on(Event::Tick, at(20))), [false]);
         assert_eq!(told(machine.on(Event::Tick, at(21))), NOBODY);
-        let taken = TakenFacts {
-            report: CheckpointReport { generation: 1, ..CheckpointReport::default() },
-            level: Level::Directory,
-            shortfalls: Default::default(),
-            broken: Vec::new(),
-            listing: Vec::new(),
-            retention: Ok(()),
-            has_promises: false,
-        };
+        let taken = TakenFacts::imagined(1, Level::Directory);
         assert_eq!(told(machine.on(Event::CheckpointEnded(Ok(taken)), at(22))), [true]);
         assert_eq!(told(machine.on(Event::Tick, at(23))), NOBODY);
         assert_eq!(told(machine.on(Event::CheckpointEnded(Err(failure())), at(24))), NOBODY);

@@ -35,6 +35,22 @@ pub(in crate::supervisor) struct TakenFacts {
     pub(in crate::supervisor) has_promises: bool,
 }
 
+#[cfg(test)]
+impl TakenFacts {
+    /// Returns a checkpoint of which nothing else is to be said.
+    pub(super) fn imagined(generation: u64, level: Level) -> Self {
+        Self {
+            report: CheckpointReport { generation, ..CheckpointReport::default() },
+            level,
+            shortfalls: Shortfalls::default(),
+            broken: Vec::new(),
+            listing: Vec::new(),
+            retention: Ok(()),
+            has_promises: false,
+        }
+    }
+}
+
 /// A checkpoint that failed.
 #[derive(Debug)]
 pub(in crate::supervisor) struct Failed {

@@ -119,7 +119,7 @@ impl World {
             Effect::Notify { is_protected, .. } => {
                 assert_eq!(
                     is_protected, self.is_notified,
-                    "somebody is told of failures first, and then that they are over"
+                    "the first notification is of failures, the next that they are over"
                 );
                 self.is_notified = !is_protected;
             }
