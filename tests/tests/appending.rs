@@ -14,9 +14,11 @@ use standfast_tests::victims::{APPEND_NODE, APPEND_SHELL, COMPILER_FILES, DATABA
 use standfast_tests::{seed, skip};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
+use tempfile::NamedTempFile;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 const KILLS: u32 = 5;
@@ -188,7 +190,7 @@ fn a_temporary_file_open_in_a_program_is_reported() -> Result<()> {
 }
 
 /// Reports whether a process of the arena has a file in `place` as its standard output.
-fn other_writers_of(arena: &Arena, place: &std::path::Path) -> bool {
+fn other_writers_of(arena: &Arena, place: &Path) -> bool {
     let output = |pid: &Pid| fs::read_link(format!("/proc/{pid}/fd/1"));
     arena.processes().iter().any(|pid| output(pid).is_ok_and(|path| path.starts_with(place)))
 }
@@ -467,6 +469,58 @@ fn an_older_file_is_put_back_if_saved_and_else_reported() -> Result<()> {
     let errors = restarted.wait(PATIENCE)?.well("the restart")?.errors;
     ensure!(shell.text("early.txt")? == "one\ntwo\n", "{:?}", shell.text("early.txt")?);
     ensure!(errors.contains("late.txt") && errors.contains("did not save them"), "{errors}");
+    Ok(())
+}
+
+/// Returns the number of a file's inode; 0 if there is no such file.
+fn inode(file: impl AsRef<Path>) -> u64 {
+    fs::metadata(file).map_or(0, |status| status.ino())
+}
+
+#[test]
+fn an_open_file_that_a_restart_made_again_is_put_back_by_the_next_one() -> Result<()> {
+    let arena = Arena::new()?;
+    let script = format!(
+        "{WAIT} mkdir part; exec 3> part/passed; echo one >&3; echo begun > begun; \
+         await gate; echo two >&3; await end; echo done"
+    );
+    let (shell, running) = Shell::run_with(&arena, &script, &["--save-folder", "auto"])?;
+    shell.await_text("begun", "begun")?;
+    shell.standfast.checkpoint()?;
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("part/passed", "two")?;
+    kill_everything(&arena)?;
+    running.wait(PATIENCE)?;
+    // A restart that was interrupted has made the file again. File systems like ext4 give it the inode number of the
+    // removed one.
+    let passed = arena.work().join("part/passed");
+    let number = inode(&passed);
+    fs::remove_file(&passed)?;
+    let mut made = Vec::new();
+    while made.len() < 100 && made.last().is_none_or(|file| inode(file) != number) {
+        made.push(NamedTempFile::new_in(arena.folder())?);
+    }
+    let file = made.pop().context("no file was made")?;
+    fs::write(&file, "one\ntwo\n")?;
+    file.persist(&passed)?;
+    let is_closed = || Ok((!arena.work().join("gate").exists()).then_some(()));
+    for restart in ["restart-1", "restart-2"] {
+        let mut running = shell.standfast.restart(&arena.images(), restart)?;
+        until(PATIENCE, "the gate, which is new, to be set aside", || {
+            if running.has_ended()? { Ok(Some(())) } else { is_closed() }
+        })?;
+        standfast_tests::result::open_gate(&arena)?;
+        if restart == "restart-2" {
+            fs::write(arena.work().join("end"), "")?;
+            running.wait(PATIENCE)?.well("the job")?;
+            break;
+        }
+        ensure!(!running.has_ended()?, "{}", running.wait(PATIENCE)?.errors);
+        shell.await_text("part/passed", "two")?;
+        kill_everything(&arena)?;
+        running.wait(PATIENCE)?;
+    }
+    ensure!(shell.text("part/passed")? == "one\ntwo\n", "{}", shell.text("part/passed")?);
     Ok(())
 }
 

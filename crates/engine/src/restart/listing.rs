@@ -187,7 +187,10 @@ impl Reckoning<'_> {
         let mut plans = Vec::new();
         for directory in &self.listed {
             let path = as_path(&directory.was.path);
-            for (was, now) in directory.same().filter(|(_, now)| !is_in_use(now)) {
+            // An open file that was removed, and made again by an earlier restart, may have its old inode number. It is
+            // judged where it is open.
+            let is_open = |was: &ListedFile| known.contains(&FileId::of_identity(&was.identity));
+            for (was, now) in directory.same().filter(|(was, _)| !is_open(was)) {
                 let path = path.join(OsStr::from_bytes(&was.name.0));
                 if !saved.contains(&path) {
                     plans.extend(self.judge_same(directory.was, &path, was, now));
