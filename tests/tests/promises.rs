@@ -45,6 +45,7 @@ mod ports;
 mod preflight;
 mod printed;
 mod proxied_terminal;
+mod put_back;
 mod rehearsals;
 mod rehearsed_faults;
 mod replaced;
