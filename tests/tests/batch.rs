@@ -25,8 +25,8 @@ const INTERRUPTIONS: u32 = 10;
 /// Time between a signal and the kill. It is that of many batch systems.
 const NOTICE: Duration = Duration::from_secs(30);
 
-/// Rounds of the victim for each interruption. It computes about as long as a life lasts.
-const ROUNDS: u32 = 400;
+/// Rounds of the victim for each interruption. It computes about twice as long as a life lasts.
+const ROUNDS: u32 = 800;
 
 /// Runs a program whose standard output goes to a file of its own: a script writes to its output as well.
 fn with_own_output(program: &Program) -> Program {

@@ -250,6 +250,8 @@ fn is_named(program: &Program, words: &str) -> Result<()> {
         program,
     );
     let mut command = Container::Ordinary.around(&arena, &inner)?;
+    // It must not end before the first rehearsal does.
+    command.env("VICTIM_TIMES", "100");
     let mut running = Running::start(&arena, "run", Output::Nowhere, &mut command)?;
     let named = until(PATIENCE, words, || {
         let is_named = running.errors_so_far().contains(words);
