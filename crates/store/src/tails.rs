@@ -213,7 +213,11 @@ mod tests {
         let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(b"again").unwrap();
-        for _ in 0..TAILS_MAX + 3 {
+        // Those of earlier restarts.
+        for place in 1..TAILS_MAX - 1 {
+            File::create(directory.path().join(format!("{}{place:02}-log", tail_prefix(number(1))))).unwrap();
+        }
+        for _ in 0..5 {
             directory.keep_tail(&lease, number(1), Path::new("log"), &log, KeptTail { start: 0, bytes: 5 }).unwrap();
         }
         assert_eq!(directory.tails(number(1)).unwrap().len(), TAILS_MAX as usize);
