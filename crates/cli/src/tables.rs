@@ -164,6 +164,7 @@ fn flush(report: &FlushReport) -> String {
         FlushMode::Foreground => "while the program is paused",
     };
     let why = if report.is_asked { ", as requested" } else { "" };
+    let number = report.every.map_or_else(String::new, |every| format!(", one checkpoint of {every}"));
     let costs = match (report.background_nanoseconds_per_mib, report.foreground_nanoseconds_per_mib) {
         (Some(beside), Some(still)) => format!(
             ": per MiB it loses {} of processor time; a pause would take {}",
@@ -173,7 +174,7 @@ fn flush(report: &FlushReport) -> String {
         (None, Some(still)) => format!(": per MiB a pause of {}", nanoseconds(still)),
         (_, None) => "; its cost is not measured yet".to_owned(),
     };
-    format!("{place}{why}{costs}")
+    format!("{place}{why}{number}{costs}")
 }
 
 /// Describes one checkpoint.
@@ -453,13 +454,14 @@ mod tests {
     #[test]
     fn the_flush_line_names_the_mode_and_the_measurements() {
         let report = |flush_mode, is_asked, beside, still| FlushReport {
+            every: std::num::NonZeroU32::new(16),
             flush_mode,
             is_asked,
             background_nanoseconds_per_mib: beside,
             foreground_nanoseconds_per_mib: still,
         };
         let learnt = flush(&report(FlushMode::Foreground, false, Some(2_500_000), Some(400_000)));
-        assert!(learnt.starts_with("while the program is paused:"), "{learnt}");
+        assert!(learnt.starts_with("while the program is paused, one checkpoint of 16:"), "{learnt}");
         assert!(learnt.contains("loses 2.5 ms") && learnt.contains("take 0.4 ms"), "{learnt}");
         let asked = flush(&report(FlushMode::Background, true, None, None));
         assert!(asked.starts_with("while the program runs, as requested") && asked.contains("not measured"), "{asked}");

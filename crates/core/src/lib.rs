@@ -19,6 +19,7 @@ pub mod codec;
 pub mod delta;
 pub mod directions;
 pub mod erasure;
+pub mod estimate;
 mod hint;
 mod mask;
 mod page;

@@ -32,6 +32,14 @@ impl FailureMix {
     pub fn local_share(self) -> f64 {
         self.local_share
     }
+
+    /// Returns how many checkpoints are best for each global one, from 1: `sqrt((O_G / O_L) (rate_L / rate_G))`, where `O_L`
+    /// is what a local checkpoint costs the program, and `O_G` what a global one adds, in seconds.
+    pub fn best_global_every(self, local_seconds: f64, added_seconds: f64) -> f64 {
+        let every = (added_seconds / local_seconds * (self.local_share / (1.0 - self.local_share))).sqrt();
+        // Not a number if both levels cost nothing, or if a share is zero that is divided by zero.
+        if every.is_nan() { 1.0 } else { every.clamp(1.0, LOCALS_MAX) }
+    }
 }
 
 impl Default for FailureMix {
@@ -74,23 +82,23 @@ impl LevelSchedule {
 }
 
 impl TwoLevels {
-    /// Returns the best schedule, by the first order of the expected overhead: the interval `sqrt(2 O_L / rate_L)`, and one
-    /// global checkpoint for `sqrt((O_G / O_L) (rate_L / rate_G))` of all. `O_G` is here what a global checkpoint adds.
+    /// Returns the best schedule, by the first order of the expected overhead: the interval `sqrt(2 O_L / rate_L)`, and global
+    /// checkpoints by [`FailureMix::best_global_every`].
     ///
     /// Where that would be less than one, every checkpoint is global, and the interval is that of one level.
     pub fn best_schedule(&self) -> LevelSchedule {
-        let (local_rate, global_rate) = self.rates();
+        let (local_rate, _) = self.rates();
         let (local, added) = (self.local.overhead_seconds(), self.added_seconds());
         if self.rate.is_never() {
             return LevelSchedule { interval_seconds: f64::INFINITY, global_every: LOCALS_MAX };
         }
-        let every = (added / local * (local_rate.get() / global_rate.get())).sqrt();
-        // Not a number if both levels cost nothing, or if a share is zero that is divided by zero.
-        if every.is_nan() || every < 1.0 {
-            let interval_seconds = (2.0 * (local + added) / self.rate.get()).sqrt();
-            return LevelSchedule { interval_seconds, global_every: 1.0 };
-        }
-        LevelSchedule { interval_seconds: (2.0 * local / local_rate.get()).sqrt(), global_every: every.min(LOCALS_MAX) }
+        let global_every = self.mix.best_global_every(local, added);
+        let interval_seconds = if global_every > 1.0 {
+            (2.0 * local / local_rate.get()).sqrt()
+        } else {
+            (2.0 * (local + added) / self.rate.get()).sqrt()
+        };
+        LevelSchedule { interval_seconds, global_every }
     }
 
     /// Returns the expected overhead ratio of a schedule in the first order: what checkpoints cost, the work that failures lose

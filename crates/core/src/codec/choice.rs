@@ -11,6 +11,7 @@
 //! each level to which blocks go.
 
 use super::Encoding;
+use crate::estimate::{Estimate, SpeedEstimate, Weight};
 use std::fmt;
 use std::time::Duration;
 
@@ -43,11 +44,6 @@ impl Allowed {
         std::iter::zip(CANDIDATES, self.0).any(|(candidate, allowed)| allowed && candidate == encoding)
     }
 }
-
-/// Weight of a new measurement in the mean: about the last dozen blocks matter.
-const WEIGHT: f64 = 1.0 / 8.0;
-/// Weight of a measurement from a trial: conditions may have changed by the next trial.
-const WEIGHT_OF_TRIAL: f64 = 1.0 / 2.0;
 
 /// Initial number of blocks after which an encoding that did not pay off is tried again.
 const TRIAL_GAP_MIN: u64 = 32;
@@ -133,7 +129,7 @@ pub struct Compressed {
 pub struct Choice {
     allowance: Allowance,
     threads: f64,
-    level: Mean,
+    level: SpeedEstimate,
     candidates: [Candidate; CANDIDATES.len()],
     block: u64,
     saved: Duration,
@@ -146,7 +142,7 @@ impl Choice {
     pub fn new(allowance: Allowance, threads: u32) -> Self {
         assert!(threads > 0, "somebody has to compress");
         let candidates = CANDIDATES.map(Candidate::new);
-        let level = Mean::default();
+        let level = SpeedEstimate::default();
         Self {
             allowance,
             threads: threads.into(),
@@ -170,14 +166,14 @@ impl Choice {
         self.earn(now);
         self.block += 1;
         let raw = |reason| Decision { encoding: Encoding::Raw, reason };
-        let Some(level) = self.level.rate() else { return raw(Reason::Unmeasured) };
+        let Some(level) = self.level.bytes_per_second() else { return raw(Reason::Unmeasured) };
         let mut candidates = self.candidates.iter().filter(|candidate| allowed.contains(candidate.encoding));
         let trial = candidates.find(|candidate| candidate.due <= self.block);
         if let Some(trial) = trial.filter(|trial| self.affords(trial, bytes)) {
             return Decision { encoding: trial.encoding, reason: Reason::Trial };
         }
         let Some(best) = self.best(allowed) else { return raw(Reason::Unmeasured) };
-        let (factor, break_even) = (best.factor, best.break_even(level, self.threads));
+        let (factor, break_even) = (best.factor(), best.break_even(level, self.threads));
         if !best.pays(level, self.threads) {
             return raw(Reason::DoesNotPay { factor, break_even });
         }
@@ -191,7 +187,7 @@ impl Choice {
     pub fn compressed(&mut self, done: Compressed) {
         self.saved = self.saved.saturating_sub(done.time);
         let Some(place) = CANDIDATES.iter().position(|candidate| *candidate == done.asked) else { return };
-        let weight = if self.in_use() == Some(done.asked) { WEIGHT } else { WEIGHT_OF_TRIAL };
+        let weight = if self.in_use() == Some(done.asked) { Weight::FREQUENT } else { Weight::RARE };
         self.candidates[place].learn(done, weight);
         let in_use = self.in_use();
         for candidate in &mut self.candidates {
@@ -207,7 +203,7 @@ impl Choice {
 
     /// Records how long the level took to write some bytes, whatever they were.
     pub fn written(&mut self, bytes: usize, time: Duration) {
-        self.level.add(bytes, time, WEIGHT);
+        self.level.add(bytes, time, Weight::FREQUENT);
     }
 
     fn earn(&mut self, now: Duration) {
@@ -218,20 +214,23 @@ impl Choice {
 
     /// An unmeasured encoding has no known cost: its trial is affordable while any allowance is left.
     fn affords(&self, candidate: &Candidate, bytes: usize) -> bool {
-        let cost = candidate.speed.rate().map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate));
+        let cost = candidate
+            .speed
+            .bytes_per_second()
+            .map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate));
         self.saved > cost
     }
 
     /// Returns the measured encoding that saves most time.
     fn best(&self, allowed: Allowed) -> Option<&Candidate> {
-        let level = self.level.rate()?;
-        let is_known = |it: &&Candidate| it.speed.rate().is_some() && allowed.contains(it.encoding);
+        let level = self.level.bytes_per_second()?;
+        let is_known = |it: &&Candidate| it.speed.bytes_per_second().is_some() && allowed.contains(it.encoding);
         let measured = self.candidates.iter().filter(is_known);
         measured.max_by(|a, b| a.saving(level, self.threads).total_cmp(&b.saving(level, self.threads)))
     }
 
     fn in_use(&self) -> Option<Encoding> {
-        let level = self.level.rate()?;
+        let level = self.level.bytes_per_second()?;
         let best = self.best(Allowed::of(&CANDIDATES));
         best.filter(|best| best.pays(level, self.threads)).map(|best| best.encoding)
     }
@@ -241,8 +240,8 @@ impl Choice {
 #[derive(Clone, Debug)]
 struct Candidate {
     encoding: Encoding,
-    speed: Mean,
-    factor: f64,
+    speed: SpeedEstimate,
+    factor: Estimate,
     /// The block at which the encoding is tried although it is not in use.
     due: u64,
     gap: u64,
@@ -250,21 +249,23 @@ struct Candidate {
 
 impl Candidate {
     fn new(encoding: Encoding) -> Self {
-        Self { encoding, speed: Mean::default(), factor: 0.0, due: 0, gap: TRIAL_GAP_MIN }
+        Self { encoding, speed: SpeedEstimate::default(), factor: Estimate::default(), due: 0, gap: TRIAL_GAP_MIN }
     }
 
-    fn learn(&mut self, done: Compressed, weight: f64) {
-        if done.bytes == 0 {
-            return;
+    fn learn(&mut self, done: Compressed, weight: Weight) {
+        if done.bytes > 0 {
+            self.factor.add(1.0 - done.kept.min(done.bytes) as f64 / done.bytes as f64, weight);
+            self.speed.add(done.bytes, done.time, weight);
         }
-        let factor = 1.0 - done.kept.min(done.bytes) as f64 / done.bytes as f64;
-        let weight_here = if self.speed.rate().is_some() { weight } else { 1.0 };
-        self.factor += weight_here * (factor - self.factor);
-        self.speed.add(done.bytes, done.time, weight);
+    }
+
+    /// Returns the share of its bytes that it saves.
+    fn factor(&self) -> f64 {
+        self.factor.value().unwrap_or_default()
     }
 
     fn rate(&self, threads: f64) -> f64 {
-        self.speed.rate().map_or(0.0, |rate| rate * threads)
+        self.speed.bytes_per_second().map_or(0.0, |rate| rate * threads)
     }
 
     /// Returns R_disk / R_comp, which the factor must exceed.
@@ -273,36 +274,12 @@ impl Candidate {
     }
 
     fn pays(&self, level: f64, threads: f64) -> bool {
-        self.factor > self.break_even(level, threads)
+        self.factor() > self.break_even(level, threads)
     }
 
     /// Returns the seconds saved for each byte: F_comp / R_disk - 1 / R_comp.
     fn saving(&self, level: f64, threads: f64) -> f64 {
-        self.factor / level - 1.0 / self.rate(threads)
-    }
-}
-
-/// A rate in bytes per second. Bytes and seconds are averaged separately, so that a long block counts for more.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mean {
-    bytes: f64,
-    seconds: f64,
-}
-
-impl Mean {
-    fn add(&mut self, bytes: usize, time: Duration, weight: f64) {
-        if bytes == 0 {
-            return;
-        }
-        // The clock may be too coarse for one block: a nanosecond keeps the rate finite.
-        let seconds = time.as_secs_f64().max(1e-9);
-        let weight = if self.bytes == 0.0 { 1.0 } else { weight };
-        self.bytes += weight * (bytes as f64 - self.bytes);
-        self.seconds += weight * (seconds - self.seconds);
-    }
-
-    fn rate(self) -> Option<f64> {
-        (self.bytes > 0.0).then(|| self.bytes / self.seconds)
+        self.factor() / level - 1.0 / self.rate(threads)
     }
 }
 

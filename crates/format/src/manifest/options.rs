@@ -45,7 +45,7 @@ pub struct RunOptions {
     /// Minimum interval between program-requested checkpoints; off if requests are not honoured.
     #[n(11)]
     pub min_interval: Option<RecordedInterval>,
-    /// Every Nth in-memory checkpoint is flushed to disk.
+    /// Every Nth in-memory checkpoint is flushed to disk; 0 if the number is chosen.
     #[n(12)]
     pub flush_every: Option<u32>,
     /// Maximum milliseconds between two checkpoints on the disk.

@@ -4,6 +4,7 @@
 use crate::report::CheckpointReport;
 use crate::settings::{Method, Snapshot, Why};
 use standfast_core::PAGE_BYTES;
+use standfast_core::estimate::{Estimate, Weight};
 use standfast_linux::proc::Room;
 use standfast_store::Writing;
 use std::time::Duration;
@@ -94,15 +95,15 @@ const TRIAL_SHARE: f64 = 0.002;
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Experience {
     /// Pause before anything is read, in seconds: for stopping the job and examining what it holds.
-    look: f64,
+    look: Estimate,
     /// Pause in seconds for each byte that is read and handed to the file system.
-    sequential: f64,
+    sequential: Estimate,
     /// Pause in seconds for each byte that is copied.
-    copy: f64,
+    copy: Estimate,
     /// Pause in seconds for each byte that the job holds, to clone it.
-    clone: f64,
+    clone: Estimate,
     /// Pause in seconds for each byte that is precopied, once that has been measured. Before that it is estimated.
-    precopy: Option<f64>,
+    precopy: Estimate,
 }
 
 /// Cost of each clone apart from page tables, in seconds: for injecting the code that makes it, and for setting it
@@ -120,14 +121,18 @@ const NOTED_WRITE: f64 = 1e-6 / 4096.0;
 const REWRITING_MAX: f64 = 1e6;
 /// Half of the memory that may be held is for precopy, the rest for what is read at the freeze.
 const PRECOPY_SHARE: u64 = 2;
-/// Weight of a new figure in the running average.
-const NEW: f64 = 0.5;
 
 impl Default for Experience {
     fn default() -> Self {
         // Pages are copied into memory that was prepared before, by two threads or more. Into fresh memory it would be
         // 2 GB/s.
-        Self { look: 2e-3, sequential: 1.0 / 1.5e9, copy: 1.0 / 5e9, clone: 25e-3 / 1e9, precopy: None }
+        Self {
+            look: Estimate::expecting(2e-3),
+            sequential: Estimate::expecting(1.0 / 1.5e9),
+            copy: Estimate::expecting(1.0 / 5e9),
+            clone: Estimate::expecting(25e-3 / 1e9),
+            precopy: Estimate::default(),
+        }
     }
 }
 
@@ -234,18 +239,17 @@ impl Experience {
 
     /// Adds a measurement. Returns whether it changed a figure.
     fn learn(&mut self, it: Measured) -> bool {
-        let follow = |figure: &mut f64, new: f64| *figure += (new - *figure) * NEW;
         let look = it.checking.as_secs_f64();
         let after_look = (it.pause.as_secs_f64() - look).max(0.0);
-        follow(&mut self.look, look);
+        self.look.add(look, Weight::RARE);
         let (figure, seconds, bytes) = match it.method {
             Method::Sequential => (&mut self.sequential, after_look, it.read),
             Method::Copy => (&mut self.copy, after_look, it.read),
             Method::Fork => (&mut self.clone, (after_look - CLONE * it.processes as f64).max(0.0), it.held),
-            Method::Precopy => (self.precopy.get_or_insert(after_look / it.read.max(1) as f64), after_look, it.read),
+            Method::Precopy => (&mut self.precopy, after_look, it.read),
         };
         if bytes >= Self::TELLING_BYTES {
-            follow(figure, seconds / bytes as f64);
+            figure.add(seconds / bytes as f64, Weight::RARE);
         }
         bytes >= Self::TELLING_BYTES
     }
@@ -255,14 +259,15 @@ impl Situation {
     /// Returns the expected pause of the program in seconds.
     fn pause(&self, method: Method) -> f64 {
         let of = &self.experience;
-        of.look
+        let known = |figure: Estimate| figure.value().unwrap_or_default();
+        known(of.look)
             + match method {
-                Method::Sequential => self.to_read as f64 * of.sequential,
-                Method::Copy => self.to_read as f64 * of.copy,
-                Method::Fork => CLONE * self.processes as f64 + self.held as f64 * of.clone,
-                Method::Precopy => match of.precopy {
+                Method::Sequential => self.to_read as f64 * known(of.sequential),
+                Method::Copy => self.to_read as f64 * known(of.copy),
+                Method::Fork => CLONE * self.processes as f64 + self.held as f64 * known(of.clone),
+                Method::Precopy => match of.precopy.value() {
                     Some(precopy) => self.to_read as f64 * precopy,
-                    None => of.look + self.written_in(PRECOPY_READ) * of.copy,
+                    None => known(of.look) + self.written_in(PRECOPY_READ) * known(of.copy),
                 },
             }
     }

@@ -173,6 +173,7 @@ mod tests {
             is_checkpointing: true,
             is_coalescing: false,
             flush: Some(FlushReport {
+                every: std::num::NonZeroU32::new(16),
                 flush_mode: FlushMode::Foreground,
                 is_asked: false,
                 background_nanoseconds_per_mib: Some(5),

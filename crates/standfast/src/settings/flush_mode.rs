@@ -8,7 +8,9 @@
 //! the flush takes time from the program either way, and beside the program the two also hinder each other.
 
 use serde::{Deserialize, Serialize};
+use standfast_core::estimate::{Estimate, Weight};
 use standfast_format::manifest::Flush;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// Where one flush runs.
@@ -26,8 +28,6 @@ pub enum FlushMode {
 const TURNS_MIN: u32 = 8;
 /// After this many flushes in the foreground, one begins beside the program again to measure the present cost.
 const FOREGROUND_MAX: u32 = 8;
-/// Weight of a new figure in the running average.
-const NEW: f64 = 0.5;
 const MIB: f64 = 1048576.0;
 
 /// Measurements of a flush beside the program: turns of work with rests between them.
@@ -96,8 +96,8 @@ impl Beside {
 /// Measured costs of flushes to the program, in seconds per byte.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct FlushCosts {
-    background: Option<f64>,
-    foreground: Option<f64>,
+    background: Estimate,
+    foreground: Estimate,
     /// Measurements beside the program that are not yet enough.
     so_far: Beside,
     /// Number of flushes in the foreground since the last measurement beside the program.
@@ -112,8 +112,8 @@ impl FlushCosts {
         self.so_far.add(it);
         if self.so_far.is_telling() {
             let told = std::mem::take(&mut self.so_far);
-            follow(&mut self.background, told.cost());
-            follow(&mut self.foreground, told.alone());
+            self.background.add(told.cost(), Weight::RARE);
+            self.foreground.add(told.alone(), Weight::RARE);
             self.in_foreground = 0;
         }
         self.was_unstoppable = false;
@@ -123,7 +123,7 @@ impl FlushCosts {
     pub(crate) fn learn_foreground(&mut self, bytes: u64, stood_still: Duration) {
         self.in_foreground += 1;
         if bytes > 0 {
-            follow(&mut self.foreground, stood_still.as_secs_f64() / bytes as f64);
+            self.foreground.add(stood_still.as_secs_f64() / bytes as f64, Weight::RARE);
         }
     }
 
@@ -149,29 +149,41 @@ impl FlushCosts {
         self.so_far == Beside::default() && self.is_slower_beside()
     }
 
-    fn is_slower_beside(&self) -> bool {
-        self.background.zip(self.foreground).is_some_and(|(background, foreground)| background > foreground)
+    /// Returns how long the program loses by a flush of this length in this mode, in seconds; `None` if that is not known.
+    pub(crate) fn seconds(&self, flush_mode: FlushMode, bytes: u64) -> Option<f64> {
+        let cost = match flush_mode {
+            FlushMode::Background => self.background,
+            FlushMode::Foreground => self.foreground,
+        };
+        Some(cost.value()? * bytes as f64)
     }
 
-    /// Returns the figures for people and programs.
-    pub(crate) fn report(&self, asked: Flush) -> FlushReport {
+    fn is_slower_beside(&self) -> bool {
+        self.background
+            .value()
+            .zip(self.foreground.value())
+            .is_some_and(|(background, foreground)| background > foreground)
+    }
+
+    /// Returns the figures for people and programs, if every Nth checkpoint is flushed at present.
+    pub(crate) fn report(&self, asked: Flush, every: NonZeroU32) -> FlushReport {
         let nanoseconds = |seconds: f64| (seconds * MIB * 1e9) as u64;
         FlushReport {
+            every: Some(every),
             flush_mode: self.flush_mode(asked),
             is_asked: asked != Flush::Auto,
-            background_nanoseconds_per_mib: self.background.map(nanoseconds),
-            foreground_nanoseconds_per_mib: self.foreground.map(nanoseconds),
+            background_nanoseconds_per_mib: self.background.value().map(nanoseconds),
+            foreground_nanoseconds_per_mib: self.foreground.value().map(nanoseconds),
         }
     }
-}
-
-fn follow(figure: &mut Option<f64>, new: f64) {
-    *figure = Some(figure.map_or(new, |old| old + (new - old) * NEW));
 }
 
 /// Where flushes run, and the measurements behind that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlushReport {
+    /// Every Nth checkpoint in memory is flushed. `None` if the supervisor is of an older version.
+    #[serde(default)]
+    pub every: Option<NonZeroU32>,
     /// Where the next flush runs.
     pub flush_mode: FlushMode,
     /// Whether the user asked for that.
@@ -272,9 +284,12 @@ mod tests {
         for asked in [Flush::Auto, Flush::Foreground] {
             assert_eq!(unstoppable.flush_mode(asked), FlushMode::Background, "it must get to the disk somehow");
         }
-        let report = cheap.report(Flush::Auto);
+        let report = cheap.report(Flush::Auto, NonZeroU32::MIN);
         assert_eq!((report.flush_mode, report.is_asked), (FlushMode::Background, false));
         assert_eq!(report.background_nanoseconds_per_mib, Some(0));
         assert_eq!(report.foreground_nanoseconds_per_mib, Some(1_250_000), "80 ms for 64 MiB");
+        let seconds = cheap.seconds(FlushMode::Foreground, 128 << 20).expect("it is known");
+        assert!((seconds - 0.16).abs() < 1e-9, "{seconds}");
+        assert_eq!(FlushCosts::default().seconds(FlushMode::Background, 1), None);
     }
 }

@@ -1,8 +1,10 @@
 //! Options about levels: whether checkpoints go to memory first, which of them are flushed to the disk, and by when.
 
-use super::option_kinds::{number, time};
+use super::option_kinds::{Kept, OptionError, time};
+use serde::{Serialize, Serializer};
 use std::convert::Infallible;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -54,12 +56,80 @@ impl fmt::Display for Memory {
     }
 }
 
-number! {
-    /// Every Nth in-memory checkpoint is flushed to disk (H1).
-    FlushEvery, "is not a number of in-memory checkpoints",
+/// Which in-memory checkpoints are flushed to disk (H1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlushEvery {
+    /// Every Nth.
+    Nth(NonZeroU32),
+    /// As many as is best for what checkpoints and flushes cost.
+    Auto,
+}
+
+impl FlushEvery {
     /// Sixteen: if the disk costs 50 times as much as memory, and memory survives 83 % of the failures, the model of H2
     /// says 15.6.
-    16
+    const USUAL: NonZeroU32 = NonZeroU32::new(16).expect("it is not zero");
+
+    /// Returns the number with which a life begins.
+    pub(crate) fn at_first(self) -> NonZeroU32 {
+        match self {
+            Self::Nth(number) => number,
+            Self::Auto => Self::USUAL,
+        }
+    }
+}
+
+impl Default for FlushEvery {
+    fn default() -> Self {
+        Self::Nth(Self::USUAL)
+    }
+}
+
+impl Kept for FlushEvery {
+    /// 0 for `auto`.
+    type Record = u32;
+
+    fn to_record(self) -> Option<u32> {
+        Some(match self {
+            Self::Nth(number) => number.get(),
+            Self::Auto => 0,
+        })
+    }
+
+    fn from_record(record: u32) -> Option<Self> {
+        Some(NonZeroU32::new(record).map_or(Self::Auto, Self::Nth))
+    }
+}
+
+impl FromStr for FlushEvery {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text.parse().map(Self::Nth).map_err(|_| {
+                OptionError::new(text, "is not a number of in-memory checkpoints", "write 1 or more, or 'auto'")
+            }),
+        }
+    }
+}
+
+impl fmt::Display for FlushEvery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nth(number) => number.fmt(f),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl Serialize for FlushEvery {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Nth(number) => number.serialize(serializer),
+            Self::Auto => serializer.collect_str(self),
+        }
+    }
 }
 
 time! {
@@ -79,6 +149,20 @@ time! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_flush_option_is_a_number_or_auto() {
+        for text in ["1", "16", "auto"] {
+            let read: FlushEvery = text.parse().expect("an option");
+            assert_eq!(read.to_string(), text);
+            assert_eq!(read.to_record().and_then(FlushEvery::from_record), Some(read));
+        }
+        assert!(["0", "-1", "often"].iter().all(|text| text.parse::<FlushEvery>().is_err()));
+        assert_eq!(
+            (FlushEvery::default().at_first(), FlushEvery::Auto.at_first()),
+            (FlushEvery::USUAL, FlushEvery::USUAL)
+        );
+    }
 
     #[test]
     fn the_memory_option_is_a_path_or_a_keyword() {

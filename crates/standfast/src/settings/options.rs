@@ -213,7 +213,7 @@ options! {
     "Threads that compress and write a checkpoint; 'auto': one for each processor, up to 4"
     #[arg(long, value_name = "N")]
     writers: Writers => at_restart,
-    "Flush every Nth in-memory checkpoint to disk"
+    "Flush every Nth in-memory checkpoint to disk; 'auto': as many as is best for what checkpoints and flushes cost"
     #[arg(long, value_name = "N")]
     flush_every: FlushEvery,
     "Flush in-memory checkpoints in the 'background' while the program runs, in the 'foreground' while it is \
@@ -316,7 +316,7 @@ mod tests {
                 save_files: SaveFiles::UpTo(1 << 20),
                 external_sockets: ExternalSockets::Reset,
                 min_interval: MinInterval::Never,
-                flush_every: FlushEvery::new(3).unwrap(),
+                flush_every: FlushEvery::Auto,
                 durable_every: "90s".parse().unwrap(),
                 grace: "5s".parse().unwrap(),
                 delta: DeltaMode::Previous,

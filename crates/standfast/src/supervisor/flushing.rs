@@ -16,6 +16,7 @@ use standfast_store::{Pacer, Pacing};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ const RETRY: Duration = Duration::from_secs(30);
 /// Decides which checkpoint is flushed to the disk next, and when. It is pure: the present time is an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FlushSchedule {
-    every: FlushEvery,
+    every: NonZeroU32,
     durable_every: DurableEvery,
     /// The newest checkpoint that is in memory only.
     newest: Option<GenerationNumber>,
@@ -49,9 +50,20 @@ pub(crate) struct FlushSchedule {
 impl FlushSchedule {
     /// Makes a schedule for a disk without checkpoints: the first one goes there.
     pub(crate) fn new(every: FlushEvery, durable_every: DurableEvery, now: Instant) -> Self {
-        let since = every.get().get() - 1;
+        let every = every.at_first();
+        let since = every.get() - 1;
         let took = Duration::ZERO;
         Self { every, durable_every, newest: None, since, durable: now, begun: now, took, not_before: now }
+    }
+
+    /// Returns N, if every Nth checkpoint is flushed.
+    pub(crate) fn every(&self) -> NonZeroU32 {
+        self.every
+    }
+
+    /// Flushes every Nth checkpoint from now on.
+    pub(crate) fn set_every(&mut self, every: NonZeroU32) {
+        self.every = every;
     }
 
     /// Records that a checkpoint is in memory.
@@ -74,19 +86,19 @@ impl FlushSchedule {
 
     /// Records that a flush failed.
     pub(crate) fn failed(&mut self, now: Instant) {
-        self.since = self.every.get().get();
+        self.since = self.every.get();
         self.not_before = now + RETRY;
     }
 
     /// Records that a flush was abandoned: the newest checkpoint is due.
     pub(crate) fn abandoned(&mut self) {
-        self.since = self.every.get().get();
+        self.since = self.every.get();
     }
 
     /// Returns when the newest checkpoint is to be flushed, if there is one.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.newest?;
-        let is_turn = self.since >= self.every.get().get();
+        let is_turn = self.since >= self.every.get();
         // Early enough to be in time, if this flush takes as long as the last one.
         let every = self.durable_every.get();
         let by_time = self.durable + (every - self.took.min(every / 2));
@@ -379,7 +391,8 @@ mod tests {
     }
 
     fn schedule(every: u32, now: Instant) -> FlushSchedule {
-        FlushSchedule::new(FlushEvery::new(every).expect("not zero"), "10m".parse().expect("a time"), now)
+        let every = every.to_string().parse().expect("a number");
+        FlushSchedule::new(every, "10m".parse().expect("a time"), now)
     }
 
     #[test]
@@ -396,6 +409,10 @@ mod tests {
             }
         }
         assert_eq!(flushed, [1, 5, 9]);
+        schedule.set_every(NonZeroU32::new(2).expect("not zero"));
+        assert_eq!(schedule.take_due(now), None, "one has been taken since");
+        schedule.taken_in_memory(number(11));
+        assert_eq!(schedule.take_due(now), Some(number(11)));
     }
 
     #[test]

@@ -49,20 +49,8 @@ mod tests {
 
     /// Makes a machine that has taken a checkpoint in memory, and flushes it.
     fn flushing(now: Instant) -> Machine {
-        let settings = Settings {
-            interval: Interval::Every(Duration::from_secs(1)),
-            min_interval: MinInterval::Never,
-            flush: Flush::Background,
-            is_tracking: true,
-            builds_chains: true,
-            has_memory: true,
-            memory_is_automatic: false,
-            rehearse: Rehearse::Off,
-            deadline: None,
-            notify_after: None,
-        };
         let flushes = FlushSchedule::new(Default::default(), Default::default(), now);
-        let mut machine = Machine::new(settings, flushes, None, now);
+        let mut machine = Machine::new(Settings::imagined(), flushes, None, now);
         let now = now + Duration::from_secs(1);
         let begun = machine.on(Event::Tick, now);
         assert!(matches!(&begun[..], [Effect::BeginCheckpoint(_)]), "{begun:?}");

@@ -15,6 +15,7 @@
 mod conditions;
 mod deadlines;
 mod ending;
+mod flush_ratio;
 mod intervals;
 mod notifying;
 mod outcomes;
@@ -29,11 +30,12 @@ use crate::control::{ClientId, Reply};
 use crate::event::JobEvent;
 use crate::report::{CheckpointReport, CoalescingReport, LiveReport, RehearsalReport};
 use crate::settings::{
-    Flush, FlushCosts, FlushMode, Incremental, Interval, JobOptions, MinInterval, Rehearse, tracking,
+    Flush, FlushCosts, FlushEvery, FlushMode, Incremental, Interval, JobOptions, MinInterval, Rehearse, tracking,
 };
 use crate::supervisor::flushing::FlushSchedule;
 use crate::supervisor::schedule::{AttemptEnd, Schedule};
 use conditions::{Condition, ReportedConditions};
+use flush_ratio::FlushRatio;
 use intervals::Intervals;
 pub(super) use intervals::PastIntervals;
 use notifying::Notifying;
@@ -128,6 +130,7 @@ pub(super) struct Settings {
     interval: Interval,
     min_interval: MinInterval,
     flush: Flush,
+    flush_every: FlushEvery,
     is_tracking: bool,
     builds_chains: bool,
     has_memory: bool,
@@ -138,6 +141,26 @@ pub(super) struct Settings {
     deadline: Option<Duration>,
     /// Time without a checkpoint after which somebody is notified, if somebody wants to know.
     notify_after: Option<Duration>,
+}
+
+#[cfg(test)]
+impl Settings {
+    /// Returns the settings of a job in which nothing happens by chance.
+    fn imagined() -> Self {
+        Self {
+            interval: Interval::Every(Duration::from_secs(1)),
+            min_interval: MinInterval::Never,
+            flush: Flush::Background,
+            flush_every: FlushEvery::default(),
+            is_tracking: true,
+            builds_chains: true,
+            has_memory: true,
+            memory_is_automatic: false,
+            rehearse: Rehearse::Off,
+            deadline: None,
+            notify_after: None,
+        }
+    }
 }
 
 impl Settings {
@@ -151,6 +174,7 @@ impl Settings {
             interval: options.interval,
             min_interval: options.min_interval,
             flush: options.flush,
+            flush_every: options.flush_every,
             is_tracking: tracking(options.incremental, options.track) != Tracking::Off,
             builds_chains: options.incremental != Incremental::Off,
             has_memory,
@@ -200,6 +224,8 @@ pub(super) struct Machine {
     /// Which checkpoints in memory are flushed to the disk, and when.
     flushes: FlushSchedule,
     flush_costs: FlushCosts,
+    /// Chooses which ones, if that is left to the supervisor.
+    flush_ratio: Option<FlushRatio>,
     checkpoint: Option<Running>,
     flush: Option<RunningFlush>,
     /// Clients that wait for the coalescing under way.
@@ -241,6 +267,7 @@ impl Machine {
             settings,
             flushes,
             flush_costs: FlushCosts::default(),
+            flush_ratio: FlushRatio::of(settings.flush_every),
             checkpoint: None,
             flush: None,
             coalescing: None,
@@ -360,7 +387,7 @@ impl Machine {
             program_pid,
             is_checkpointing: self.checkpoint.is_some(),
             is_coalescing: self.coalescing.is_some(),
-            flush: self.settings.has_memory.then(|| self.flush_costs.report(self.settings.flush)),
+            flush: self.settings.has_memory.then(|| self.flush_costs.report(self.settings.flush, self.flushes.every())),
             disabled_seconds: self.disabled_since.map(|since| now.saturating_duration_since(since).as_secs_f64()),
             next_due_seconds: self.schedule.due().map(until),
             chosen_interval: self.intervals.as_ref().map(|intervals| intervals.report(now)),

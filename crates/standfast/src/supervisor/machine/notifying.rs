@@ -62,19 +62,8 @@ mod tests {
     fn somebody_is_told_once_of_failures_that_last_and_once_of_their_end() {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let settings = Settings {
-            interval: Interval::Every(Duration::from_secs(1)),
-            min_interval: MinInterval::Never,
-            flush: Flush::Background,
-            is_tracking: true,
-            builds_chains: true,
-            has_memory: false,
-            memory_is_automatic: false,
-            rehearse: Rehearse::Off,
-            deadline: None,
-            notify_after: None,
-        };
         let flushes = FlushSchedule::new(Default::default(), Default::default(), begun);
+        let settings = Settings { has_memory: false, ..Settings::imagined() };
         let settings = settings.notifying(Some(Duration::from_secs(10)));
         let mut machine = Machine::new(settings, flushes, None, begun);
         let told = |effects: Vec<Effect>| {

@@ -8,6 +8,7 @@ use crate::control::{ClientId, Reply};
 use crate::event::JobEvent;
 use crate::quoting::without_numbers;
 use crate::report::{CheckpointReport, CoalescingReport};
+use crate::settings::FlushMode;
 use crate::supervisor::flushing::{End, Measured};
 use crate::supervisor::schedule::AttemptEnd;
 use standfast_engine::{BrokenPromise, ListingNews};
@@ -105,6 +106,9 @@ impl Machine {
         self.disabled_since = None;
         self.has_promises = taken.has_promises;
         self.note_level(level, generation, now);
+        if let Some(ratio) = &mut self.flush_ratio {
+            ratio.note_checkpoint(&report);
+        }
         self.note_shortfall(Shortfall::NotInMemory, shortfalls.remove(&Shortfall::NotInMemory), effects);
         if let Some(intervals) = &mut self.intervals {
             self.schedule.set_interval(intervals.note(&report, now));
@@ -220,6 +224,7 @@ impl Machine {
                 self.flushes.flushed(flush.number, now);
                 if let Some(flushed) = flushed {
                     let (generation, file_bytes) = (flushed.number.get(), flushed.file_bytes);
+                    self.learn_flush_ratio(flush.mode, file_bytes);
                     effects.push(Effect::Say(JobEvent::Flushed { generation, file_bytes }));
                 }
                 self.coalesce(Level::Directory, effects);
@@ -232,6 +237,14 @@ impl Machine {
                     effects.push(Effect::Say(JobEvent::Trouble { reason }));
                 }
             }
+        }
+    }
+
+    /// Learns what a flush has cost, if the number of checkpoints for each flush is left to the supervisor.
+    fn learn_flush_ratio(&mut self, mode: FlushMode, file_bytes: u64) {
+        if let (Some(ratio), Some(seconds)) = (&mut self.flush_ratio, self.flush_costs.seconds(mode, file_bytes)) {
+            ratio.note_flush(seconds);
+            ratio.every().into_iter().for_each(|every| self.flushes.set_every(every));
         }
     }
 

@@ -10,6 +10,7 @@
 
 use crate::report::{CheckpointReport, StopReport};
 use standfast_core::PAGE_BYTES;
+use standfast_core::estimate::{Estimate, Weight};
 use std::time::{Duration, Instant};
 
 /// Part of the deadline that the estimate may use. The rest is for what no estimate knows: a busy disk, other jobs.
@@ -22,8 +23,6 @@ const INTERVAL_MIN: f64 = 1.0;
 const TELLING_BYTES: f64 = (4 << 20) as f64;
 /// Seconds for each byte on a disk of 100 MB/s, until the job's own is known.
 const BYTE: f64 = 1e-8;
-/// Weight of a new figure that is better than the present one. A worse one counts in full.
-const BETTER: f64 = 0.25;
 /// An interval that needs no limit.
 const INTERVAL_MAX: f64 = 24.0 * 3600.0;
 /// Steps in which the longest interval is looked for.
@@ -44,11 +43,11 @@ pub(super) struct Stops {
 #[derive(Debug, Clone, Copy, Default)]
 struct Costs {
     /// Seconds for a checkpoint with hardly any contents.
-    fixed: Option<f64>,
+    fixed: Estimate,
     /// Further seconds for each byte that is written.
-    byte: Option<f64>,
+    byte: Estimate,
     /// Bytes that are written for each byte that has changed.
-    stored: Option<f64>,
+    stored: Estimate,
 }
 
 /// The last checkpoint.
@@ -75,28 +74,25 @@ pub(super) enum Verdict {
 impl Costs {
     fn learn(&mut self, changed: f64, written: f64, seconds: f64) {
         if written < TELLING_BYTES {
-            follow(&mut self.fixed, seconds);
+            self.fixed.add_cautiously(seconds, Weight::FREQUENT);
             return;
         }
-        follow(&mut self.byte, (seconds - self.fixed.unwrap_or(0.0)).max(0.0) / written);
+        let beyond = (seconds - self.fixed_seconds()).max(0.0);
+        self.byte.add_cautiously(beyond / written, Weight::FREQUENT);
         if changed >= TELLING_BYTES {
-            follow(&mut self.stored, written / changed);
+            self.stored.add_cautiously(written / changed, Weight::FREQUENT);
         }
     }
 
     /// Returns the seconds that a checkpoint takes for which this number of bytes has changed.
     fn of(&self, changed: f64) -> f64 {
-        let written = changed * self.stored.unwrap_or(1.0);
-        self.fixed.unwrap_or(0.0) + written * self.byte.unwrap_or(BYTE)
+        let written = changed * self.stored.value().unwrap_or(1.0);
+        self.fixed_seconds() + written * self.byte.value().unwrap_or(BYTE)
     }
-}
 
-/// Follows a figure of which more is worse.
-fn follow(figure: &mut Option<f64>, new: f64) {
-    *figure = Some(match *figure {
-        Some(old) if new < old => old + (new - old) * BETTER,
-        _ => new,
-    });
+    fn fixed_seconds(&self) -> f64 {
+        self.fixed.value().unwrap_or_default()
+    }
 }
 
 impl Saved {

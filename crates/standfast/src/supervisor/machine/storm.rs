@@ -43,6 +43,7 @@ impl World {
             interval: if random.bool() { Interval::Every(Duration::from_secs(1)) } else { Interval::Off },
             min_interval: MinInterval::After(Duration::ZERO),
             flush: random.choice([Flush::Auto, Flush::Foreground, Flush::Background]).expect("three"),
+            flush_every: random.choice([FlushEvery::default(), FlushEvery::Auto]).expect("two"),
             is_tracking: random.bool(),
             builds_chains: random.bool(),
             has_memory: random.bool(),
