@@ -163,7 +163,8 @@ fn killed(mpi: Mpi, program: &Path, arguments: &[&str], strikes: usize, random: 
     let mut command = Standfast::new(&arena)?.command(&["group", "run", "-d"]);
     command.arg(arena.images()).arg("--checks").arg(random.u8(1..3).to_string());
     command.args(["--tries", &(2 * strikes + 2).to_string()]);
-    command.args(["--interval", "10ms", "--encode-every"]).arg(random.u8(1..4).to_string()).arg("--");
+    let encode_every = random.choice(["1", "2", "3", "auto"]).expect("there are four");
+    command.args(["--interval", "10ms", "--encode-every", encode_every, "--"]);
     command.arg(launched.path).args(launched.arguments);
     command.env("STANDFAST_GROUP_MEMORY", &memory);
     let mut running = Running::start(&arena, "killed", Output::Log, &mut command)?;

@@ -85,7 +85,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         package: "standfast-member",
-        rooms: &["standfast-core", "standfast-format", "standfast-group", "standfast-linux"],
+        rooms: &["standfast-core", "standfast-cost", "standfast-format", "standfast-group", "standfast-linux"],
         outside: Outside::Any,
     },
     Room {

@@ -5,7 +5,7 @@ use standfast_core::erasure::Scheme;
 use standfast_member::variables::{
     CHECKS, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, HANG, INTERVAL, LAUNCH_PROGRESS, MEMORY,
 };
-use standfast_member::{RegionTracking, Settings};
+use standfast_member::{EncodeEvery, RegionTracking, Settings};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -85,7 +85,10 @@ pub(crate) unsafe fn configuration(
         tracking: if options.compare == 0 { RegionTracking::Auto } else { RegionTracking::Compare },
         directory: path(options.directory, DIRECTORY),
         directory_every: count(options.directory_every, DIRECTORY_EVERY)?.into(),
-        encode_every: count(options.encode_every, ENCODE_EVERY)?.max(1).into(),
+        encode_every: match options.encode_every {
+            0 => parsed(&environment, ENCODE_EVERY, "a number, and not 'auto'")?.unwrap_or_default(),
+            given => EncodeEvery::Nth(given.into()),
+        },
         launch_progress: path(options.milestones, LAUNCH_PROGRESS),
         ..base
     };
@@ -105,9 +108,18 @@ fn seconds(seconds: f64) -> Result<Option<Duration>, String> {
 
 /// Returns the number in a variable, if it is set.
 fn number<T: FromStr>(environment: &impl Fn(&str) -> Option<OsString>, variable: &str) -> Result<Option<T>, String> {
+    parsed(environment, variable, "a number")
+}
+
+/// Returns the value of a variable, if it is set. `kind` names what it must be.
+fn parsed<T: FromStr>(
+    environment: &impl Fn(&str) -> Option<OsString>,
+    variable: &str,
+    kind: &str,
+) -> Result<Option<T>, String> {
     let Some(text) = environment(variable) else { return Ok(None) };
     let parsed = text.to_str().and_then(|text| text.trim().parse().ok());
-    parsed.map(Some).ok_or_else(|| format!("{variable} is not a number: {}", text.display()))
+    parsed.map(Some).ok_or_else(|| format!("{variable} is not {kind}: {}", text.display()))
 }
 
 #[cfg(test)]
@@ -144,7 +156,7 @@ mod tests {
             [(CHECKS, "3"), (DIRECTORY, "/shared"), (DIRECTORY_EVERY, "5"), (ENCODE_EVERY, "4"), (HANG, "2.5")];
         let Configuration { settings, hang } = configured(&options(), &variables).unwrap();
         assert_eq!(settings.scheme, Scheme::ReedSolomon { checks: 3 });
-        assert_eq!((settings.directory_every, settings.encode_every), (5, 4));
+        assert_eq!((settings.directory_every, settings.encode_every), (5, EncodeEvery::Nth(4)));
         assert_eq!((settings.directory, hang), (Some("/shared".into()), Some(Duration::from_millis(2500))));
         let own = Options { code: 1, directory: c"/own".as_ptr(), directory_every: 2, hang: 1.0, ..options() };
         let Configuration { settings, hang } = configured(&own, &variables).unwrap();
@@ -157,7 +169,9 @@ mod tests {
     fn defaults_apply_without_options_and_environment() {
         let Configuration { settings, hang } = configured(&options(), &[(DIRECTORY, ""), (CHECKS, "1")]).unwrap();
         assert_eq!((settings.scheme, settings.directory, hang), (Scheme::Parity, None, None));
-        assert_eq!((settings.directory_every, settings.encode_every), (0, 1));
+        assert_eq!((settings.directory_every, settings.encode_every), (0, EncodeEvery::Nth(1)));
+        let auto = configured(&options(), &[(ENCODE_EVERY, "auto")]).unwrap();
+        assert_eq!(auto.settings.encode_every, EncodeEvery::Auto);
         assert_eq!(interval(|_| None), Ok(60.0));
         assert_eq!(interval(|_| Some("0.25".into())), Ok(0.25));
     }

@@ -138,6 +138,11 @@ impl Process {
         &self.protocol
     }
 
+    /// Encodes every Nth epoch from now on. It counts if this process is the coordinator.
+    pub fn set_encode_every(&mut self, every: u64) {
+        self.protocol.set_encode_every(every);
+    }
+
     /// Returns the bytes of sums in progress in this process's groups, and their upper bound.
     pub fn held_bytes(&self) -> (usize, usize) {
         let jobs = self.jobs.values().filter_map(Job::held_bytes);

@@ -15,6 +15,7 @@
 
 mod directory;
 mod driver_message;
+mod encode_every;
 mod error;
 mod launch_progress;
 mod member;
@@ -28,6 +29,7 @@ mod transport;
 pub mod variables;
 
 pub use directory::{HeldEpoch, LevelDirectory, Rebuilt, Salvaged, rebuild, salvage};
+pub use encode_every::EncodeEvery;
 pub use error::MemberError;
 pub use launch_progress::{LaunchProgress, read_error, report_error};
 pub use member::{CheckpointEnd, Joined, Member};

@@ -7,6 +7,7 @@ mod memory;
 use crate::Settings;
 use crate::directory::{Flush, LevelDirectory};
 use crate::driver_message::{Arrangement, DriverMessage, InDirectory, Wire};
+use crate::encode_every::EncodeRatio;
 use crate::error::MemberError;
 use crate::launch_progress::LaunchProgress;
 use crate::memory_place;
@@ -62,6 +63,8 @@ pub struct Member<T> {
     resumption: Option<Resumption>,
     last: Instant,
     copies: Copies,
+    /// Chooses which epochs are encoded, if that is left to the group.
+    encode_ratio: Option<EncodeRatio>,
     /// The file in which this process reports the progress of the launch.
     launch_progress: Option<PathBuf>,
 }
@@ -108,7 +111,7 @@ impl<T: Transport> Member<T> {
             prefers: Some(logical_rank),
             started: shard_store.is_unreadable(),
             costs: settings.costs,
-            encode_every: settings.encode_every,
+            encode_every: settings.encode_every.at_first(),
         };
         let process_settings = standfast_group::ProcessSettings { beginning, compress: settings.compress, full: None };
         let plan = Arc::new(arrangement.plan.plan(settings.job)?);
@@ -128,6 +131,7 @@ impl<T: Transport> Member<T> {
             resumption: None,
             last: Instant::now(),
             copies,
+            encode_ratio: EncodeRatio::of(settings.encode_every),
             launch_progress,
             wire,
             shard_store,
@@ -310,10 +314,15 @@ impl<T: Transport> Member<T> {
     }
 
     fn commit_or_abandon(&mut self, arrival: Event) -> Result<CheckpointEnd, MemberError> {
+        let begun = Instant::now();
         self.regions.scan();
         self.report_flush()?;
         let outcome = match self.drive(arrival)? {
             Resumption::Committed(epoch, level) => {
+                if let Some(ratio) = &mut self.encode_ratio {
+                    ratio.note(level, begun.elapsed());
+                    ratio.every().into_iter().for_each(|every| self.process.set_encode_every(every));
+                }
                 // A local epoch leaves everything stored beside it unchanged.
                 if level == EpochLevel::Encoded {
                     self.regions.is_encoded();

@@ -1,5 +1,6 @@
 //! Settings on which a job's processes agree before they begin.
 
+use crate::encode_every::EncodeEvery;
 use crate::error::MemberError;
 use crate::regions::RegionTracking;
 use standfast_core::Checksum;
@@ -37,8 +38,8 @@ pub struct Settings {
     /// Interval at which epochs are copied to it in the background; 0 for none. If such an epoch is not encoded, the next
     /// encoded one is copied.
     pub directory_every: u64,
-    /// Interval at which epochs are encoded; the others are local. 0 and 1 encode all.
-    pub encode_every: u64,
+    /// Which epochs are encoded; the others are local.
+    pub encode_every: EncodeEvery,
     /// File in which the first process reports the progress of the launch ([`LaunchProgress`](crate::LaunchProgress));
     /// `None` for no reports.
     pub launch_progress: Option<PathBuf>,
@@ -75,7 +76,7 @@ impl Settings {
             compress: true,
             directory: None,
             directory_every: 0,
-            encode_every: 1,
+            encode_every: EncodeEvery::default(),
             launch_progress: None,
         }
     }
@@ -87,7 +88,7 @@ impl Settings {
             Some(path) => format!("every {} epochs to {}", self.directory_every, path.display()),
             None => "no directory".into(),
         };
-        let encoded = self.encode_every.max(1);
+        let encoded = self.encode_every;
         format!("version {version}, {scheme:?}, groups of {members}, 1 epoch in {encoded} encoded, {directory}")
     }
 }

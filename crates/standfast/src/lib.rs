@@ -98,6 +98,7 @@ pub use settings::{
 pub use standfast_core::{message_lines, printable, printable_json, printable_lines};
 pub use standfast_engine::{ClockPolicy, JobIds, RefusalCode, Streams, UnknownRefusalCode};
 pub use standfast_format::manifest::GenerationNumber;
+pub use standfast_member::EncodeEvery;
 pub use terminal::{
     AttachRequest, Departure, DetachKey, ForegroundConnection, ForegroundProxy, Left, Side, TerminalKind, attach, split,
 };

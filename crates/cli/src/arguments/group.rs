@@ -2,6 +2,7 @@
 
 use super::Place;
 use clap::{Args, Subcommand, ValueHint};
+use standfast::EncodeEvery;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -71,9 +72,10 @@ pub(crate) struct GroupRun {
     /// Copy every Nth checkpoint to the directory, in the background; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) flush_every: u32,
-    /// Encode every Nth checkpoint across the nodes; those between survive lost processes but no lost node
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) encode_every: u32,
+    /// Encode every Nth checkpoint across the nodes, or with 'auto' as many as is best; those between survive lost processes but
+    /// no lost node
+    #[arg(long, value_name = "N", default_value_t)]
+    pub(crate) encode_every: EncodeEvery,
     /// Number of lost processes of a group that are tolerated: 1 with parity, more with Reed-Solomon
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub(crate) checks: u32,

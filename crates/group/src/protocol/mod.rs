@@ -210,6 +210,11 @@ impl Protocol {
         self.kept
     }
 
+    /// Encodes every Nth epoch from now on. It counts if this process is the coordinator.
+    pub fn set_encode_every(&mut self, every: u64) {
+        self.encode_every = every;
+    }
+
     /// Sets the cost of sending after a new measurement.
     pub fn set_costs(&mut self, costs: Costs) {
         self.costs = costs;

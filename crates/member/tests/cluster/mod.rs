@@ -7,7 +7,7 @@ use standfast_core::Checksum;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_linux::RegisteredMemory;
-use standfast_member::{CheckpointEnd, Joined, Member, MemberError, RegionTracking, Settings};
+use standfast_member::{CheckpointEnd, EncodeEvery, Joined, Member, MemberError, RegionTracking, Settings};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -143,7 +143,8 @@ impl Cluster {
         let base = Settings::new(job, memory, format!("node-{home}"));
         let (directory, directory_every) = self.directory.clone().unzip();
         let directory_every = directory_every.unwrap_or(0);
-        let (scheme, tracking, encode_every) = (self.scheme, self.tracking, self.encode_every);
+        let (scheme, tracking) = (self.scheme, self.tracking);
+        let encode_every = EncodeEvery::Nth(self.encode_every);
         Settings { scheme, group_members: 64, tracking, directory, directory_every, encode_every, ..base }
     }
 

@@ -19,7 +19,7 @@ use standfast_linux::sys::process::become_subreaper;
 use standfast_member::variables::{
     CHECK_QUIESCENT, CHECKS, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, HANG, INTERVAL, JOB, LAUNCH_PROGRESS,
 };
-use standfast_member::{LaunchProgress, job_named};
+use standfast_member::{EncodeEvery, LaunchProgress, job_named};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -55,7 +55,7 @@ pub struct GroupRequest {
     /// Every this many epochs one is copied to the directory in the background; 0 for never.
     pub flush_every: u32,
     /// Every this many epochs one is encoded, if the program leaves that open; the others are local.
-    pub encode_every: u32,
+    pub encode_every: EncodeEvery,
     /// Number of checks of each group, if the program leaves that open.
     pub checks: u32,
     /// Whether checkpoints are abandoned if messages of the program are under way.
