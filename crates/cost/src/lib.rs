@@ -31,6 +31,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bandwidth;
 mod checkpoint_cost;
 mod choice;
 mod chooser;
@@ -44,6 +45,7 @@ mod search;
 mod simulation;
 mod young_daly;
 
+pub use bandwidth::{mean_bytes_per_second, shortest_interval_seconds};
 pub use checkpoint_cost::{CheckpointCost, CostCurves};
 pub use choice::{BestInterval, best_interval};
 pub use chooser::{IntervalChooser, MeasuredCheckpoint};

@@ -115,6 +115,17 @@ pub enum Error {
     /// What was said of a job or a machine is impossible.
     #[error("{0}")]
     Impossible(CostError),
+    /// A file that lists failures cannot be used.
+    #[error(
+        "{path}: {why}\nhint: write the time of one failure on each line, as 2026-01-31T12:00:00Z or in seconds",
+        path = .path.display()
+    )]
+    FailuresUnusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// There is no such process in a checkpoint.
     #[error("checkpoint {generation} holds no process {pid}, but {}\nhint: see what they are: standfast inspect {dir} {generation}", list(.others), dir = ForShell(.directory))]
     NoSuchProcess {
@@ -234,6 +245,7 @@ mod tests {
             Error::StillRuns { directory: directory(), pid: 8 },
             Error::Survives { directory: directory(), pid: 9, name: "server".to_owned() },
             Error::NothingRuns(directory()),
+            Error::FailuresUnusable { path: "failures.txt".into(), why: "it lists less than two failures".to_owned() },
             Error::NotFinished(directory()),
             Error::KernelTooOld("4.18".to_owned()),
             Error::DetachedInit,

@@ -8,7 +8,9 @@ mod restart;
 
 use crate::Ending;
 use crate::settings::{FlushReport, JobOptions, Method, Why};
-pub use advice::{AdviceInput, AdvicePoint, AdviceReport, AdvisedInterval, AdvisedLevels, InputSource, InputUnit};
+pub use advice::{
+    AdviceInput, AdvicePoint, AdviceReport, AdvisedDisk, AdvisedInterval, AdvisedLevels, InputSource, InputUnit,
+};
 pub use distributed::{DistributedReport, EpochReport, NodeReport, NodeVerification};
 pub use overhead::{ChosenInterval, MeanTimeSource, OverheadReport};
 pub use restart::{PhaseReport, RestartReport};

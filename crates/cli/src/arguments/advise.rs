@@ -45,6 +45,10 @@ pub(crate) struct Advise {
     /// 0.7 to 0.8. The job is then simulated [default: failures at a constant rate]
     #[arg(long, value_name = "SHAPE")]
     weibull: Option<f64>,
+    /// File with the times of past failures of the whole job, one on each line, as 2026-01-31T12:00:00Z or in seconds. The
+    /// simulated job fails at such distances
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["mtbf", "nodes", "weibull"])]
+    failures: Option<PathBuf>,
     /// Running time of the job without failures and checkpoints [default: a week]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     base: Option<Duration>,
@@ -71,6 +75,7 @@ impl Advise {
             mtbf: self.mtbf,
             nodes: self.nodes,
             weibull: self.weibull,
+            failures: self.failures.clone(),
             base: self.base,
             repair: self.repair,
             local_percent: self.local,

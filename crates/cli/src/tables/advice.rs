@@ -2,7 +2,9 @@
 
 use super::overhead::{percent, time};
 use super::{align_right, bare_table, facts_as_lines, lines_of, size};
-use standfast::report::{AdviceInput, AdviceReport, AdvisedInterval, AdvisedLevels, InputSource, InputUnit};
+use standfast::report::{
+    AdviceInput, AdviceReport, AdvisedDisk, AdvisedInterval, AdvisedLevels, InputSource, InputUnit,
+};
 
 /// Describes advice: first the interval, then what is expected, then what that is based on.
 pub(crate) fn advice(report: &AdviceReport) -> String {
@@ -19,6 +21,7 @@ pub(crate) fn advice(report: &AdviceReport) -> String {
 pub(crate) fn advice_facts(report: &AdviceReport) -> Vec<(&'static str, String)> {
     let mut facts = vec![("interval", interval(report)), ("expected", expected(report)), ("worth it", worth(report))];
     facts.extend(report.levels.as_ref().map(|levels| ("memory", memory(levels))));
+    facts.extend(report.disk.as_ref().map(|it| ("disk", disk(it))));
     facts
 }
 
@@ -40,6 +43,21 @@ fn memory(levels: &AdvisedLevels) -> String {
         "with --memory auto: every {interval}, and one of {flush_every} to the disk (--flush-every {flush_every}), if memory \
          survives {share} of the failures"
     )
+}
+
+fn disk(disk: &AdvisedDisk) -> String {
+    let AdvisedDisk { bytes_per_second, busy_share, shortest_interval_seconds } = disk;
+    let mut text = format!("{}/s on average", size(*bytes_per_second as u64));
+    if let Some(share) = busy_share {
+        text += &format!(", {} of its speed", percent(*share));
+    }
+    match shortest_interval_seconds {
+        Some(seconds) if *seconds >= 1.0 => {
+            text += &format!("; with less than {} between checkpoints it is too slow", time(*seconds));
+        }
+        _ => {}
+    }
+    text
 }
 
 fn interval(report: &AdviceReport) -> String {

@@ -1,12 +1,14 @@
 //! What advice is based on: what the user says, then what was measured, then what is assumed of an ordinary machine.
 
 use super::quantities::{ByteCount, ByteRate};
+use super::recorded::recorded_gaps_seconds;
 use crate::Error;
 use crate::history::JobHistory;
 use crate::report::{AdviceInput, InputSource};
 use crate::settings::MeanTime;
 use standfast_cost::{CostCurves, CostError, Curve, FailureMix, FailureModel, FailureRate, KnownRate};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Pause for a checkpoint of a small program.
@@ -39,6 +41,8 @@ pub struct JobDescriptionForAdvice {
     pub nodes: Option<NonZeroU32>,
     /// Shape of Weibull's distribution of the times between failures of a node, if they do not come at a constant rate.
     pub weibull: Option<f64>,
+    /// File that lists the times of failures of the whole job. They take the place of the mean time.
+    pub failures: Option<PathBuf>,
     /// Running time without failures and checkpoints.
     pub base: Option<Duration>,
     /// Time from a failure until a machine is there again.
@@ -56,12 +60,24 @@ pub(super) struct Inputs {
     pub(super) repair_seconds: f64,
     pub(super) base_seconds: f64,
     pub(super) nodes: u32,
-    /// Failures of one node.
+    /// Failures of one node, or those that were recorded of all.
     pub(super) failures: FailureModel,
     pub(super) mix: FailureMix,
     /// What it takes to flush a checkpoint to the disk; `None` if that is not known.
     pub(super) flush_seconds: Option<f64>,
+    /// Bytes that change between two checkpoints, on each node.
+    pub(super) changed: Option<Curve>,
+    /// How fast the disk of a node writes.
+    pub(super) disk_bytes_per_second: Option<f64>,
     listed: Vec<AdviceInput>,
+}
+
+/// What checkpoints cost, and why.
+struct Costs {
+    curves: CostCurves,
+    flush_seconds: Option<f64>,
+    changed: Option<Curve>,
+    disk_bytes_per_second: Option<f64>,
 }
 
 impl Inputs {
@@ -71,9 +87,17 @@ impl Inputs {
         is_running: bool,
     ) -> Result<Self, Error> {
         let mut listed = Vec::new();
-        let (costs, flush_seconds) = costs(described, history, &mut listed)?;
+        let Costs { curves: costs, flush_seconds, changed, disk_bytes_per_second } =
+            costs(described, history, &mut listed)?;
         let nodes = described.nodes.map_or(1, NonZeroU32::get);
-        let told = described.mtbf.rate().map(|rate| rate.of_nodes(nodes));
+        let gaps_seconds = described.failures.as_deref().map(recorded_gaps_seconds).transpose()?;
+        let told = match &gaps_seconds {
+            Some(gaps) => {
+                let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+                Some(FailureRate::of_mean_time(mean).map_err(Error::Impossible)?)
+            }
+            None => described.mtbf.rate().map(|rate| rate.of_nodes(nodes)),
+        };
         let known_rate = KnownRate::of(told, history.failures(is_running), nodes);
         let from = match known_rate {
             KnownRate::Told { .. } => InputSource::Told,
@@ -93,18 +117,32 @@ impl Inputs {
             None => FailureMix::default(),
         };
         let of_node = FailureRate::per_second(known_rate.rate().get() / f64::from(nodes)).map_err(Error::Impossible)?;
-        let failures = match described.weibull {
-            Some(shape) if !of_node.is_never() => {
+        let failures = match (gaps_seconds, described.weibull) {
+            (Some(gaps_seconds), _) => FailureModel::Recorded { gaps_seconds },
+            (None, Some(shape)) if !of_node.is_never() => {
                 FailureModel::Weibull { shape, mean_time_seconds: of_node.mean_time_seconds() }
             }
             _ => FailureModel::Poisson { rate: of_node },
         };
-        Ok(Self { known_rate, costs, repair_seconds, base_seconds, nodes, failures, mix, flush_seconds, listed })
+        Ok(Self {
+            known_rate,
+            costs,
+            repair_seconds,
+            base_seconds,
+            nodes,
+            failures,
+            mix,
+            flush_seconds,
+            changed,
+            disk_bytes_per_second,
+            listed,
+        })
     }
 
-    /// Reports whether the equations do not cover the job, so that it is simulated.
+    /// Reports whether the job is simulated: where the equations do not cover it, and where many nodes may fail while it
+    /// recovers.
     pub(super) fn is_simulated(&self) -> bool {
-        matches!(self.failures, FailureModel::Weibull { .. })
+        self.nodes > 1 || !matches!(self.failures, FailureModel::Poisson { .. })
     }
 
     pub(super) fn listed(&self) -> Vec<AdviceInput> {
@@ -121,12 +159,12 @@ fn told_or(listed: &mut Vec<AdviceInput>, name: &str, told: Option<Duration>, as
     seconds
 }
 
-/// Returns what checkpoints cost, and what it takes to flush one to the disk.
+/// Returns what checkpoints cost.
 fn costs(
     described: &JobDescriptionForAdvice,
     history: &JobHistory,
     listed: &mut Vec<AdviceInput>,
-) -> Result<(CostCurves, Option<f64>), Error> {
+) -> Result<Costs, Error> {
     let measured = history.chooser().curves();
     match (described.size, measured) {
         (None, Some(costs)) => {
@@ -135,7 +173,12 @@ fn costs(
             list("overhead of a checkpoint after a minute", minute.overhead_seconds());
             list("latency of a checkpoint after a minute", minute.latency_seconds());
             list("recovery time", minute.recovery_seconds());
-            Ok((costs, history.flush_seconds()))
+            let changed = history.changed_bytes();
+            listed.extend(changed.map(|changed| {
+                AdviceInput::bytes("memory that changes in a minute", changed.at(60.0), InputSource::Measured)
+            }));
+            let flush_seconds = history.flush_seconds();
+            Ok(Costs { curves: costs, flush_seconds, changed, disk_bytes_per_second: None })
         }
         (None, None) => Err(Error::NothingKnown),
         (Some(size), _) => {
@@ -157,13 +200,14 @@ fn costs(
             };
             listed.push(AdviceInput::rate("disk", disk, from));
             listed.push(AdviceInput::rate("copying memory", COPY_RATE, InputSource::Assumed));
-            let costs = CostCurves {
+            let curves = CostCurves {
                 overhead: changed.scaled(PAUSE_SECONDS, 1.0 / COPY_RATE),
                 latency: changed.scaled(PAUSE_SECONDS, 1.0 / COPY_RATE + 1.0 / disk),
                 recovery_seconds: REBUILD_SECONDS + size / disk,
             };
             // A flush beside the program takes its processors a second time for what it copies.
-            Ok((costs, Some(size / COPY_RATE)))
+            let flush_seconds = Some(size / COPY_RATE);
+            Ok(Costs { curves, flush_seconds, changed: Some(changed), disk_bytes_per_second: Some(disk) })
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod inputs;
 mod quantities;
+mod recorded;
 
 pub use inputs::JobDescriptionForAdvice;
 pub use quantities::{ByteCount, ByteRate};
@@ -10,12 +11,13 @@ pub use quantities::{ByteCount, ByteRate};
 use crate::Error;
 use crate::history::{JobHistory, read_history};
 use crate::queries::phase;
-use crate::report::{AdvicePoint, AdviceReport, AdvisedInterval, AdvisedLevels, JobPhase};
+use crate::report::{AdvicePoint, AdviceReport, AdvisedDisk, AdvisedInterval, AdvisedLevels, JobPhase};
 use crate::settings::{JobOptions, MeanTime};
 use inputs::Inputs;
 use standfast_cost::{
     BestInterval, CheckpointCost, CostPhase, FixedInterval, NodeFailures, Poisson, SimulatedJob, TwoLevels,
-    best_interval, daly_interval_seconds, simulate, young_interval_seconds,
+    best_interval, daly_interval_seconds, mean_bytes_per_second, shortest_interval_seconds, simulate,
+    young_interval_seconds,
 };
 use standfast_store::JobDirectory;
 use std::path::PathBuf;
@@ -121,6 +123,7 @@ impl Advice<'_> {
             is_worth: self.is_worth(&alternatives),
             alternatives,
             levels: self.levels(&best),
+            disk: self.disk(&best),
             curve: self.curve(),
             measured: self.measured(),
         })
@@ -213,6 +216,18 @@ impl Advice<'_> {
             flush_every: schedule.global_every.round().clamp(1.0, f64::from(u32::MAX)) as u32,
             local_share: self.inputs.mix.local_share(),
             overhead_ratio: finite(levels.overhead_ratio(schedule)),
+        })
+    }
+
+    /// Returns what checkpoints at the best interval ask of the disk.
+    fn disk(&self, best: &BestInterval) -> Option<AdvisedDisk> {
+        let changed = self.inputs.changed?;
+        let bytes_per_second = mean_bytes_per_second(changed, best.work_seconds);
+        let speed = self.inputs.disk_bytes_per_second;
+        Some(AdvisedDisk {
+            bytes_per_second,
+            busy_share: speed.map(|speed| bytes_per_second / speed).and_then(finite),
+            shortest_interval_seconds: speed.and_then(|speed| shortest_interval_seconds(changed, speed)),
         })
     }
 

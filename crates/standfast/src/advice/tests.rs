@@ -50,6 +50,8 @@ fn a_short_job_that_seldom_fails_needs_no_checkpoints() {
 fn more_nodes_fail_more_often() {
     let nodes = |nodes| JobDescriptionForAdvice { nodes: std::num::NonZeroU32::new(nodes), ..described("30days") };
     let (one, many) = (advice(nodes(1)), advice(nodes(1000)));
+    assert!(one.alternatives[0].standard_error_seconds.is_none(), "the equations cover it");
+    assert!(many.alternatives[0].standard_error_seconds.is_some(), "it is simulated");
     assert!((one.mean_time_seconds.unwrap() / many.mean_time_seconds.unwrap() - 1000.0).abs() < 1e-6);
     assert!(many.interval_seconds < one.interval_seconds / 10.0);
     let without = many.alternatives.last().expect("no checkpoints");
@@ -63,6 +65,27 @@ fn other_distributions_are_simulated() {
     let ratio = |shape_given| advice(shape(shape_given)).alternatives[0].overhead_ratio.expect("it ends");
     assert!((ratio(Some(1.0)) / ratio(None) - 1.0).abs() < 0.1);
     assert!(advise(&AdviceRequest { directory: None, described: shape(Some(-1.0)) }).is_err());
+}
+
+/// Failures that come in pairs are those of a job that fails half as often, since the second of each pair costs little.
+#[test]
+fn recorded_failures_are_simulated_as_they_came() {
+    let advised = |gaps: [u32; 2]| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let times = (0..400).scan(0, |at, turn| {
+            *at += gaps[turn % 2];
+            Some(format!("{at}\n"))
+        });
+        std::fs::write(&file, times.collect::<String>()).unwrap();
+        advice(JobDescriptionForAdvice { failures: Some(file.path().to_owned()), ..described("1h") })
+    };
+    let (evenly, in_pairs) = (advised([7200, 7200]), advised([14_390, 10]));
+    for report in [&evenly, &in_pairs] {
+        assert!((report.mean_time_seconds.unwrap() / 7200.0 - 1.0).abs() < 0.01);
+        assert!(report.alternatives[0].standard_error_seconds.is_some());
+    }
+    let ratio = |report: &AdviceReport| report.alternatives[0].overhead_ratio.unwrap();
+    assert!(ratio(&in_pairs) < ratio(&evenly) * 0.97, "{} {}", ratio(&in_pairs), ratio(&evenly));
 }
 
 #[test]
@@ -79,6 +102,22 @@ fn costs_grow_until_all_memory_has_changed() {
     let latency = |seconds| inputs.costs.at(seconds).latency_seconds();
     assert!(latency(10.0) < latency(100.0));
     assert_eq!(latency(300.0), latency(3000.0), "10 GiB have changed after 205 s");
+}
+
+#[test]
+fn the_disk_bounds_the_interval() {
+    // 10 GiB at 500 MiB/s take 20.5 s, and 50 MiB/s are a tenth of the disk.
+    let constant = JobDescriptionForAdvice { changes: None, ..described("1h") };
+    let disk = advice(constant).disk.expect("the size is known");
+    assert!((disk.shortest_interval_seconds.unwrap() - 20.48).abs() < 0.01);
+    let disk = advice(described("1h")).disk.expect("the size is known");
+    assert!(
+        (disk.bytes_per_second - f64::from(50 << 20)).abs() < 1.0 && (disk.busy_share.unwrap() - 0.1).abs() < 1e-6,
+        "{disk:?}"
+    );
+    let slow = JobDescriptionForAdvice { disk: Some("10M/s".parse().unwrap()), ..described("1h") };
+    let disk = advice(slow).disk.expect("the size is known");
+    assert!((disk.shortest_interval_seconds.unwrap() - 1024.0).abs() < 1.0, "until all memory has changed: {disk:?}");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use super::{HistoryEntry, HistoryLine, LifeEnd};
 use crate::report::{CheckpointReport, OverheadReport, RestartReport};
 use serde::Serialize;
 use signal_hook::consts::SIGKILL;
-use standfast_cost::{FailureHistory, IntervalChooser, MeasuredCheckpoint};
+use standfast_core::PAGE_BYTES;
+use standfast_cost::{Curve, CurveEstimate, FailureHistory, IntervalChooser, MeasuredCheckpoint};
 
 /// Everything that is known of a job's past.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -101,6 +102,19 @@ impl JobHistory {
         self.lives.iter().flat_map(JobLife::measured)
     }
 
+    /// Returns how many bytes change between two checkpoints; `None` as long as none builds upon another.
+    pub fn changed_bytes(&self) -> Option<Curve> {
+        let mut changed = CurveEstimate::default();
+        for life in &self.lives {
+            for (report, measured) in life.checkpoints.iter().zip(life.measured()) {
+                if report.parent.is_some() {
+                    changed.add(measured.work_seconds, (report.pages_read * PAGE_BYTES as u64) as f64);
+                }
+            }
+        }
+        changed.curve()
+    }
+
     /// Returns how long the last flush to the disk took, in seconds; `None` if there was none.
     pub fn flush_seconds(&self) -> Option<f64> {
         let last = self.lives.iter().rev().find_map(|life| life.flushes.last())?;
@@ -185,6 +199,7 @@ mod tests {
         let report = CheckpointReport {
             generation,
             parent: generation.checked_sub(1).filter(|parent| *parent > 0),
+            pages_read: 100 * generation,
             taken_nanoseconds: at * SECOND,
             pause_nanoseconds: SECOND,
             durable_nanoseconds: 5 * SECOND,
@@ -247,6 +262,9 @@ mod tests {
         let curves = history.chooser().curves().expect("two checkpoints");
         assert!((curves.overhead.at(60.0) - 1.0).abs() < 0.1);
         assert_eq!(curves.recovery_seconds, 2.0);
+        let changed = history.changed_bytes().expect("the second builds upon the first");
+        assert!((changed.at(59.0) / (200.0 * 4096.0) - 1.0).abs() < 1e-6, "{changed:?}");
+        assert_eq!(parse(&[began(0, None), checkpoint(60, 1)]).changed_bytes(), None);
     }
 
     #[test]

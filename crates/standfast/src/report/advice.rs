@@ -26,6 +26,8 @@ pub struct AdviceReport {
     pub alternatives: Vec<AdvisedInterval>,
     /// The best schedule with a level in memory, if its cost is known.
     pub levels: Option<AdvisedLevels>,
+    /// What checkpoints at the best interval ask of the disk; `None` if it is not known how much memory changes.
+    pub disk: Option<AdvisedDisk>,
     /// The expected overhead ratio at many intervals.
     pub curve: Vec<AdvicePoint>,
     /// What each checkpoint of the job has cost, in seconds.
@@ -95,6 +97,17 @@ pub struct AdvisedLevels {
     pub local_share: f64,
     /// How much longer the job is expected to run, as a fraction.
     pub overhead_ratio: Option<f64>,
+}
+
+/// What checkpoints of one node ask of its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct AdvisedDisk {
+    /// Bytes that they write in a second on average, before compression.
+    pub bytes_per_second: f64,
+    /// Part of the time for which the disk writes them, if its speed is known.
+    pub busy_share: Option<f64>,
+    /// Shortest interval at which the disk suffices; `None` if its speed is not known, or if it never does.
+    pub shortest_interval_seconds: Option<f64>,
 }
 
 /// A point of a plot.
