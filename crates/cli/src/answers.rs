@@ -6,7 +6,7 @@ use crate::arguments::{
 };
 use crate::homes::shared_binaries;
 use crate::output::{print, write_out};
-use crate::reporter::say;
+use crate::reporter::{draw_progress, say};
 use crate::{batch, page, refusals, tables, watching, whole};
 use anyhow::bail;
 use clap::CommandFactory;
@@ -111,7 +111,9 @@ pub(crate) fn print_script(batch: &Batch, line: &[OsString]) -> anyhow::Result<E
 
 /// Prints the events that come before the answer.
 fn speak(event: &JobEvent) {
-    say(&event.to_string());
+    if !draw_progress(event) {
+        say(&event.to_string());
+    }
 }
 
 fn take_checkpoint(checkpoint: &Checkpoint) -> anyhow::Result<ExitCode> {

@@ -12,6 +12,7 @@ mod output;
 mod page;
 mod part;
 mod program;
+mod progress_bar;
 mod refusals;
 mod reporter;
 mod settings;

@@ -2,8 +2,9 @@
 //! belongs to the program that runs.
 
 use crate::arguments::Volume;
+use crate::progress_bar;
 use rustix::termios::{OutputModes, tcgetattr};
-use standfast::{JobEvent, Severity, message_lines, printable, printable_lines, without_numbers};
+use standfast::{JobEvent, LongWork, Severity, message_lines, printable, printable_lines, without_numbers};
 use std::io::{self, Write};
 
 /// Prints messages of the requested severity.
@@ -24,14 +25,33 @@ impl Reporter {
 
     /// Prints an event of a supervisor.
     pub(crate) fn event(self, event: &JobEvent) {
-        if event.severity() >= self.least {
+        let is_drawn = self.least <= Severity::Note && draw_progress(event);
+        if event.severity() >= self.least && !is_drawn {
             say(&event.to_string());
         }
     }
 }
 
+/// Draws a bar if the event is the progress of work, and erases it at the end of the work. Returns whether that is all: where
+/// there can be no bar, a line may be due.
+pub(crate) fn draw_progress(event: &JobEvent) -> bool {
+    match event {
+        // The program writes to the terminal meanwhile.
+        JobEvent::Progress { work: LongWork::Writing { .. } | LongWork::Flushing { .. }, .. } => false,
+        JobEvent::Progress { done_bytes, total_bytes, is_line, .. } => {
+            progress_bar::draw(event, *done_bytes, *total_bytes) || !is_line
+        }
+        JobEvent::ProgressEnded { .. } => {
+            progress_bar::erase();
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Prints a message, and each hint on a line of its own. Ignores a closed standard error.
 pub(crate) fn say(message: &str) {
+    progress_bar::erase();
     let end = if is_raw(&io::stderr()) { "\r\n" } else { "\n" };
     let message = without_numbers(message);
     let lines: String = message_lines(&message).map(|line| format!("standfast: {}{end}", in_one_line(&line))).collect();

@@ -4,13 +4,16 @@ use crate::Error;
 use crate::background::Background;
 use crate::checkpoint::Destination;
 use crate::control::{ControlError, Reply, Request, ask};
-use crate::event::Listener;
+use crate::event::{Listener, LongWork};
 use crate::interrupts::Interrupts;
+use crate::progress::reported;
 use crate::report::CoalescingReport;
 use crate::settings::JobOptions;
 use crate::takeover::take_lease;
 use rustix::process::setpriority_process;
-use standfast_store::{CoalesceRule, Coalesced, JobDirectory, LeaseRequest, Level, Levels, Purpose, StoreError};
+use standfast_store::{
+    CoalesceRule, Coalesced, JobDirectory, LeaseRequest, Level, Levels, Progress, Purpose, StoreError,
+};
 use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -52,7 +55,7 @@ impl Coalescing {
             let Some((_, level_directory)) = destination.levels.each().find(|(it, _)| *it == level) else {
                 return Ok(None);
             };
-            let coalesced = level_directory.coalesce(&destination.lease, rule, &flag)?;
+            let coalesced = level_directory.coalesce(&destination.lease, rule, &flag, &Progress::default())?;
             if coalesced.is_some() {
                 destination.retain(level)?;
             }
@@ -131,7 +134,9 @@ fn without_supervisor(path: &Path, listener: &mut Listener<'_>) -> Result<Coales
         listener,
     )?;
     let rule = CoalesceRule::at_once(options.keep.get());
-    let outcome = directory.coalesce(&lease, rule, &AtomicBool::new(false));
+    let (progress, cancelled) = (Progress::default(), AtomicBool::new(false));
+    let work = || directory.coalesce(&lease, rule, &cancelled, &progress);
+    let outcome = reported(&progress, LongWork::Coalescing, listener, work);
     let outcome = outcome.and_then(|coalesced| {
         directory.retain(&lease, options.keep.get())?;
         lease.release()?;

@@ -120,6 +120,14 @@ pub enum JobEvent {
         done_bytes: u64,
         /// Bytes in all, if known.
         total_bytes: Option<u64>,
+        /// Whether a line is due: the first one comes after two seconds, and each later one after twice the previous time.
+        /// The other events are for a bar.
+        is_line: bool,
+    },
+    /// Long work of which progress was reported is done.
+    ProgressEnded {
+        /// The work.
+        work: LongWork,
     },
     /// The level in memory is lost.
     MemoryLost {
@@ -298,6 +306,8 @@ pub enum LongWork {
         /// Its generation number.
         generation: u64,
     },
+    /// A chain of checkpoints is coalesced.
+    Coalescing,
 }
 
 /// Audience of an event.
@@ -318,6 +328,7 @@ impl JobEvent {
             Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) | Self::Coalesced { .. } => Severity::Detail,
             Self::Rehearsed { was_reported: false, .. } => Severity::Detail,
             Self::Untracked { .. }
+            | Self::ProgressEnded { .. }
             | Self::Alone { .. }
             | Self::Uncloned { .. }
             | Self::Flushed { .. }

@@ -1,5 +1,5 @@
-//! Reports the progress of long work, so that a wait of minutes does not look like a hang. The first report comes after
-//! two seconds, and each later one after twice the previous time.
+//! Reports the progress of long work, so that a wait of minutes does not look like a hang. A first line is due after two
+//! seconds, and each later one after twice the previous time. A bar on a terminal is drawn more often.
 
 use crate::event::{JobEvent, LongWork};
 use standfast_store::Progress;
@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 /// Time that work may take before it is reported.
 const UNREPORTED_MAX: Duration = Duration::from_secs(2);
 
-/// Schedule of the reports.
+/// Time between two reports for a bar.
+const BAR_PAUSE: Duration = Duration::from_millis(250);
+
+/// Schedule of the lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reports {
     due: Instant,
@@ -52,22 +55,23 @@ pub(crate) fn reported<T: Send>(
             let _running = running;
             work()
         });
-        let mut reports = Reports::begin(Instant::now());
-        while ended.recv_timeout(reports.due().saturating_duration_since(Instant::now()))
-            == Err(RecvTimeoutError::Timeout)
-        {
-            if reports.take_due(Instant::now()) {
-                listener(&JobEvent::of_progress(what, progress));
-            }
+        let (mut reports, mut is_reported) = (Reports::begin(Instant::now()), false);
+        while ended.recv_timeout(BAR_PAUSE) == Err(RecvTimeoutError::Timeout) {
+            listener(&JobEvent::of_progress(what, progress, reports.take_due(Instant::now())));
+            is_reported = true;
         }
-        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+        let done = worker.join().unwrap_or_else(|panic| resume_unwind(panic));
+        if is_reported {
+            listener(&JobEvent::ProgressEnded { work: what });
+        }
+        done
     })
 }
 
 impl JobEvent {
-    /// Makes an event of the progress of work.
-    pub(crate) fn of_progress(work: LongWork, progress: &Progress) -> Self {
-        Self::Progress { work, done_bytes: progress.done_bytes(), total_bytes: progress.total_bytes() }
+    /// Makes an event of the progress of work, of which a line is due or not.
+    pub(crate) fn of_progress(work: LongWork, progress: &Progress, is_line: bool) -> Self {
+        Self::Progress { work, done_bytes: progress.done_bytes(), total_bytes: progress.total_bytes(), is_line }
     }
 }
 
@@ -86,6 +90,23 @@ mod tests {
             }
         }
         assert_eq!(made, [2, 6, 14, 30]);
+    }
+
+    #[test]
+    fn a_bar_is_drawn_until_the_work_is_done() {
+        let (progress, work) = (Progress::default(), LongWork::Verifying { generation: 1 });
+        let (enough, waits) = channel();
+        let mut events = Vec::new();
+        let mut listener = |event: &JobEvent| {
+            events.push(event.clone());
+            // The work has ended after the second one.
+            let _ = if events.len() >= 2 { enough.send(()) } else { Ok(()) };
+        };
+        reported(&progress, work, &mut listener, move || waits.recv().expect("two reports"));
+        let (last, before) = events.split_last().expect("there are some");
+        assert_eq!(*last, JobEvent::ProgressEnded { work });
+        let is_bar = |event: &JobEvent| matches!(event, JobEvent::Progress { done_bytes: 0, is_line: false, .. });
+        assert!(before.len() >= 2 && before.iter().all(is_bar), "{before:?}");
     }
 
     #[test]

@@ -15,11 +15,13 @@ use crate::level_directory::Slot;
 use crate::names::{image_name, image_name_of};
 use crate::pack::Packer;
 use crate::prepare::{Draft, write_frame};
+use crate::progress::Progress;
 use crate::retention::counting;
 use crate::{JobDirectory, Lease, StorageFile, StoreError};
 use standfast_format::ImageSource;
 use standfast_format::image::{Assembled, ImageIdentity, assemble};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
+use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -72,7 +74,8 @@ impl CoalesceRule {
 
 impl JobDirectory {
     /// Coalesces the chain of the newest generation, if the rule says that it is time. Returns `None` if there was
-    /// nothing to do, if `cancelled` was set meanwhile, or if the target has gone. May run while a checkpoint is taken.
+    /// nothing to do, if `cancelled` was set meanwhile, or if the target has gone. May run while a checkpoint is taken. Counts
+    /// the bytes that it writes in `progress`.
     ///
     /// # Errors
     /// If a link is not good, or the disk refuses. All generations then stay as they were.
@@ -81,6 +84,7 @@ impl JobDirectory {
         lease: &Lease,
         rule: CoalesceRule,
         cancelled: &AtomicBool,
+        progress: &Progress,
     ) -> Result<Option<Coalesced>, StoreError> {
         let manifest = self.manifest()?;
         let bad = self.level_directory.bad_generations().clone();
@@ -91,7 +95,11 @@ impl JobDirectory {
         let full = image_name_of(target.number, target.revision + 1);
         let mut draft = Draft::begin(&self.level_directory, lease, Slot::Coalescing, full)?;
         let file = draft.create()?;
-        let go_on = |_: &dyn StorageFile, _: u64| Ok(!cancelled.load(Ordering::Relaxed));
+        let written = Cell::new(0);
+        let go_on = |_: &dyn StorageFile, bytes: u64| {
+            progress.add(bytes - written.replace(bytes));
+            Ok(!cancelled.load(Ordering::Relaxed))
+        };
         let Some(contained) = Packer::copy(&chain, &*file, &go_on, &draft)? else { return Ok(None) };
         let identity = ImageIdentity { job: manifest.job, generation: target.number, parent: None };
         let image = assemble(identity, contained, chain.state())

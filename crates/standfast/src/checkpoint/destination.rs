@@ -110,7 +110,8 @@ impl Destination {
     /// Returns the progress of the last checkpoint that was begun.
     pub(crate) fn progress(&self) -> Option<JobEvent> {
         let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(JobEvent::of_progress(LongWork::Writing { generation: under_way.number.get() }, &under_way.progress))
+        let work = LongWork::Writing { generation: under_way.number.get() };
+        Some(JobEvent::of_progress(work, &under_way.progress, true))
     }
 
     /// Decides what kind of generation comes next, and how memory is captured for it.

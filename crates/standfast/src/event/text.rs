@@ -35,7 +35,11 @@ impl fmt::Display for JobEvent {
             Self::LeftInMemory { place, generation, on_disk, reason } => {
                 write_left_in_memory(f, place, *generation, *on_disk, reason)
             }
-            Self::Progress { work, done_bytes, total_bytes } => write_progress(f, *work, *done_bytes, *total_bytes),
+            Self::Progress { work, done_bytes, total_bytes, .. } => {
+                write!(f, "{work}: ")?;
+                write_progress(f, *done_bytes, *total_bytes)
+            }
+            Self::ProgressEnded { work } => write!(f, "{work}: done"),
             Self::MemoryLost { reason } => write_memory_lost(f, reason),
             Self::Untracked { reason } => write_untracked(f, reason),
             Self::Uncloned { reason } => write_uncloned(f, reason),
@@ -96,20 +100,21 @@ fn rehearsed(generation: u64, was_reported: bool) -> String {
     }
 }
 
-fn write_progress(
-    f: &mut fmt::Formatter<'_>,
-    work: LongWork,
-    done_bytes: u64,
-    total_bytes: Option<u64>,
-) -> fmt::Result {
-    match work {
-        LongWork::Writing { generation } => write!(f, "writing checkpoint {generation}: ")?,
-        LongWork::Restoring { generation } => write!(f, "restoring checkpoint {generation}: ")?,
-        LongWork::Verifying { generation } => write!(f, "verifying checkpoint {generation}: ")?,
-        LongWork::Rehearsing { generation } => write!(f, "rehearsing a restart from checkpoint {generation}: ")?,
-        LongWork::WritingCore { generation } => write!(f, "reading checkpoint {generation} for core files: ")?,
-        LongWork::Flushing { generation } => write!(f, "flushing checkpoint {generation} to disk: ")?,
+impl fmt::Display for LongWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Writing { generation } => write!(f, "writing checkpoint {generation}"),
+            Self::Restoring { generation } => write!(f, "restoring checkpoint {generation}"),
+            Self::Verifying { generation } => write!(f, "verifying checkpoint {generation}"),
+            Self::Rehearsing { generation } => write!(f, "rehearsing a restart from checkpoint {generation}"),
+            Self::WritingCore { generation } => write!(f, "reading checkpoint {generation} for core files"),
+            Self::Flushing { generation } => write!(f, "flushing checkpoint {generation} to disk"),
+            Self::Coalescing => f.write_str("coalescing checkpoints"),
+        }
     }
+}
+
+fn write_progress(f: &mut fmt::Formatter<'_>, done_bytes: u64, total_bytes: Option<u64>) -> fmt::Result {
     match total_bytes {
         Some(total) => write!(f, "{} of {}", ByteSize::b(done_bytes.min(total)), ByteSize::b(total)),
         None => write!(f, "{} so far", ByteSize::b(done_bytes)),

@@ -224,7 +224,7 @@ impl Flushing {
         loop {
             if reports.take_due(Instant::now()) {
                 let work = LongWork::Flushing { generation: self.number.get() };
-                listener(&JobEvent::of_progress(work, self.pacing.progress()));
+                listener(&JobEvent::of_progress(work, self.pacing.progress(), true));
             }
             let rest = deadline.saturating_duration_since(Instant::now());
             let left = rest.min(reports.due().saturating_duration_since(Instant::now()));

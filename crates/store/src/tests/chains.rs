@@ -7,6 +7,7 @@ use super::{
     AFTER_REBOOT, LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, some_pages, state,
     written,
 };
+use crate::progress::Progress;
 use crate::{CoalesceRule, JobDirectory, Lease, PreparePlan, Selector, StoreError, Writing};
 use proptest::prelude::*;
 use standfast_core::{Address, PageRange, PageSet};
@@ -37,7 +38,7 @@ fn upon(at: u64) -> PreparePlan {
 }
 
 fn coalesce(directory: &JobDirectory, lease: &Lease, rule: CoalesceRule) -> Result<bool, StoreError> {
-    Ok(directory.coalesce(lease, rule, &AtomicBool::new(false))?.is_some())
+    Ok(directory.coalesce(lease, rule, &AtomicBool::new(false), &Progress::default())?.is_some())
 }
 
 /// Returns the pages of each generation of a small chain: a full one, then others with one page changed, added or
@@ -255,7 +256,8 @@ fn a_cancelled_coalescing_leaves_everything_as_it_was() {
     let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     let before = disk.names();
-    let done = directory.coalesce(&lease, CoalesceRule::at_once(two()), &AtomicBool::new(true)).unwrap();
+    let done =
+        directory.coalesce(&lease, CoalesceRule::at_once(two()), &AtomicBool::new(true), &Progress::default()).unwrap();
     assert_eq!((done, disk.names()), (None, before));
 }
 

@@ -3,6 +3,7 @@
 
 use super::disk::Disk;
 use super::{LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, state, submit_all};
+use crate::progress::Progress;
 use crate::{CoalesceRule, Encodings, JobDirectory, Lease, PreparePlan};
 use proptest::prelude::*;
 use standfast_core::codec::Encoding;
@@ -78,7 +79,7 @@ fn a_chain_of_differences_is_small_and_reads_back() {
         assert!(generation.number.get() == 1 || generation.file_bytes < most, "{generation:?}");
     }
     let rule = CoalesceRule::at_once(NonZeroU32::MIN);
-    assert!(directory.coalesce(&lease, rule, &AtomicBool::new(false)).unwrap().is_some());
+    assert!(directory.coalesce(&lease, rule, &AtomicBool::new(false), &Progress::default()).unwrap().is_some());
     assert_eq!(pages_of(&directory.image(number(5)).unwrap()).unwrap(), history(5));
     checkpoint_upon(&directory, &lease, &history(5), &history(6), "any").unwrap();
     assert_eq!(newest(&directory).unwrap().1, history(6), "upon one that has been coalesced");

@@ -4,6 +4,7 @@
 use super::disk::{Disk, Fault, Survival};
 use super::encodings::any_encodings;
 use super::{AFTER_REBOOT, LIVE, Pages, begin, checkpoint_upon, open_on, page, pages_of, some_pages, written};
+use crate::progress::Progress;
 use crate::{CoalesceRule, JobDirectory, Lease, Level, Levels, Pacing, Selector, StoreError};
 use proptest::prelude::*;
 use standfast_format::BoxError;
@@ -107,7 +108,7 @@ fn a_flush_is_full_if_the_disks_newest_is_gone_from_memory() {
         }
     }
     let rule = CoalesceRule::at_once(NonZeroU32::MIN);
-    memory_of(&levels).coalesce(&lease, rule, &AtomicBool::new(false)).unwrap().unwrap();
+    memory_of(&levels).coalesce(&lease, rule, &AtomicBool::new(false), &Progress::default()).unwrap().unwrap();
     memory_of(&levels).retain(&lease, NonZeroU32::MIN).unwrap();
     flush(&levels, &lease, number(4)).unwrap();
     let flushed = levels.directory.manifest().unwrap().generation(number(4)).cloned().unwrap();
@@ -317,7 +318,7 @@ proptest! {
                 Step::Coalesce(level) => {
                     let rule = CoalesceRule::at_once(NonZeroU32::MIN);
                     let place = if level == Level::Memory { memory_of(&levels) } else { &levels.directory };
-                    place.coalesce(&lease, rule, &AtomicBool::new(false)).unwrap();
+                    place.coalesce(&lease, rule, &AtomicBool::new(false), &Progress::default()).unwrap();
                 }
                 Step::Restart(which) => {
                     let all: Vec<_> = truth.keys().filter(|it| levels.choose(Selector::Exactly(**it)).is_ok()).copied().collect();

@@ -3,6 +3,7 @@
 use super::disk::Disk;
 use super::encodings::any_encodings;
 use super::{LIVE, begin, newest, open_on, state};
+use crate::progress::Progress;
 use crate::{CoalesceRule, Encodings, JobDirectory, Lease, PreparePlan};
 use proptest::prelude::*;
 use standfast_core::directions::{MaskedPages, Regions};
@@ -137,7 +138,7 @@ proptest! {
             prop_assert!(story.is_told());
         }
         let rule = CoalesceRule::at_once(NonZeroU32::MIN);
-        story.directory.coalesce(&story.lease, rule, &AtomicBool::new(false)).unwrap();
+        story.directory.coalesce(&story.lease, rule, &AtomicBool::new(false), &Progress::default()).unwrap();
         prop_assert!(story.is_told(), "what was coalesced");
         if let Some(step) = steps.first() {
             story.checkpoint(step);
