@@ -29,7 +29,8 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
         Command::Status(status) => show_status(status),
         Command::List(list) => {
             let generations = standfast::list(&list.place.directory)?;
-            print(list.place.form, &generations, || tables::generations(&generations))?;
+            let overhead = standfast::overhead(&list.place.directory)?;
+            print(list.place.form, &generations, || tables::list(&generations, overhead.as_ref()))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Inspect(Inspect { place, at }) => {

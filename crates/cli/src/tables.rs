@@ -17,7 +17,7 @@ pub(crate) use overhead::{overhead, percent, time};
 use standfast::doctor::Finding;
 use standfast::report::{
     CheckpointReport, CoalescingReport, GenerationReport, InspectionReport, JobStatus, LastRehearsal, LiveReport,
-    ProcessReport, RehearsalReport, StatusReport, VerificationReport,
+    OverheadReport, ProcessReport, RehearsalReport, StatusReport, VerificationReport,
 };
 use standfast::{Ending, FlushMode, FlushReport, ForShell, Interval, message_lines, printable};
 use std::fmt::Write;
@@ -252,6 +252,12 @@ pub(crate) fn generations(generations: &[GenerationReport]) -> String {
         align_right(&mut table, column);
     }
     lines_of(&table)
+}
+
+/// Lists the generations of a job, and what they have cost it.
+pub(crate) fn list(listed: &[GenerationReport], cost: Option<&OverheadReport>) -> String {
+    let cost = cost.and_then(overhead).map(|cost| format!("\n{}", facts_as_lines(&[("overhead", cost)])));
+    generations(listed) + &cost.unwrap_or_default()
 }
 
 /// Describes where a generation is, unless it is only in the directory, and whether it is superseded.

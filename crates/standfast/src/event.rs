@@ -6,7 +6,7 @@ mod file_notes;
 mod listing_news;
 mod text;
 
-use crate::report::{CheckpointReport, RestartReport};
+use crate::report::{CheckpointReport, OverheadReport, RestartReport};
 pub use container_news::ContainerNews;
 pub use deadline_news::DeadlineNews;
 use standfast_engine::{BrokenPromise, FileNote, JobIds, ListingNews};
@@ -264,6 +264,15 @@ pub enum JobEvent {
         /// Their size in bytes.
         bytes: u64,
     },
+    /// What the checkpoints of a job have cost, at the end of a life.
+    Cost {
+        /// Number of checkpoints in all of its lives.
+        checkpoints: u64,
+        /// Estimated time by which they made it run longer.
+        overhead: Duration,
+        /// Time for which it has run.
+        running: Duration,
+    },
     /// A restart was requested, but the program had finished.
     HasFinished {
         /// The job's directory.
@@ -321,7 +330,18 @@ pub enum Severity {
     Warning,
 }
 
+/// The overhead of a job that has run for less is not reported: it says little.
+const TELLING_RUN: Duration = Duration::from_secs(60);
+
 impl JobEvent {
+    /// Returns the event of what checkpoints have cost, if that is worth a word.
+    pub(crate) fn of_overhead(overhead: &OverheadReport) -> Option<Self> {
+        let running = Duration::try_from_secs_f64(overhead.running_seconds).ok()?;
+        let cost = Duration::try_from_secs_f64(overhead.checkpoint_seconds).ok()?;
+        let is_telling = overhead.checkpoints > 0 && running >= TELLING_RUN;
+        is_telling.then_some(Self::Cost { checkpoints: overhead.checkpoints, overhead: cost, running })
+    }
+
     /// Returns who wants to see the event.
     pub fn severity(&self) -> Severity {
         match self {
@@ -355,6 +375,7 @@ impl JobEvent {
             | Self::Unfinished { .. }
             | Self::Failed { .. }
             | Self::Kept { .. }
+            | Self::Cost { .. }
             | Self::HasFinished { .. } => Severity::Note,
             Self::Skipped { .. }
             | Self::StartedAfresh { .. }

@@ -80,7 +80,9 @@ pub use parts::{
     examine_nodes, is_distributed, part_agent, restart_distributed, restart_part, run_distributed, run_part,
     serve_part, verify_distributed,
 };
-pub use queries::{CoreFilesRequest, StatusWatch, inspect, list, phase, rehearse, status, verify, write_core_files};
+pub use queries::{
+    CoreFilesRequest, StatusWatch, inspect, list, overhead, phase, rehearse, status, verify, write_core_files,
+};
 pub use quoting::{ForShell, InWords, quoted_word, without_numbers};
 pub use rehearsal::give_way;
 pub use request::{Afterwards, checkpoint};

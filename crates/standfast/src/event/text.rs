@@ -6,6 +6,7 @@ use super::{JobEvent, LongWork};
 use crate::quoting::ForShell;
 use crate::report::{CheckpointReport, PhaseReport, RestartReport};
 use bytesize::ByteSize;
+use humantime::format_duration;
 use standfast_engine::{BrokenPromise, JobIds};
 use std::fmt;
 use std::path::Path;
@@ -67,6 +68,7 @@ impl fmt::Display for JobEvent {
             Self::Unfinished { directory, end } => write_unfinished(f, directory, end),
             Self::Failed { directory, end, generation } => write_failed(f, directory, end, *generation),
             Self::Kept { directory, checkpoints, bytes } => write_kept(f, directory, *checkpoints, *bytes),
+            Self::Cost { checkpoints, overhead, running } => write_cost(f, *checkpoints, *overhead, *running),
             Self::HasFinished { directory, generation } => write_finished(f, directory, *generation),
         }
     }
@@ -195,6 +197,16 @@ fn write_kept(f: &mut fmt::Formatter<'_>, directory: &Path, checkpoints: u64, by
     )
 }
 
+fn write_cost(f: &mut fmt::Formatter<'_>, checkpoints: u64, overhead: Duration, running: Duration) -> fmt::Result {
+    let checkpoints = match checkpoints {
+        1 => "1 checkpoint".to_owned(),
+        number => format!("{number} checkpoints"),
+    };
+    let share = overhead.as_secs_f64() / running.as_secs_f64() * 100.0;
+    let running = format_duration(Duration::from_secs(running.as_secs()));
+    write!(f, "{checkpoints} took about {share:.2} % of the running time ({running})")
+}
+
 fn write_finished(f: &mut fmt::Formatter<'_>, directory: &Path, generation: Option<u64>) -> fmt::Result {
     let directory = ForShell(directory);
     write!(f, "nothing to restart: the program of {directory} has finished with status 0")?;
@@ -318,10 +330,29 @@ fn write_taken(f: &mut fmt::Formatter<'_>, report: &CheckpointReport) -> fmt::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::OverheadReport;
 
     #[test]
     fn an_unfinished_program_is_reported_with_the_restart_command() {
         let event = JobEvent::Unfinished { directory: "my job".into(), end: "killed by SIGKILL".into() };
         assert_eq!(event.to_string(), "program killed by SIGKILL; continue it with: standfast restart 'my job'");
+    }
+
+    #[test]
+    fn the_cost_of_checkpoints_is_reported_after_a_run_of_some_length() {
+        let overhead = |running_seconds, checkpoints| OverheadReport {
+            running_seconds,
+            checkpoints,
+            checkpoint_seconds: 1.5,
+            failures: 0,
+            restart_seconds: 0.0,
+            lost_seconds: 0.0,
+        };
+        let told =
+            |running, checkpoints| JobEvent::of_overhead(&overhead(running, checkpoints)).map(|it| it.to_string());
+        assert_eq!(told(300.7, 6).as_deref(), Some("6 checkpoints took about 0.50 % of the running time (5m)"));
+        assert_eq!(told(59.0, 6), None);
+        assert_eq!(told(300.0, 0), None);
+        assert_eq!(told(f64::NAN, 6), None);
     }
 }

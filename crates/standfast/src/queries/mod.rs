@@ -10,5 +10,5 @@ mod status_watch;
 pub use core_files::{CoreFilesRequest, write_core_files};
 pub use inspect::{inspect, verify};
 pub use rehearse::rehearse;
-pub use status::{list, phase, status};
+pub use status::{list, overhead, phase, status};
 pub use status_watch::StatusWatch;

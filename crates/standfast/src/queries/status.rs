@@ -1,10 +1,12 @@
-//! `status` and `list`: the state of a job, from its directory and its supervisor. They write nothing.
+//! `status` and `list`: the state of a job and what it has cost, from its directory and its supervisor. They write nothing.
 
 use crate::Error;
 use crate::control::{Reply, Request, ask};
 use crate::history::{JobHistory, read_history};
 use crate::quoting::without_numbers;
-use crate::report::{DurableReport, GenerationReport, JobPhase, JobStatus, MemoryLevelReport, StatusReport};
+use crate::report::{
+    DurableReport, GenerationReport, JobPhase, JobStatus, MemoryLevelReport, OverheadReport, StatusReport,
+};
 use crate::settings::JobOptions;
 use standfast_format::manifest::{Generation, GenerationNumber, Outcome};
 use standfast_store::{JobDirectory, LeaseState, Level, Levels, StoreError};
@@ -101,6 +103,15 @@ pub fn list(directory: &Path) -> Result<Vec<GenerationReport>, Error> {
     let of_store = |error| Error::of_store(directory, error);
     let levels = JobDirectory::look(directory).and_then(Levels::open).map_err(of_store)?.0;
     generations(&levels).map_err(of_store)
+}
+
+/// Returns what checkpoints and failures have cost the job in `directory`; `None` if that was not recorded.
+///
+/// # Errors
+/// If there is no job, or the directory cannot be read or trusted.
+pub fn overhead(directory: &Path) -> Result<Option<OverheadReport>, Error> {
+    let opened = JobDirectory::look(directory).map_err(|error| Error::of_store(directory, error))?;
+    Ok(read_history(&opened).overhead(phase(directory)? == JobPhase::Running))
 }
 
 /// Returns the generations of all levels, each once. A generation in memory and on disk is reported as it is in memory.

@@ -6,7 +6,7 @@ use crate::checkpoint::Destination;
 use crate::coalesce::Coalescing;
 use crate::control::ControlSocket;
 use crate::event::{ContainerNews, JobEvent};
-use crate::history::HistoryEntry;
+use crate::history::{HistoryEntry, read_history};
 use crate::identity::in_lease;
 use crate::settings::KeepFinished;
 use crate::takeover::EXIT_MAX;
@@ -53,6 +53,7 @@ impl Supervisor<'_, '_> {
         let ended = now_nanoseconds();
         let of_job = self.leftovers.of_job(ending);
         self.settle_memory(of_job);
+        self.append(HistoryEntry::Ended { end: of_job.into() });
         // First report, which may write to the same file as the program's output; then record the state of that file.
         self.report_end(of_job);
         self.record(of_job, ended);
@@ -118,7 +119,6 @@ impl Supervisor<'_, '_> {
         let is_dead = self.job.descendants().is_empty();
         let ends = self.setup.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
         let ended = ended.filter(|_| is_dead);
-        self.append(HistoryEntry::Ended { end: ending.into() });
         if let Err(error) = levels.directory.set_end(lease, outcome, ends, ended) {
             self.warn(format!("cannot record how the program ended: {error}"));
         }
@@ -149,9 +149,11 @@ impl Supervisor<'_, '_> {
         true
     }
 
-    /// Names the command that continues the job, if there is something to continue.
+    /// Reports what checkpoints have cost, and names the command that continues the job, if there is something to continue.
     fn report_end(&mut self, ending: Ending) {
         let directory = self.setup.context.directory.clone();
+        let overhead = read_history(&self.setup.destination.levels.directory).overhead(false);
+        overhead.as_ref().and_then(JobEvent::of_overhead).iter().for_each(|cost| self.say(cost));
         match ending {
             Ending::Stopped { generation, .. } => self.say(&JobEvent::Stopped { directory, generation }),
             Ending::Exited { status: 0 } if self.setup.options.keep_finished == KeepFinished::No => {}
