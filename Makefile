@@ -62,6 +62,7 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	$(CARGO) run --release -p standfast-tests --bin soak -- --group-kills $(SOAK_GROUP_KILLS) --state soak/groups.json
 	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)
 	$(CARGO) run --release -p standfast-tests --bin differential -- --programs $(SOAK_PROGRAMS)
+	$(CARGO) run --release -p standfast-tests --bin predictions
 
 planted-faults: ## whether random programs find faults that are planted into restarts
 	$(CARGO) build --release -p standfast-cli --features planted-faults --target-dir $(TARGET)/planted

@@ -24,6 +24,7 @@
 //! distributed  distributed jobs on simulated nodes, struck in every way
 //! mpi       MPI programs that lose ranks and nodes
 //! watched   the same under `standfast group run`
+//! predictions  what the cost model says, and what happens
 //! skip      promises that cannot be tested here
 //! simulated nodes with their own networks, processes and memory
 //! stuck     launches that make no progress
@@ -51,6 +52,7 @@ pub mod moments;
 pub mod mpi;
 pub mod papers;
 pub mod parallel;
+pub mod predictions;
 mod programs;
 pub mod result;
 pub mod running;
