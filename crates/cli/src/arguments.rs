@@ -31,6 +31,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   standfast run ./heat 4096
   standfast run -d /scratch/heat -i 30s -- ./heat 4096
+  standfast run --nodes a,b -d /shared/job -- mpirun --host {nodes} -n 2 ./app     on two nodes, as one job
   standfast run --resume -- ./heat 4096     in a batch job that may be requeued: starts the
                                             program the first time, then continues it
 
@@ -430,10 +431,10 @@ pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) form: Form,
     /// Examine these nodes instead of this machine, or with 'slurm' those of the allocation
-    #[arg(long, value_name = "NODE,...", value_delimiter = ',', conflicts_with = "pid", hide = true)]
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', conflicts_with = "pid")]
     pub(crate) nodes: Vec<String>,
     /// With --nodes: the command that reaches a node [default: ssh, or srun in an allocation of Slurm]
-    #[arg(long, value_name = "COMMAND", requires = "nodes", hide = true)]
+    #[arg(long, value_name = "COMMAND", requires = "nodes")]
     pub(crate) agent: Option<String>,
 }
 

@@ -1,5 +1,4 @@
-//! Options of distributed jobs, and the commands that their processes are started with. All of them are hidden until all of it
-//! works.
+//! Options of distributed jobs, and the commands that their processes are started with, which are hidden.
 
 use super::generation;
 use clap::{Args, Subcommand};
@@ -13,17 +12,17 @@ use std::time::Duration;
 pub(crate) struct NodeOptions {
     /// Nodes of a distributed job, or 'slurm' for those of the allocation; the program runs on the first one, and its
     /// launcher starts others with standfast rsh
-    #[arg(long, value_name = "NODE,...", value_delimiter = ',', hide = true)]
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
     pub(crate) nodes: Vec<String>,
     /// Command that reaches a node [default: ssh, or srun in an allocation of Slurm]
-    #[arg(long, value_name = "COMMAND", requires = "nodes", hide = true)]
+    #[arg(long, value_name = "COMMAND", requires = "nodes")]
     pub(crate) agent: Option<String>,
     /// With --nodes: the longest time for which a checkpoint may freeze the program; one that would take longer is given up
-    #[arg(long, value_name = "TIME", requires = "nodes", default_value = "1s", value_parser = humantime::parse_duration, hide = true)]
+    #[arg(long, value_name = "TIME", requires = "nodes", default_value = "1s", value_parser = humantime::parse_duration)]
     pub(crate) pause_limit: Duration,
 }
 
-/// What the processes of a distributed job are started with. Nobody types them.
+/// What the processes of a distributed job are started with. Nobody types them but `rsh`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum PartCommand {
     /// Speak for a node
@@ -41,8 +40,7 @@ pub(crate) enum PartCommand {
     /// Answer one command from another node
     #[command(hide = true)]
     PartShim(PartPlace),
-    /// Execute a command on another node of the distributed job that this process belongs to
-    #[command(hide = true)]
+    /// Execute a command on another node of the distributed job that this process belongs to, as a launcher's remote shell
     Rsh(Rsh),
 }
 
