@@ -100,6 +100,12 @@ static bool is_nobody(const char *line, pid_t tid)
     return strstr(line, "none/") != NULL || (strstr(line, "/tid") != NULL && access(path, F_OK) != 0);
 }
 
+static bool is_actor(int number, pid_t id)
+{
+    const struct actor *actor = &state->actors[number];
+    return actor->is_there && (actor->tid == id || actor->pid == id);
+}
+
 /* Says the kernel's list of timers, with actors instead of ids. */
 static void say_list(void)
 {
@@ -115,8 +121,9 @@ static void say_list(void)
                 continue;
             }
             *owner = '\0';
+            // A new thread may have the id of one that is gone.
             int actor = 0;
-            while (actor < ACTORS && state->actors[actor].tid != tid && state->actors[actor].pid != tid)
+            while (actor < ACTORS && !is_actor(actor, tid))
                 actor++;
             say(" %s actor %d", line, actor);
         } else if (strncmp(line, "ClockID: -", 10) == 0) {
