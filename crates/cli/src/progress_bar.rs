@@ -3,7 +3,7 @@
 
 use rustix::termios::tcgetwinsize;
 use standfast::JobEvent;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Moves to the beginning of the line, and erases it.
@@ -16,13 +16,11 @@ static IS_DRAWN: AtomicBool = AtomicBool::new(false);
 
 /// Draws the bar of an event. Returns whether there is a terminal for it.
 pub(crate) fn draw(event: &JobEvent, done_bytes: u64, total_bytes: Option<u64>) -> bool {
-    let stream = io::stderr();
-    let Ok(size) = tcgetwinsize(&stream) else { return false };
-    if !stream.is_terminal() {
+    // In the last column, some terminals begin a new line. Others do not know how wide they are.
+    let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col).saturating_sub(1));
+    if columns == 0 {
         return false;
     }
-    // In the last column, some terminals begin a new line.
-    let columns = usize::from(size.ws_col).saturating_sub(1);
     let line: String = line(&event.to_string(), done_bytes, total_bytes).chars().take(columns).collect();
     IS_DRAWN.store(true, Ordering::Relaxed);
     drop(io::stderr().write_all(format!("{ERASE}{line}").as_bytes()));

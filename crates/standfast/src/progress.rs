@@ -105,7 +105,7 @@ mod tests {
         reported(&progress, work, &mut listener, move || waits.recv().expect("two reports"));
         let (last, before) = events.split_last().expect("there are some");
         assert_eq!(*last, JobEvent::ProgressEnded { work });
-        let is_bar = |event: &JobEvent| matches!(event, JobEvent::Progress { done_bytes: 0, is_line: false, .. });
+        let is_bar = |event: &JobEvent| matches!(event, JobEvent::Progress { done_bytes: 0, .. });
         assert!(before.len() >= 2 && before.iter().all(is_bar), "{before:?}");
     }
 

@@ -149,7 +149,7 @@ impl FlushCosts {
         self.so_far == Beside::default() && self.is_slower_beside()
     }
 
-    /// Returns how long the program loses by a flush of this length in this mode, in seconds; `None` if that is not known.
+    /// Returns the seconds that the program loses by a flush of this length in this mode; `None` if they are not known.
     pub(crate) fn seconds(&self, flush_mode: FlushMode, bytes: u64) -> Option<f64> {
         let cost = match flush_mode {
             FlushMode::Background => self.background,
