@@ -80,6 +80,30 @@ impl<'a> RemoteCaller<'a> {
         Ok(taken)
     }
 
+    /// Has the process of this task read the beginning of a file. Returns how much it is, or `None` if it cannot read it.
+    pub(crate) fn read_file(&self, path: &str, pid: Pid, text: &mut [u8]) -> Result<Option<usize>, EngineError> {
+        const FLAGS: u64 = (abi::O_RDONLY | abi::O_CLOEXEC) as u64;
+        let at = self.injector.output();
+        let own = |_| EngineError::Ended;
+        self.injector.write_output(&[path.as_bytes(), b"\0"].concat()).map_err(own)?;
+        let number = lowest_free(&proc::numbers(pid, "fd").map_err(own)?);
+        let call = |number, arguments| Call { number, arguments };
+        let results = self.remote_task.calls(&[
+            call(abi::SYS_open, [at.get(), FLAGS, 0, 0, 0, 0]),
+            call(abi::SYS_read, [number as u64, at.get(), text.len() as u64, 0, 0, 0]),
+            call(abi::SYS_close, [number as u64, 0, 0, 0, 0, 0]),
+        ]);
+        let results = results.map_err(self.ended)?;
+        if results[0] != i64::from(number) {
+            if results[0] >= 0 {
+                self.call(abi::SYS_close, [results[0] as u64, 0, 0, 0, 0, 0])?;
+            }
+            return Ok(None);
+        }
+        self.injector.read_output(text).map_err(own)?;
+        Ok(usize::try_from(results[1]).ok())
+    }
+
     /// Returns an empty batch of questions for this task.
     pub(crate) fn batch(&self) -> RemoteCallBatch {
         RemoteCallBatch { output: self.injector.output().get(), calls: Vec::new(), words: 0 }

@@ -133,6 +133,7 @@ fn state() -> JobState {
         surroundings: None,
         listed: None,
         closed_ends: None,
+        last_id: None,
     }
 }
 

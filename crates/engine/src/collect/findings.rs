@@ -152,6 +152,7 @@ impl Findings {
         }
         let machine = machine(answers.iter().fold(0, |all, inner| all | inner.xsave_features));
         let clocks = clocks(stop.pids[0]);
+        let last_id = answers.first().and_then(|inner| inner.last_id);
         let mut descriptors = self.descriptors.descriptors.into_iter();
         let mut processes: Vec<ProcessState> = Vec::new();
         let unreported: Vec<_> = answers.iter().flat_map(|inner| inner.unreported.clone()).collect();
@@ -185,6 +186,7 @@ impl Findings {
             posix_queues: self.descriptors.posix_queues,
             semaphores: system_v.semaphores,
             message_queues: system_v.queues,
+            last_id,
             ..JobState::default()
         };
         settle_births(&mut state);

@@ -8,6 +8,7 @@ mod files;
 mod findings;
 mod guarded;
 mod isolation_mismatch;
+mod last_id;
 mod memory;
 mod passing;
 mod process_snapshot;
@@ -208,6 +209,7 @@ impl<'a> Stop<'a> {
                 track: self.by_pagemap && tracks.of(identity).is_none_or(|track| track.is_lost()),
                 has_children: parents.contains(&process.pid),
                 undo: probes[place],
+                last_id: place == 0,
             };
             let inner = &mut answers[place];
             *inner = threads::Inner::ask(process, self.process_snapshots[place], &frozen.shared.tracing.main, also)?;
@@ -306,6 +308,7 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
         track: false,
         has_children: true,
         undo: None,
+        last_id: false,
     };
     frozen.processes.iter().try_for_each(|process| {
         let process_snapshot =

@@ -3,7 +3,7 @@
 
 use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::restrictions::Landlock;
-use super::{isolation_mismatch, restrictions};
+use super::{isolation_mismatch, last_id, restrictions};
 use crate::capture_options::StackPart;
 use crate::error::kernel;
 use crate::freeze::{FrozenProcess, refine};
@@ -53,6 +53,8 @@ pub(super) struct Inner {
     pub(super) unreported: Vec<(Pid, Unreported)>,
     /// What its end would do to semaphores.
     pub(super) undo: FoundUndo,
+    /// See [`JobState::last_id`](standfast_format::records::JobState::last_id).
+    pub(super) last_id: Option<i32>,
 }
 
 /// What cannot be determined completely from outside a process.
@@ -88,6 +90,8 @@ pub(super) struct Also<'a> {
     pub(super) has_children: bool,
     /// The question what its end does to semaphores.
     pub(super) undo: Option<Probe<'a>>,
+    /// Whether it is asked for the last id of its pid namespace.
+    pub(super) last_id: bool,
 }
 
 impl Inner {
@@ -162,6 +166,9 @@ impl Inner {
             self.userfault = also.track.then(|| remote_caller.make_userfault(pid)).transpose()?;
             if let Some(probe) = also.undo {
                 self.undo = probe.ask(remote_caller, &mut self.blockers)?;
+            }
+            if also.last_id {
+                self.last_id = last_id::ask(remote_caller, pid)?;
             }
         }
         self.found.ask_thread(remote_caller, place)?;

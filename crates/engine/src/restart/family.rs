@@ -21,9 +21,9 @@ use crate::waits::Waits;
 use crate::{EngineError, directions};
 use standfast_core::{Address, PageRange};
 use standfast_format::ImageSource;
-use standfast_format::records::{Backing, Mapping};
+use standfast_format::records::{Backing, JobState, Mapping};
 use standfast_linux::abi;
-use standfast_linux::proc::Stat;
+use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::descriptors::{self, HeldDescriptor};
 use standfast_linux::sys::process::same_open_file;
 use standfast_linux::{InheritedSignals, NamespaceInit, Pid, PinnedToCpu, Task, Tid};
@@ -151,6 +151,7 @@ impl Family {
         stopwatch.lap("fill");
         stop_the_stopped(&self.processes, plan.job)?;
         self.furnish(plan)?;
+        self.count_ids_on(plan.job)?;
         stopwatch.lap("attributes");
         self.give_descriptors(plan, parked)?;
         for (place, process) in self.processes.iter().enumerate() {
@@ -225,6 +226,18 @@ impl Family {
             process.make_threads(&plan)?;
         }
         Ok(())
+    }
+
+    /// Makes a restored pid namespace count on from the last id of the job, so that no new process or thread gets the id of
+    /// one that has ended.
+    fn count_ids_on(&self, job: &JobState) -> Result<(), EngineError> {
+        let Some(init) = &self.main().init else { return Ok(()) };
+        let threads = job.processes.iter().flat_map(|process| &process.threads).map(|thread| thread.tid);
+        let highest = threads.max().unwrap_or_default();
+        // Another machine may count to less, and start over.
+        let may_be_last = |id: &i32| u64::try_from(*id).is_ok_and(|id| proc::ids_max().is_ok_and(|max| id < max));
+        let last = job.last_id.filter(may_be_last).unwrap_or(highest);
+        init.choose_next_id(last + 1).map_err(|source| kernel("choosing the next process id", source))
     }
 
     /// Pins us to the processor of the main process: injected calls take less time there.

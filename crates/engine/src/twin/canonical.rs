@@ -241,7 +241,8 @@ fn translate_ids(saved: &JobState, found: &mut JobState) {
 /// Leaves out what describes the checkpoint and not the job.
 fn clear_checkpoint_facts(state: &mut JobState) {
     (state.machine, state.clocks) = (Machine::default(), Clocks::default());
-    (state.forks, state.ipc_namespace, state.pid_namespace) = (0, 0, 0);
+    (state.forks, state.last_id) = (0, None);
+    (state.ipc_namespace, state.pid_namespace) = (0, 0);
     state.folders.clear();
     (state.listed, state.surroundings, state.closed_ends) = (None, None, None);
 }

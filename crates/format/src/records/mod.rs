@@ -103,6 +103,10 @@ pub struct JobState {
     /// images.
     #[n(17)]
     pub closed_ends: Option<Vec<ClosedEnd>>,
+    /// The last id that the kernel gave to a process or thread in the job's pid namespace; absent in older images, or if
+    /// the job cannot read it.
+    #[n(18)]
+    pub last_id: Option<i32>,
 }
 
 /// What a restart needs to find again in order to continue this job.

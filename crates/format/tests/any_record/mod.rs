@@ -449,6 +449,7 @@ prop_compose! {
         surroundings in prop::option::of(prop::collection::vec(surrounding(), 0..3)),
         listed in prop::option::of(prop::collection::vec(listed_directory(), 0..3)),
         closed_ends in prop::option::of(prop::collection::vec(closed_end(), 0..3)),
+        last_id in any::<Option<i32>>(),
         host: String,
     ) -> JobState {
         JobState {
@@ -470,6 +471,7 @@ prop_compose! {
             surroundings,
             listed,
             closed_ends,
+            last_id,
         }
     }
 }

@@ -152,6 +152,22 @@ fn parse_forks(text: &[u8]) -> Option<u64> {
     text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"processes ")).and_then(parse)
 }
 
+/// The file whose last number is [`last_id`] of the reader's pid namespace, whichever namespace `/proc` belongs to.
+pub const LOADAVG: &str = "/proc/loadavg";
+
+/// Returns the last id that the kernel has given to a process or thread in our pid namespace.
+///
+/// # Errors
+/// When the kernel does not report it.
+pub fn last_id() -> io::Result<i32> {
+    parse_last_id(&std::fs::read(LOADAVG)?).ok_or_else(|| malformed("last process id"))
+}
+
+/// Parses `/proc/loadavg`.
+pub fn parse_last_id(text: &[u8]) -> Option<i32> {
+    words(text).nth(4).and_then(parse)
+}
+
 /// Returns the number of ids that the kernel gives to processes and threads before it starts over.
 ///
 /// # Errors
