@@ -39,6 +39,15 @@ static uint16_t port(int of, int theirs)
     return at.sin_port;
 }
 
+/* The connection is complete: to connect once more is an error, also the first time. */
+static void expect_connected(int end)
+{
+    struct sockaddr_in peer;
+    socklen_t length = sizeof peer;
+    CHECK(getpeername(end, (struct sockaddr *)&peer, &length) == 0);
+    CHECK(connect(end, (struct sockaddr *)&peer, length) == -1 && errno == EISCONN);
+}
+
 int main(void)
 {
     int server = -1, pair[2], half[2], lone[2], on = 1, value;
@@ -53,6 +62,8 @@ int main(void)
     CHECK(setsockopt(pair[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0);
     moment("connected");
     CHECK(port(pair[0], 0) == ports[0] && port(pair[0], 1) == ports[1] && port(pair[1], 1) == ports[0]);
+    expect_connected(pair[0]);
+    expect_connected(pair[1]);
     CHECK(write(pair[0], sent, sizeof sent) == sizeof sent && write(pair[1], "the other way", 13) == 13);
     CHECK(write(half[0], "last words", 10) == 10 && shutdown(half[0], SHUT_WR) == 0);
     CHECK(write(lone[0], "testament", 9) == 9 && close(lone[0]) == 0);
@@ -69,6 +80,7 @@ int main(void)
     take(half[1], "last words", 10);
     CHECK(read(half[1], got, 1) == 0 && write(half[1], "reply", 5) == 5);
     take(half[0], "reply", 5);
+    expect_connected(half[0]);
     CHECK(send(half[0], "x", 1, MSG_NOSIGNAL) == -1 && errno == EPIPE);
     take(lone[1], "testament", 9);
     moment("read");

@@ -4,9 +4,9 @@ use super::lingering::end_lingering;
 use super::{Made, describe, has_name, is_tcp, options, reachable};
 use crate::EngineError;
 use crate::error::kernel;
-use crate::objects::Opening;
 use crate::objects::opening::AddressWait;
-use standfast_format::records::{Bytes, Socket, SocketState};
+use crate::objects::{O_NONBLOCK, Opening};
+use standfast_format::records::{Bytes, OpenFileKind, Socket, SocketState};
 use standfast_linux::abi;
 use standfast_linux::proc::tcp_state::TIME_WAIT;
 use standfast_linux::proc::{Endpoint, TcpConnection};
@@ -192,7 +192,7 @@ impl Opening<'_> {
                 Naming::Any => {}
             }
             let patience = if naming == Naming::Any { Patience::Long } else { Patience::None };
-            self.connect_within(&made, address, patience)?;
+            self.connect_tcp(&made, record, address, patience)?;
             // A port outside the system's range of ports to choose from is not chosen.
             if naming == Naming::Chosen { has_its_name(&made, record) } else { Ok(()) }
         };
@@ -261,8 +261,39 @@ impl Opening<'_> {
             }
             bound => bound?,
         }
-        self.connect_within(made, address, patience)?;
+        self.connect_tcp(made, record, address, patience)?;
         has_its_name(made, record)
+    }
+
+    /// Connects a TCP socket that has its name. We connect without waiting, and the kernel takes such a connection to be
+    /// incomplete until the next connect(2), which returns 0 once. Where the socket blocks, the program has probably waited
+    /// for its connection, so that call is made here.
+    pub(super) fn connect_tcp(
+        &self,
+        made: &Made,
+        record: &Socket,
+        address: &[u8],
+        patience: Patience,
+    ) -> Result<(), EngineError> {
+        self.connect_within(made, address, patience)?;
+        if self.is_non_blocking(record) {
+            return Ok(());
+        }
+        let action = format!("completing the connection to {}", describe(&address.into()));
+        match self.with_address(&action, abi::SYS_connect, made, address, Patience::None) {
+            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(abi::EISCONN) => Ok(()),
+            completed => completed,
+        }
+    }
+
+    /// Reports whether the program has a socket that does not block.
+    fn is_non_blocking(&self, record: &Socket) -> bool {
+        let job = self.plan.job;
+        let is_it = |kind: &OpenFileKind| match kind {
+            OpenFileKind::Socket { socket } => std::ptr::eq(&job.sockets[*socket as usize], record),
+            _ => false,
+        };
+        job.open_files.iter().any(|file| file.flags & O_NONBLOCK != 0 && is_it(&file.kind))
     }
 
     /// Connects a socket that does not block.

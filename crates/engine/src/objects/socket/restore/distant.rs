@@ -171,7 +171,7 @@ impl Opening<'_> {
         options::set(made.own(), end.record)?;
         let (name, peer) = (any_port(&end.record.name.0), &end.peer().0);
         self.with_address("naming a socket", abi::SYS_bind, &made, &name, Patience::None)?;
-        self.connect(&made, peer)?;
+        self.connect_tcp(&made, end.record, peer, Patience::Long)?;
         let now = name_of(&made)?;
         let [before, to, after] = [&end.record.name, end.peer(), &now.clone().into()].map(describe);
         let note = format!("the connection from {before} to {to} goes on from {after}: its old port is still taken");
