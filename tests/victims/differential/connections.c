@@ -71,6 +71,17 @@ static long do_listen(const long *a)
     return listen(fd_of(a[0]), (int)a[1]);
 }
 
+/* Connects a socket that does not wait. Over the loopback device a connection is made at once, but the kernel reports a TCP
+ * connection only at the next call; after a restart, it does so once more where the socket does not block. */
+static int connect_now(int fd, const union address *at, socklen_t length)
+{
+    int protocol = 0;
+    socklen_t word = sizeof protocol;
+    if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &word) == 0 && protocol == IPPROTO_TCP)
+        connect(fd, &at->any, length);
+    return connect(fd, &at->any, length);
+}
+
 /* connect SLOT TO: to the address of the socket in another slot. Never waits. */
 static long do_connect(const long *a)
 {
@@ -79,7 +90,7 @@ static long do_connect(const long *a)
     if (getsockname(fd_of(a[1]), &at.any, &length) != 0)
         return -1;
     int fd = fd_of(a[0]), flags = never_wait(fd);
-    int result = connect(fd, &at.any, length);
+    int result = connect_now(fd, &at, length);
     wait_again(fd, flags);
     return result;
 }
@@ -94,13 +105,13 @@ static long do_dial(const long *a)
     int fd = socket(at.any.sa_family, (int)a[2] | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
-    int result = connect(fd, &at.any, length), error = errno;
+    int result = connect_now(fd, &at, length), error = errno;
     wait_again(fd, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     if (place(fd, a[0]) != 0)
         return -1;
     errno = error;
-    // Over the loopback device a connection is made at once, though connect(2) does not wait for it.
-    return result != 0 && error == EINPROGRESS ? 0 : result;
+    // It waits to be let in.
+    return result != 0 && error == EALREADY ? 0 : result;
 }
 
 /* accept SLOT NEW-SLOT FLAGS */

@@ -99,6 +99,20 @@ static long do_unmap(const long *a)
     return munmap(page(a[0], a[1]), pages(a[2]));
 }
 
+/* Reports whether a range lies in no single mapping. */
+static int is_split(const char *at, size_t length)
+{
+    unsigned long start, end, first = (unsigned long)at;
+    char line[4096];
+    int whole = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps != NULL && !whole && fgets(line, sizeof line, maps) != NULL)
+        whole = sscanf(line, "%lx-%lx", &start, &end) == 2 && start <= first && first + length <= end;
+    if (maps != NULL)
+        fclose(maps);
+    return !whole;
+}
+
 /* move MAPPING PAGE OLD-COUNT NEW-COUNT FLAGS NEW-MAPPING */
 static long do_move(const long *a)
 {
@@ -109,6 +123,12 @@ static long do_move(const long *a)
     // The kernel forgets the lock of what stays behind, but counts it for ever (VmLck).
     if (flags & MREMAP_DONTUNMAP)
         munlock(page(a[0], a[1]), pages(a[2]));
+    // From Linux 6.17 on, several mappings can be moved together, but not while checkpoints track their writes. Older kernels
+    // refuse that in any case.
+    if (is_split(page(a[0], a[1]), pages(a[2]))) {
+        errno = EFAULT;
+        return -1;
+    }
     void *at = mremap(page(a[0], a[1]), pages(a[2]), pages(a[3]), flags, mapping(a[5]));
     return at == MAP_FAILED ? -1 : 0;
 }
