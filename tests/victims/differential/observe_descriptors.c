@@ -188,8 +188,9 @@ static void say_kind(int fd, const struct stat *found)
     }
     if (S_ISDIR(found->st_mode))
         return;
+    // TCP and terminals pass on in the background what has been written.
     if (strcmp(kind_of(fd), "a queue") != 0 && ioctl(fd, FIONREAD, &value) == 0)
-        say(" waiting %d", is_tcp(fd) ? value > 0 : value);
+        say(" waiting %d", is_tcp(fd) || isatty(fd) ? value > 0 : value);
     value = fcntl(fd, F_GETPIPE_SZ);
     if (value > 0)
         say(" pipe of %d", value);
