@@ -65,9 +65,14 @@ fn killed(arena: &Arena, program: &Program, native: &RunResult, options: &[&str]
     let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
     let mut running =
         standfast.run_with(&options, Checkpoints::EveryMilliseconds(INTERVAL.as_millis() as u64), program)?;
+    // A program that has written nothing yet is not known as one that appends.
+    let before = until(PATIENCE, "the first file", || {
+        let has_written = running.has_ended()? || fs::read_dir(arena.work())?.next().is_some();
+        Ok(if has_written { Some(standfast.newest_generation(&arena.images())?.unwrap_or(0)) } else { None })
+    })?;
     until(PATIENCE, "some checkpoints", || {
-        let newest = if running.has_ended()? { Some(TOLD_BY) } else { standfast.newest_generation(&arena.images())? };
-        Ok(newest.filter(|newest| *newest >= TOLD_BY))
+        let newest = standfast.newest_generation(&arena.images())?.unwrap_or(0);
+        Ok((running.has_ended()? || newest >= before + TOLD_BY).then_some(()))
     })?;
     let told = running.errors_so_far();
     if told.contains("--save-f") || told.contains("--files") {
