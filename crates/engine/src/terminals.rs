@@ -61,6 +61,8 @@ pub(crate) struct InFlight {
     pub(crate) output: Bytes,
     /// What holds the output back.
     pub(crate) stop: Option<OutputStop>,
+    /// Echo that waits for that output to go on: characters that the line discipline has yet to process as output.
+    pub(crate) echo: Bytes,
 }
 
 /// Why the data in flight cannot be determined.
@@ -97,7 +99,7 @@ impl Sides {
         let mut found = InFlight::default();
         let mut touched = self.take_input(&settings, &mut found)?;
         touched |= self.take_output(&mut found)?;
-        found.stop = self.let_go(&settings)?;
+        self.let_go(&settings, &mut found)?;
         if touched || found.stop.is_some() {
             self.put(&settings, &found)?;
         }
@@ -120,21 +122,50 @@ impl Sides {
 
     /// Puts the data there, under the settings that will then apply.
     fn put(&self, settings: &Termios, in_flight: &InFlight) -> io::Result<()> {
-        let InFlight { input, unfinished, output, stop } = in_flight;
+        let InFlight { input, unfinished, output, stop, echo } = in_flight;
         let quiet = Quiet::of(settings, in_flight);
         terminal::set_settings(self.slave(), &quiet.settings)?;
         let typed: Vec<u8> = match settings.local & abi::ICANON {
             0 => input.iter().flat_map(|piece| piece.0.iter().copied()).collect(),
             _ => input.iter().flat_map(|line| quiet.line(&line.0)).chain(quiet.quoted(&unfinished.0)).collect(),
         };
-        write(&self.master, &typed, &self.slave)?;
         write(&self.slave, &output.0, &self.master)?;
-        terminal::set_settings(self.slave(), settings)?;
-        match stop {
-            None => Ok(()),
-            Some(OutputStop::Call) => terminal::suspend_output(self.slave()),
-            Some(OutputStop::Key) => write(&self.master, &[settings.characters[abi::VSTOP]], &self.slave),
+        if let Some(stop) = stop {
+            self.stop(*stop, settings)?;
+            self.put_echo(&echo.0, settings)?;
+            terminal::set_settings(self.slave(), &quiet.settings)?;
         }
+        write(&self.master, &typed, &self.slave)?;
+        terminal::set_settings(self.slave(), settings)
+    }
+
+    /// Holds the output back.
+    fn stop(&self, stop: OutputStop, settings: &Termios) -> io::Result<()> {
+        match stop {
+            OutputStop::Call => terminal::suspend_output(self.slave()),
+            OutputStop::Key => {
+                terminal::set_settings(self.slave(), &Quiet::without_lines(settings))?;
+                write(&self.master, &[settings.characters[abi::VSTOP]], &self.slave)
+            }
+        }
+    }
+
+    /// Has the line discipline echo these characters while the output is held back. They are typed for that, and read.
+    fn put_echo(&self, echo: &[u8], settings: &Termios) -> io::Result<()> {
+        if echo.is_empty() {
+            return Ok(());
+        }
+        let mut echoing = Quiet::without_lines(settings);
+        echoing.local = echoing.local & !abi::ECHOCTL | abi::ECHO;
+        (echoing.characters[abi::VSTART], echoing.characters[abi::VSTOP]) = (0, 0);
+        terminal::set_settings(self.slave(), &echoing)?;
+        write(&self.master, echo, &self.slave)?;
+        let mut buffer = vec![0; QUEUE_BYTES];
+        let mut rest = echo.len();
+        while rest > 0 && ready_events(self.slave(), INPUT)? & INPUT != 0 {
+            rest -= (&self.slave).read(&mut buffer)?.min(rest);
+        }
+        if rest == 0 { Ok(()) } else { Err(io::Error::other("a terminal has not taken what it is to echo")) }
     }
 
     /// Makes the kernel pass on what has been written.
@@ -198,41 +229,62 @@ impl Sides {
 
     /// Takes the written data, with the echo that waits for room after it; reports whether there was any.
     fn take_output(&self, found: &mut InFlight) -> io::Result<bool> {
-        let packets = terminal::tells_packets(self.master.as_fd())?;
-        let mut buffer = vec![0; 2 * QUEUE_BYTES];
         let mut output = Vec::new();
         loop {
-            let before = output.len();
-            while ready_events(self.master.as_fd(), INPUT)? & INPUT != 0 {
-                let length = (&self.master).read(&mut buffer)?;
-                // Each packet begins with its type.
-                output.extend(&buffer[usize::from(packets).min(length)..length]);
-            }
-            // Echo can have waited only for a queue that was full; an empty write sends it on.
-            if output.len() == before || output.len() < QUEUE_BYTES {
+            let more = self.take_shown()?;
+            let any = !more.is_empty();
+            output.extend(more);
+            // Unless the output is held back, echo can have waited only for a queue that was full.
+            if !any || output.len() < QUEUE_BYTES {
                 break;
             }
-            let _ = (&self.slave).write(&[])?;
+            self.send_echo();
         }
         let any = !output.is_empty();
         found.output = output.into();
         Ok(any)
     }
 
-    /// Releases output that is held back, and returns what held it back.
-    fn let_go(&self, settings: &Termios) -> io::Result<Option<OutputStop>> {
+    /// Reads everything that the master has to read.
+    fn take_shown(&self) -> io::Result<Vec<u8>> {
+        let packets = terminal::tells_packets(self.master.as_fd())?;
+        let mut buffer = vec![0; 2 * QUEUE_BYTES];
+        let mut shown = Vec::new();
+        while ready_events(self.master.as_fd(), INPUT)? & INPUT != 0 {
+            let length = (&self.master).read(&mut buffer)?;
+            // Each packet begins with its type.
+            shown.extend(&buffer[usize::from(packets).min(length)..length]);
+        }
+        Ok(shown)
+    }
+
+    /// Sends echo that waits, as every write does.
+    fn send_echo(&self) {
+        let _ = (&self.slave).write(&[]);
+    }
+
+    /// Releases output that is held back, if it is, and takes the echo that has waited for it.
+    fn let_go(&self, settings: &Termios, found: &mut InFlight) -> io::Result<()> {
         let is_stopped = || Ok::<_, io::Error>(ready_events(self.slave(), OUTPUT)? & OUTPUT == 0);
         if !is_stopped()? {
-            return Ok(None);
+            return Ok(());
         }
+        // The echo is taken as it waits, with no line end translated.
+        terminal::set_settings(self.slave(), &Quiet::without_lines(settings))?;
         terminal::resume_output(self.slave())?;
-        if !is_stopped()? {
-            return Ok(Some(OutputStop::Call));
+        found.stop = Some(OutputStop::Call);
+        if is_stopped()? {
+            found.stop = Some(OutputStop::Key);
+            if settings.input & abi::IXON != 0 && settings.characters[abi::VSTART] != 0 {
+                write(&self.master, &[settings.characters[abi::VSTART]], &self.slave)?;
+            }
+            if is_stopped()? {
+                return Err(io::Error::other("its output is not held back"));
+            }
         }
-        if settings.input & abi::IXON != 0 && settings.characters[abi::VSTART] != 0 {
-            write(&self.master, &[settings.characters[abi::VSTART]], &self.slave)?;
-        }
-        if is_stopped()? { Err(io::Error::other("its output is not held back")) } else { Ok(Some(OutputStop::Key)) }
+        self.send_echo();
+        found.echo = self.take_shown()?.into();
+        Ok(())
     }
 }
 

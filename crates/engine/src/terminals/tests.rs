@@ -134,6 +134,37 @@ fn stopped_output_is_reported_and_stays_stopped() {
 }
 
 #[test]
+fn echo_waits_with_the_output_that_is_held_back() {
+    for by_key in [false, true] {
+        let (sides, settings) = with(|_| {});
+        let hold = |sides: &Sides| match by_key {
+            true => (&sides.master).write_all(b"\x13"),
+            false => terminal::suspend_output(sides.slave()),
+        };
+        hold(&sides).unwrap();
+        (&sides.master).write_all(b"a \x01\tb\rhalf").unwrap();
+        let found = seen(&sides, &settings);
+        assert_eq!((&found.output.0[..], &found.echo.0[..]), (&b""[..], &b"a ^A\tb\nhalf"[..]));
+        let new = pair();
+        new.fill(&settings, &found).unwrap();
+        for sides in [sides, new] {
+            assert_eq!(seen(&sides, &settings), found);
+            assert_eq!(reads(&sides.master).concat(), b"");
+            match by_key {
+                true => (&sides.master).write_all(b"\x11").unwrap(),
+                false => terminal::resume_output(sides.slave()).unwrap(),
+            }
+            while ready_events(sides.slave(), OUTPUT).unwrap() & OUTPUT == 0 {
+                std::thread::sleep(ROOM_PAUSE);
+            }
+            (&sides.slave).write_all(b"!").unwrap();
+            assert_eq!(reads(&sides.master).concat(), b"a ^A\tb\r\nhalf!");
+            assert_eq!(reads(&sides.slave), [b"a \x01\tb\n"]);
+        }
+    }
+}
+
+#[test]
 fn packet_mode_is_kept_and_unread_status_delays_the_scan() {
     let (sides, settings) = with(|_| {});
     terminal::set_packets(sides.master.as_fd(), true).unwrap();

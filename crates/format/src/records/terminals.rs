@@ -52,6 +52,9 @@ pub struct PseudoTerminal {
     /// Whether `TIOCEXCL` was called on its master, which only `TIOCGEXCL` shows. Absent if not.
     #[n(14)]
     pub master_exclusive: Option<bool>,
+    /// Echo of typed input that waits until held back output goes on, before it is processed as output. Absent if none.
+    #[n(15)]
+    pub echo: Option<Bytes>,
 }
 
 /// Settings of a terminal: `termios(3)`, with the kernel's bit numbers.

@@ -296,6 +296,7 @@ prop_compose! {
         control: Option<(i32, i32)>,
         mode: Option<u32>,
         master_exclusive: Option<bool>,
+        echo in prop::option::of(bytes()),
     ) -> PseudoTerminal {
         PseudoTerminal {
             number,
@@ -322,6 +323,7 @@ prop_compose! {
             output,
             mode,
             master_exclusive,
+            echo,
         }
     }
 }

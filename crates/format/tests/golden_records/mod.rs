@@ -165,6 +165,7 @@ pub(crate) fn terminal() -> PseudoTerminal {
         output: b"shown"[..].into(),
         mode: None,
         master_exclusive: None,
+        echo: None,
     }
 }
 

@@ -267,8 +267,9 @@ impl Walk<'_> {
             None => open_again(&self.shown[found.place].own(&self.holders)?)?,
         };
         let exclusive = terminal::is_exclusive(slave.as_fd())?;
-        let InFlight { input, unfinished, output, stop } = self.in_flight(found, slave)?;
-        Ok(PseudoTerminal { exclusive, input, unfinished, output, output_stop: stop, ..found.record.clone() })
+        let InFlight { input, unfinished, output, stop, echo } = self.in_flight(found, slave)?;
+        let echo = Some(echo).filter(|echo| !echo.0.is_empty());
+        Ok(PseudoTerminal { exclusive, input, unfinished, output, output_stop: stop, echo, ..found.record.clone() })
     }
 
     fn in_flight(&self, found: &FoundTerminal, slave: OwnedFd) -> Result<InFlight, Unsupported> {

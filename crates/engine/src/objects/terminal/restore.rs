@@ -72,6 +72,7 @@ impl Opening<'_> {
             unfinished: recorded.unfinished.clone(),
             output: recorded.output.clone(),
             stop: recorded.output_stop,
+            echo: recorded.echo.clone().unwrap_or_default(),
         };
         terminal::set_window(own.as_fd(), [rows, columns, width, height]).map_err(making)?;
         let filled = Sides::new(own, self.own(slave)?).fill(&settings(&recorded.settings), &in_flight);
