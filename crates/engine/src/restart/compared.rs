@@ -51,8 +51,9 @@ impl Family {
             lacking.any(|field| it.field.starts_with(field))
         };
         let (denied, others): (Vec<_>, Vec<_>) = differences.into_iter().partition(is_denied);
+        let may_all_differ = is_elsewhere(plan.job) || is_of_earlier_version(plan.job);
         let (allowed, wrong): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|it| is_elsewhere(plan.job) || despite.contains(&it.field));
+            others.into_iter().partition(|it| may_all_differ || despite.contains(&it.field));
         if !wrong.is_empty() && self.has_lost_process() {
             let killed = io::Error::other("one of its processes was killed, as when memory runs out");
             return Err(kernel("rebuilding the job", killed));
@@ -97,6 +98,11 @@ fn is_elsewhere(job: &JobState) -> bool {
         (host, kernel_release, vdso, processor_features)
     };
     it(&here) != it(&job.machine)
+}
+
+/// Reports whether the image is of a version that recorded some things in another way.
+fn is_of_earlier_version(job: &JobState) -> bool {
+    job.surroundings.is_none()
 }
 
 fn refusal(difference: Difference) -> Blocker {

@@ -2,6 +2,7 @@
 //! and not on the job, is the same in all of them.
 
 use super::remaining_times::let_time_pass;
+use super::unsaid::forget_unsaid;
 use crate::objects::{O_LARGEFILE, O_NOFOLLOW, SHARED_MEMORY_NAME};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
@@ -23,6 +24,7 @@ const FLAGS_OF_PROGRAMS: u64 = 0x27_7fd7;
 /// Brings the records of two collections of a job into canonical form.
 pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
     translate_ids(saved, found);
+    forget_unsaid(saved, found);
     for (saved, found) in saved.processes.iter_mut().zip(&mut found.processes) {
         forget_unknown_accounting(saved, found);
         forget_expired(saved, found);
@@ -30,7 +32,6 @@ pub(super) fn make_canonical(saved: &mut JobState, found: &mut JobState) {
         let_time_pass(saved, found);
     }
     for (saved, found) in saved.sockets.iter_mut().zip(&mut found.sockets) {
-        forget_unknown_origins(saved, found);
         forget_held_back(saved, found);
         // The plan itself reports a file that cannot be made again.
         saved.file_mode = saved.file_mode.filter(|_| found.file_mode.is_some());
@@ -170,18 +171,6 @@ fn canonical_open_file(open: &mut OpenFile) {
         // What is written there goes to the end.
         OpenFileKind::Regular { offset, .. } if open.flags & abi::O_APPEND as u32 != 0 => *offset = 0,
         _ => {}
-    }
-}
-
-/// Leaves out what an image of an earlier version does not say.
-fn forget_unknown_origins(saved: &Socket, found: &mut Socket) {
-    if let (SocketState::Towards { peer: None, .. }, SocketState::Towards { peer, .. }) =
-        (&saved.state, &mut found.state)
-    {
-        *peer = None;
-    }
-    for (saved, found) in saved.received.iter().zip(&mut found.received) {
-        found.from = found.from.take().filter(|_| saved.from.is_some());
     }
 }
 

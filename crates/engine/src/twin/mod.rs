@@ -17,6 +17,7 @@ mod comparison;
 mod exceptions;
 mod known_partners;
 mod remaining_times;
+mod unsaid;
 
 use crate::capture_options::{Asking, CaptureOptions, ExternalSockets};
 use crate::collect::Collection;
