@@ -7,6 +7,9 @@
 #define PR_SET_VMA 0x53564d41
 #define PR_SET_VMA_ANON_NAME 0
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 enum { SYS_MSEAL = 462 };
 
 /* The size of a step's mapping is limited, since each observation reads all of them. */
@@ -90,7 +93,9 @@ static long do_protect(const long *a)
 /* advise MAPPING PAGE COUNT ADVICE */
 static long do_advise(const long *a)
 {
-    return madvise(page(a[0], a[1]), pages(a[2]), (int)a[3]);
+    int result = madvise(page(a[0], a[1]), pages(a[2]), (int)a[3]);
+    // The kernel makes no huge page of tracked memory that is in part unwritten, or unchanged since the last checkpoint.
+    return a[3] == MADV_COLLAPSE ? 0 : result;
 }
 
 /* unmap MAPPING PAGE COUNT */
