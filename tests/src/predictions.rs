@@ -7,6 +7,10 @@
 //! completion    runs with some three failures each
 //! ```
 
+mod record;
+
+pub use record::record;
+
 use crate::arena::Arena;
 use crate::command::Standfast;
 use crate::mpi::MPIS;

@@ -1,14 +1,15 @@
 //! Compares what `standfast advise` predicts with what happens to programs under failures.
 //!
 //! ```text
-//! predictions [--seconds S] [--runs N] [--seed S] [--program NAME]
+//! predictions [--seconds S] [--runs N] [--seed S] [--program NAME] [--record yes]
 //!     --seconds: running time of each program alone [default: 20]
 //!     --runs: runs with failures of each program [default: 20]
+//!     --record: prints what checkpoints cost at several intervals instead, as a table
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 
 use anyhow::{Context as _, Result, bail, ensure};
-use standfast_tests::predictions::{Plan, compare};
+use standfast_tests::predictions::{Plan, compare, record};
 use std::env;
 use std::process::ExitCode;
 
@@ -23,7 +24,10 @@ fn main() -> ExitCode {
 }
 
 fn compared() -> Result<()> {
-    let plan = plan()?;
+    let (plan, records) = plan()?;
+    if records {
+        return record(&plan, &mut |line| println!("{line}"));
+    }
     println!("seed {}", plan.seed);
     let mut wrong = 0;
     compare(&plan, &mut |comparison| {
@@ -34,8 +38,10 @@ fn compared() -> Result<()> {
     Ok(())
 }
 
-fn plan() -> Result<Plan> {
+/// Returns the plan, and whether to record.
+fn plan() -> Result<(Plan, bool)> {
     let mut plan = Plan { seconds: 20.0, runs: 20, seed: fastrand::u64(..), only: None };
+    let mut records = false;
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let value = arguments.next().with_context(|| format!("{argument} needs a value"))?;
@@ -44,10 +50,12 @@ fn plan() -> Result<Plan> {
             "--runs" => plan.runs = value.parse().context("--runs takes a whole number")?,
             "--seed" => plan.seed = value.parse().context("--seed takes a whole number")?,
             "--program" => plan.only = Some(value),
+            "--record" => records = value == "yes",
             _ => bail!(
-                "unknown option {argument}; usage: predictions [--seconds S] [--runs N] [--seed S] [--program NAME]"
+                "unknown option {argument}; usage: predictions [--seconds S] [--runs N] [--seed S] [--program NAME] \
+                 [--record yes]"
             ),
         }
     }
-    Ok(plan)
+    Ok((plan, records))
 }
