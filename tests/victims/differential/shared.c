@@ -203,13 +203,24 @@ static long do_notify_posix(const long *a)
     return mq_notify(fd_of(a[0]), a[1] ? &event : NULL);
 }
 
+/* The program that runs beside this one, of the same user, may have been given a checkpoint, which attaches what seems to be
+ * nobody's for a moment. */
+enum { LOOKS = 5, LOOK_PAUSE = 300 };
+
 static void observe_segment(int number)
 {
     struct shmid_ds found;
-    if (shmctl(*segment(number), IPC_STAT, &found) != 0)
-        return;
+    unsigned long attached = ~0ul;
+    for (int look = 0; look < LOOKS && attached > 0; look++) {
+        if (look > 0)
+            usleep(LOOK_PAUSE);
+        if (shmctl(*segment(number), IPC_STAT, &found) != 0)
+            return;
+        if (found.shm_nattch < attached)
+            attached = found.shm_nattch;
+    }
     say("\n  segment %d: %zu bytes mode %o attached %lu made by %s", number, found.shm_segsz, found.shm_perm.mode,
-        (unsigned long)found.shm_nattch, found.shm_perm.cuid == getuid() ? "this user" : "another user");
+        attached, found.shm_perm.cuid == getuid() ? "this user" : "another user");
     say(" key %s", found.shm_perm.__key == key_of(number) ? "own" : found.shm_perm.__key == 0 ? "none" : "other");
 }
 
