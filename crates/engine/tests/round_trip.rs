@@ -343,3 +343,19 @@ fn a_job_of_another_machine_continues_and_its_differences_are_reported() {
     assert!(notes.iter().any(|note| note.contains("processes[0].arguments")), "{notes:?}");
     assert!(result.exists());
 }
+
+#[test]
+fn an_image_of_an_earlier_version_continues_and_its_differences_are_reported() {
+    let (mut held, result, _directory) = differing();
+    let job = &mut held.state;
+    (job.surroundings, job.listed, job.last_id) = (None, None, None);
+    for process in &mut job.processes {
+        process.switches.audit_login = None;
+        process.mappings.iter_mut().for_each(|mapping| mapping.may_write = None);
+    }
+    let (status, notes) = continued_despite(&held, &[]).unwrap();
+    assert!(status.success(), "{status:?}");
+    let told: Vec<_> = notes.iter().filter(|note| note.contains("differs")).collect();
+    assert!(told.len() == 1 && told[0].contains("processes[0].arguments"), "{told:?}");
+    assert_eq!(std::fs::read(&result).unwrap(), b"forward\n");
+}
