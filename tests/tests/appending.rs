@@ -68,7 +68,7 @@ fn killed(arena: &Arena, program: &Program, native: &RunResult, options: &[&str]
     // A program that has written nothing yet is not known as one that appends.
     let before = until(PATIENCE, "the first file", || {
         let has_written = running.has_ended()? || fs::read_dir(arena.work())?.next().is_some();
-        Ok(if has_written { Some(standfast.newest_generation(&arena.images())?.unwrap_or(0)) } else { None })
+        has_written.then(|| Ok(standfast.newest_generation(&arena.images())?.unwrap_or(0))).transpose()
     })?;
     until(PATIENCE, "some checkpoints", || {
         let newest = standfast.newest_generation(&arena.images())?.unwrap_or(0);

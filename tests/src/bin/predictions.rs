@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 }
 
 fn compared() -> Result<()> {
-    let (plan, records) = plan()?;
+    let Arguments { plan, records } = arguments()?;
     if records {
         return record(&plan, &mut |line| println!("{line}"));
     }
@@ -38,8 +38,13 @@ fn compared() -> Result<()> {
     Ok(())
 }
 
-/// Returns the plan, and whether to record.
-fn plan() -> Result<(Plan, bool)> {
+struct Arguments {
+    plan: Plan,
+    /// Whether to print what checkpoints cost, and to compare nothing.
+    records: bool,
+}
+
+fn arguments() -> Result<Arguments> {
     let mut plan = Plan { seconds: 20.0, runs: 20, seed: fastrand::u64(..), only: None };
     let mut records = false;
     let mut arguments = env::args().skip(1);
@@ -57,5 +62,5 @@ fn plan() -> Result<(Plan, bool)> {
             ),
         }
     }
-    Ok((plan, records))
+    Ok(Arguments { plan, records })
 }
