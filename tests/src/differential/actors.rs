@@ -42,6 +42,8 @@ pub(super) struct Cast {
     mappings: Vec<usize>,
     next_slot: usize,
     next_mapping: usize,
+    /// Objects from which an actor waits to take something.
+    takings: Vec<String>,
 }
 
 /// The steps of one template that are being written.
@@ -57,7 +59,14 @@ struct Filling<'a> {
 impl Default for Cast {
     fn default() -> Self {
         let first = Actor { process: 0, lives: true, hangs: false };
-        Self { actors: vec![first], slots: BTreeMap::new(), mappings: Vec::new(), next_slot: 0, next_mapping: 0 }
+        Self {
+            actors: vec![first],
+            slots: BTreeMap::new(),
+            mappings: Vec::new(),
+            next_slot: 0,
+            next_mapping: 0,
+            takings: Vec::new(),
+        }
     }
 }
 
@@ -106,13 +115,15 @@ impl Cast {
     }
 
     /// Reports whether a step is known to differ after a restart. It closes a descriptor on which an actor waits, or may keep
-    /// it from waiting there; or it listens again after a shutdown, when a port that the kernel has chosen is free natively.
+    /// it from waiting there; or it listens again after a shutdown, when a port that the kernel has chosen is free natively;
+    /// or it waits to take what another actor waits for, and any stop may change which of them is first.
     fn is_known_to_differ(&self, step: &str) -> bool {
         let slot = |word: &str| word.parse().ok().and_then(|slot: usize| self.slots.get(&slot));
         match step.split(' ').collect::<Vec<_>>()[..] {
             ["close", word] => slot(word).is_some_and(|slot| slot.is_waited_on),
             // Several slots may have the same open file.
             ["set-flags", ..] => self.slots.values().any(|slot| slot.is_waited_on),
+            ["hang", way, word, ..] => taking(way, word).is_some_and(|taking| self.takings.contains(&taking)),
             ["listen", word, ..] => slot(word).is_some_and(|slot| slot.is_shut_down),
             _ => false,
         }
@@ -145,6 +156,9 @@ impl Cast {
                 if let Some(slot) = on.and_then(|slot| self.slots.get_mut(&slot.parse().ok()?)) {
                     slot.is_waited_on = true;
                 }
+                if let ["hang", way, word, ..] = words[..] {
+                    self.takings.extend(taking(way, word));
+                }
             }
             ("shut-down", _) => {
                 if let Some(slot) = words[1].parse().ok().and_then(|slot: usize| self.slots.get_mut(&slot)) {
@@ -158,6 +172,16 @@ impl Cast {
             }
             _ => {}
         }
+    }
+}
+
+/// Returns the object from which a call takes something that it waits for. A call that only looks, as poll does, takes nothing.
+fn taking(way: &str, word: &str) -> Option<String> {
+    match way {
+        "6" => Some(format!("semaphores {word}")),
+        "7" => Some(format!("queue {word}")),
+        "1" => None,
+        _ => WAITS_ON_DESCRIPTORS.contains(&way).then(|| format!("slot {word}")),
     }
 }
 

@@ -31,7 +31,8 @@ const MAP_NORESERVE: u64 = abi::MAP_NORESERVE as u64;
 const MAP_FIXED_NOREPLACE: u64 = abi::MAP_FIXED_NOREPLACE as u64;
 const O_RDONLY: u32 = abi::O_RDONLY as u32;
 const O_RDWR: u32 = abi::O_RDWR as u32;
-const NO_FILE: u64 = u64::MAX;
+pub(super) const NO_FILE: u64 = u64::MAX;
+pub(super) const MREMAP_MAYMOVE_FIXED: u64 = (abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED) as u64;
 /// The size from which a mapping is a reservation. It matters if it is unknown whether mappings count against the
 /// memory that the system has promised. Mappings without write access do not count then, nor do large ones.
 const RESERVATION_BYTES: u64 = 64 << 20;

@@ -219,8 +219,8 @@ impl Family {
         for (place, process) in self.processes.iter_mut().enumerate() {
             let plan = plan.of(place);
             process.guard(&plan)?;
-            process.lock(&plan)?;
             process.protect(&plan)?;
+            process.lock(&plan)?;
             process.set_layout(&plan.process.layout)?;
             process.set_attributes(&plan)?;
             process.make_threads(&plan)?;

@@ -2,7 +2,7 @@
 //! access, seals. Those that no result depends on are reported if they are not allowed here, and the program continues
 //! without them. `crate::attributes` collects them.
 
-use super::address_space::{access, while_filling};
+use super::address_space::{MREMAP_MAYMOVE_FIXED, NO_FILE, access, while_filling};
 use super::plan::Plan;
 use crate::EngineError;
 use crate::attributes::advice_number;
@@ -10,7 +10,7 @@ use crate::construction::Construction;
 use crate::error::kernel;
 use crate::objects::execute_only_key;
 use standfast_core::PAGE_BYTES;
-use standfast_format::records::{Advice, Mapping, MemoryLock};
+use standfast_format::records::{Advice, Backing, Mapping, MemoryLock};
 use standfast_linux::abi;
 use standfast_linux::proc::Status;
 use standfast_linux::sys::process;
@@ -20,6 +20,7 @@ const PR_SET_VMA: u64 = 0x5356_4d41;
 const PR_SET_VMA_ANON_NAME: u64 = 0;
 const MADV_GUARD_INSTALL: u64 = 102;
 const MLOCK_ONFAULT: u64 = 1;
+const UNUSED: u64 = (abi::MAP_PRIVATE | abi::MAP_ANONYMOUS | abi::MAP_NORESERVE) as u64;
 /// mseal(2), Linux 6.10.
 const SYS_MSEAL: i64 = 462;
 
@@ -58,7 +59,8 @@ impl Construction {
         Ok(())
     }
 
-    /// Locks memory that must stay resident.
+    /// Locks memory that must stay resident, once it has its access: the kernel copies each page of a private file that is
+    /// locked while it is writable.
     pub(super) fn lock(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let locked = |mapping: &&Mapping| mapping.attributes.lock != MemoryLock::Unlocked;
         let mappings: Vec<_> = plan.process.mappings.iter().filter(locked).collect();
@@ -72,9 +74,13 @@ impl Construction {
         let mut bytes = 0;
         for mapping in mappings {
             let length = mapping.end - mapping.start;
-            let flags = if mapping.attributes.lock == MemoryLock::OnFault { MLOCK_ONFAULT } else { 0 };
+            let is_whole = mapping.attributes.lock == MemoryLock::Locked;
+            let flags = if is_whole && !copies_on_touch(mapping) { 0 } else { MLOCK_ONFAULT };
             // This returns ENOMEM even if only some pages cannot be touched; the check below shows the result.
             let _ = self.call("locking memory", abi::SYS_mlock2, [mapping.start, length, flags, 0, 0, 0]);
+            if is_whole && flags != 0 {
+                self.lock_untouched(mapping.start, length)?;
+            }
             // Huge pages of the pool are in memory anyway, and do not count.
             bytes += if mapping.attributes.huge_page_bytes == 0 { length } else { 0 };
         }
@@ -84,6 +90,22 @@ impl Construction {
             self.go_without("processes.mappings.attributes.lock", "memory that may not be swapped out", &error);
         }
         Ok(())
+    }
+
+    /// Turns the lock of a mapping, which holds on the first touch of each page, into one of the whole mapping, and touches
+    /// none. The kernel marks all that is mapped of a range as locked, and touches nothing if a part of the range is not
+    /// mapped. So the mapping is moved to where nothing follows it, locked with what follows, and moved back.
+    fn lock_untouched(&mut self, start: u64, length: u64) -> Result<(), EngineError> {
+        let page = PAGE_BYTES as u64;
+        let action = "locking memory without touching it";
+        let away = self.call(action, abi::SYS_mmap, [0, length + page, 0, UNUSED, NO_FILE, 0])?;
+        let there = [start, length, length, MREMAP_MAYMOVE_FIXED, away, 0];
+        self.call(action, abi::SYS_mremap, there)?;
+        self.call(action, abi::SYS_munmap, [away + length, page, 0, 0, 0, 0])?;
+        // It always fails. If the limit is too low for the page that is not mapped, the lock stays as it is.
+        let _ = self.call(action, abi::SYS_mlock2, [away, length + page, 0, 0, 0, 0]);
+        let back = [away, length, length, MREMAP_MAYMOVE_FIXED, start, 0];
+        self.call(action, abi::SYS_mremap, back).map(drop)
     }
 
     /// Gives every mapping its recorded access, now that it is filled, and its protection key.
@@ -114,4 +136,10 @@ impl Construction {
         }
         Ok(())
     }
+}
+
+/// Reports whether the kernel copies a page of the mapping, instead of showing that of its file, when the mapping is locked.
+fn copies_on_touch(mapping: &Mapping) -> bool {
+    let is_of_file = matches!(mapping.backing, Backing::PrivateFile { .. } | Backing::PrivateObject { .. });
+    is_of_file && mapping.protection.write
 }

@@ -2,6 +2,7 @@
 //! them. If this kernel's mappings differ, they stay at a place of their own. The old vdso is then ordinary memory,
 //! whose functions continue in the new one.
 
+use super::address_space::{MREMAP_MAYMOVE_FIXED, NO_FILE};
 use super::plan::Plan;
 use crate::construction::Construction;
 use crate::error::kernel;
@@ -20,8 +21,6 @@ const PROT_READ: u64 = abi::PROT_READ as u64;
 const PROT_WRITE: u64 = abi::PROT_WRITE as u64;
 const PROT_EXEC: u64 = abi::PROT_EXEC as u64;
 const ANONYMOUS: u64 = (abi::MAP_PRIVATE | abi::MAP_ANONYMOUS | abi::MAP_FIXED_NOREPLACE) as u64;
-const NO_FILE: u64 = u64::MAX;
-const MREMAP_MAYMOVE_FIXED: u64 = (abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED) as u64;
 /// How many pages are searched at a time.
 const PIECE_PAGES: u64 = 256;
 
