@@ -67,6 +67,8 @@ pub(crate) struct Track {
     /// Whether the process has executed another program, so that nothing is tracked any more.
     lost: bool,
     merging: Merging,
+    /// Pages of mappings of files that are protected.
+    protected: PageSet,
 }
 
 /// A mapping to scan.

@@ -212,6 +212,36 @@ impl WrittenScan {
         Ok(Some(()))
     }
 
+    /// Returns the pages of a tracked mapping of a file that are mapped and not protected, and protects them: they have been
+    /// written since the last scan, or mapped since then. Protects no page that is not mapped, since the kernel protects it
+    /// by a marker; see [`Self::marked`]. Returns `None` when the mapping is not tracked.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn unprotected(&self, mapping: PageRange) -> io::Result<Option<Vec<PageRange>>> {
+        let all_of = category::WRITTEN | category::PRESENT;
+        let selection = Selection { all_of, reported: category::WRITTEN, ..Selection::default() };
+        let mut found = Vec::new();
+        match self.walk(mapping, selection, scan_and_protect_pages, |region| found.push(region.range())) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(None),
+            walked => walked.map(|()| Some(found)),
+        }
+    }
+
+    /// Returns the pages of a mapping of a file that are not mapped and have a marker in their place. Such a page was
+    /// protected when the kernel needed its memory. If the mapping is locked then and the file's page is not in memory, Linux
+    /// 6.18 tries for ever to map it, so no marker may stay.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn marked(&self, mapping: PageRange) -> io::Result<Vec<PageRange>> {
+        let all_of = category::SWAPPED;
+        let selection = Selection { all_of, reported: all_of, ..Selection::default() };
+        let mut found = Vec::new();
+        self.walk(mapping, selection, scan_pages, |region| found.push(region.range()))?;
+        Ok(found)
+    }
+
     fn walk(
         &self,
         range: PageRange,
@@ -243,7 +273,8 @@ impl PageRegion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
     use standfast_core::PAGE_BYTES;
     use std::ptr::null_mut;
 
@@ -267,7 +298,22 @@ mod tests {
             // A kernel without huge pages refuses this.
             // SAFETY: the mapping that has just been made.
             let _ = unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) };
-            let tracked = Self { protection, start: start.cast(), pages };
+            Self::begun(protection, start.cast(), pages)
+        }
+
+        /// Maps a new file that is in memory only.
+        fn of_file(pages: u64) -> Self {
+            let protection = WriteProtection::new(userfault::create().expect("this test needs userfaultfd")).unwrap();
+            let (bytes, access) = (pages as usize * PAGE_BYTES, ProtFlags::READ | ProtFlags::WRITE);
+            let file = memfd_create("tracked", MemfdFlags::CLOEXEC).unwrap();
+            ftruncate(&file, bytes as u64).unwrap();
+            // SAFETY: makes a mapping of its own.
+            let start = unsafe { mmap(null_mut(), bytes, access, MapFlags::SHARED, &file, 0) }.unwrap();
+            Self::begun(protection, start.cast(), pages)
+        }
+
+        fn begun(protection: WriteProtection, start: *mut u8, pages: u64) -> Self {
+            let tracked = Self { protection, start, pages };
             tracked.protection.track(tracked.range()).unwrap();
             tracked
         }
@@ -279,6 +325,11 @@ mod tests {
         fn write(&self, page: u64) {
             // SAFETY: within the mapping, which is writable.
             unsafe { self.start.add(page as usize * PAGE_BYTES).write_volatile(1) }
+        }
+
+        fn read(&self, page: u64) {
+            // SAFETY: within the mapping, which is readable.
+            unsafe { self.start.add(page as usize * PAGE_BYTES).read_volatile() };
         }
 
         fn discard(&self, page: u64) {
@@ -337,6 +388,26 @@ mod tests {
     }
 
     #[test]
+    fn no_marker_stays_in_a_mapping_of_a_file() {
+        let memory = Tracked::of_file(4);
+        let unprotected = || memory.pages_of(&scan().unprotected(memory.range()).unwrap().expect("it is tracked"));
+        let marked = || scan().marked(memory.range()).unwrap();
+        memory.write(0);
+        assert_eq!(unprotected(), [0]);
+        assert_eq!(marked(), [], "pages that are not mapped are left alone");
+        memory.read(1);
+        assert_eq!(unprotected(), [1]);
+        memory.write(0);
+        assert_eq!(unprotected(), [0]);
+        memory.discard(1);
+        assert_eq!(memory.pages_of(&marked()), [1]);
+        marked().into_iter().for_each(|range| memory.protection.unprotect(range).unwrap());
+        assert_eq!(marked(), []);
+        memory.protection.ignore(memory.range()).unwrap();
+        assert_eq!(scan().unprotected(memory.range()).unwrap(), None);
+    }
+
+    #[test]
     fn untracked_and_unwritten_mappings_are_distinguished() {
         let memory = Tracked::new(2);
         memory.write(0);
@@ -368,8 +439,7 @@ mod tests {
     fn a_zero_page_that_was_only_read_is_not_populated() {
         let memory = Tracked::new(4);
         memory.write(1);
-        // SAFETY: within the mapping, which is readable.
-        unsafe { memory.start.add(2 * PAGE_BYTES).read_volatile() };
+        memory.read(2);
         assert_eq!(memory.scan(), [(1, true)]);
         assert_eq!(memory.scan(), [(1, false)]);
         memory.write(2);

@@ -124,6 +124,7 @@ impl Tracks {
                     looked: None,
                     lost: false,
                     merging: Merging::default(),
+                    protected: PageSet::default(),
                 });
             }
             Err(error) => self.problem = Some(error.to_string()),
