@@ -32,6 +32,9 @@ struct Slot {
     is_waited_on: bool,
     /// Whether a step has shut down one of its directions.
     is_shut_down: bool,
+    /// Whether a message holds it, maybe one that waits in its own queue: the kernel closes what only such messages hold
+    /// when any program closes a Unix socket.
+    was_sent: bool,
 }
 
 /// The state of a program, as far as the generator knows it.
@@ -67,6 +70,12 @@ impl Default for Cast {
             next_mapping: 0,
             takings: Vec::new(),
         }
+    }
+}
+
+impl Slot {
+    fn is_unix_socket(&self) -> bool {
+        ["stream", "dgram", "listener"].contains(&self.kind.as_str())
     }
 }
 
@@ -115,12 +124,14 @@ impl Cast {
     }
 
     /// Reports whether a step is known to differ after a restart. It closes a descriptor on which an actor waits, or may keep
-    /// it from waiting there; or it listens again after a shutdown, when a port that the kernel has chosen is free natively;
+    /// it from waiting there; or it closes a socket that may be garbage then; or it listens again after a shutdown, when a port that the kernel has chosen is free natively;
     /// or it waits to take what another actor waits for, and any stop may change which of them is first.
     fn is_known_to_differ(&self, step: &str) -> bool {
         let slot = |word: &str| word.parse().ok().and_then(|slot: usize| self.slots.get(&slot));
         match step.split(' ').collect::<Vec<_>>()[..] {
-            ["close", word] => slot(word).is_some_and(|slot| slot.is_waited_on),
+            ["close", word] => {
+                slot(word).is_some_and(|slot| slot.is_waited_on || slot.was_sent && slot.is_unix_socket())
+            }
             // Several slots may have the same open file.
             ["set-flags", ..] => self.slots.values().any(|slot| slot.is_waited_on),
             ["hang", way, word, ..] => taking(way, word).is_some_and(|taking| self.takings.contains(&taking)),
@@ -164,6 +175,11 @@ impl Cast {
                 if let Some(slot) = words[1].parse().ok().and_then(|slot: usize| self.slots.get_mut(&slot)) {
                     slot.is_shut_down = true;
                 }
+            }
+            ("send-descriptors", _) => {
+                let [first, count] =
+                    [4, 5].map(|place| words.get(place).and_then(|word| word.parse().ok()).unwrap_or(0));
+                self.slots.range_mut(first..first + count).for_each(|(_, slot)| slot.was_sent = true);
             }
             ("execute", _) => {
                 let all = self.actors.iter_mut().enumerate();
