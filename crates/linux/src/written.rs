@@ -229,8 +229,8 @@ impl WrittenScan {
     }
 
     /// Returns the pages of a mapping of a file that are not mapped and have a marker in their place. Such a page was
-    /// protected when the kernel needed its memory. If the mapping is locked then and the file's page is not in memory, Linux
-    /// 6.18 tries for ever to map it, so no marker may stay.
+    /// protected when the kernel needed its memory. If the mapping is locked then and the file's page is not in memory, Linux 6.9
+    /// and later try for ever to map it (`filemap_fault_recheck_pte_none` in mm/filemap.c), so no marker may stay.
     ///
     /// # Errors
     /// When the process is gone.

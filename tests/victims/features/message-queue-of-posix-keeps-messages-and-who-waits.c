@@ -33,6 +33,7 @@ int main(void)
     mqd_t gone = mq_open(other, O_RDWR | O_CREAT | O_EXCL, 0600, &attributes);
     mqd_t writer = mq_open(name, O_WRONLY | O_NONBLOCK), shared = dup(queue);
     CHECK(gone != (mqd_t)-1 && writer != (mqd_t)-1 && shared >= 0 && mq_unlink(other) == 0);
+    CHECK(fchmod(queue, 04640) == 0);
     say(writer, 1, "low");
     say(writer, 5, "first");
     say(writer, 5, "");
@@ -57,7 +58,7 @@ int main(void)
         struct stat status;
         CHECK(mq_getattr(queue, &now) == 0 && now.mq_curmsgs == 4 && now.mq_maxmsg == 4 && now.mq_msgsize == TEXT);
         CHECK(mq_getattr(writer, &now) == 0 && now.mq_flags == O_NONBLOCK && fstat(queue, &status) == 0);
-        CHECK((status.st_mode & 0777) == 0640);
+        CHECK((status.st_mode & 07777) == 04640);
         CHECK(mq_send(writer, "x", 1, 9) == -1 && errno == EAGAIN);
         mqd_t again = mq_open(name, O_RDONLY);
         CHECK(again != (mqd_t)-1 && mq_getattr(again, &now) == 0 && now.mq_curmsgs == 4 && mq_close(again) == 0);

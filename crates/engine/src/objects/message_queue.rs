@@ -16,7 +16,7 @@ use std::fs::Permissions;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-const PERMISSIONS: u32 = 0o777;
+const PERMISSIONS: u32 = 0o7777;
 const DELETED: &[u8] = b" (deleted)";
 const OWNER_ONLY: u64 = 0o600;
 /// `struct mq_attr`: flags, how many messages, how many bytes each, and five words more.
