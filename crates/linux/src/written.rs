@@ -236,7 +236,7 @@ impl WrittenScan {
     /// When the process is gone.
     pub fn marked(&self, mapping: PageRange) -> io::Result<Vec<PageRange>> {
         let all_of = category::SWAPPED;
-        let selection = Selection { all_of, reported: all_of, ..Selection::default() };
+        let selection = Selection { none_of: self.guard, all_of, reported: all_of, ..Selection::default() };
         let mut found = Vec::new();
         self.walk(mapping, selection, scan_pages, |region| found.push(region.range()))?;
         Ok(found)

@@ -28,9 +28,8 @@ impl Track {
                 None => (false, self.track_window(&scan, *window)?),
             };
             let marked = scan.marked(*window)?;
-            for range in &marked {
-                self.protection.unprotect(*range)?;
-            }
+            // This fails if the mapping could not be tracked, and then no marker is ours.
+            marked.iter().for_each(|range| drop(self.protection.unprotect(*range)));
             if is_written {
                 // Nothing more is to be learnt of it.
                 self.protection.ignore(*window)?;
