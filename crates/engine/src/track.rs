@@ -67,7 +67,7 @@ pub(crate) struct Track {
     /// Whether the process has executed another program, so that nothing is tracked any more.
     lost: bool,
     merging: Merging,
-    /// Pages of mappings of files that are protected.
+    /// Pages of tracked mappings of files that the last scan left protected.
     protected: PageSet,
 }
 

@@ -123,9 +123,11 @@ impl Cast {
         (!found.is_empty()).then(|| found[random.usize(..found.len())])
     }
 
-    /// Reports whether a step is known to differ after a restart. It closes a descriptor on which an actor waits, or may keep
-    /// it from waiting there; or it closes a socket that may be garbage then; or it listens again after a shutdown, when a port that the kernel has chosen is free natively;
-    /// or it waits to take what another actor waits for, and any stop may change which of them is first.
+    /// Reports whether a step is known to differ after a restart: it
+    /// - closes a descriptor on which an actor waits, or may keep it from waiting there;
+    /// - closes a socket that may be garbage then;
+    /// - listens again after a shutdown, when a port that the kernel has chosen is free natively;
+    /// - waits to take what another actor waits for: any stop may change which of them is first.
     fn is_known_to_differ(&self, step: &str) -> bool {
         let slot = |word: &str| word.parse().ok().and_then(|slot: usize| self.slots.get(&slot));
         match step.split(' ').collect::<Vec<_>>()[..] {
