@@ -26,6 +26,8 @@ const URGENT: i16 = abi::POLLPRI;
 const QUEUE_BYTES: usize = 4095;
 /// How much may be typed ahead if the line discipline may not have processed all of it, since the queue is full.
 const TYPED_AHEAD_MAX: usize = 2048;
+/// How much may be left to read when the kernel tells the writer that there is room (TTY_THRESHOLD_UNTHROTTLE).
+const LITTLE_BYTES: usize = 128;
 /// The sizes of the pieces with which a side is filled, so that it accepts no less than it ever held. A reader is given
 /// 4095 bytes. What is queued beyond that is kept in buffers as large as a piece, at most 1792, each of which takes
 /// another piece of its size. The kernel allocates a new buffer while all together do not exceed 8192, and reuses old
@@ -104,6 +106,20 @@ impl Sides {
             self.put(&settings, &found)?;
         }
         Ok(found)
+    }
+
+    /// Checks whether a side sends a signal as soon as there is room on the other one, and may be about to: taking the data
+    /// out makes room, and the kernel would count the signal as sent. It does not report whether it is to send one; that
+    /// begins when there is no room, and lasts until little is left to read.
+    pub(crate) fn check_signals(&self, by_master: bool, by_slave: bool) -> Result<(), Unreported> {
+        let sides = [(by_master, &self.master, &self.slave), (by_slave, &self.slave, &self.master)];
+        for (_, writer, reader) in sides.into_iter().filter(|(is_signalled, ..)| *is_signalled) {
+            let has_room = ready_events(writer.as_fd(), OUTPUT)? & OUTPUT != 0;
+            if !has_room || unread_bytes(reader.as_fd())? > LITTLE_BYTES {
+                return Err(Unreported::NotNow("a signal is to tell its program when more can be written (O_ASYNC)"));
+            }
+        }
+        Ok(())
     }
 
     /// Puts the data into a new terminal.

@@ -1,16 +1,22 @@
 /* Signal-driven I/O (O_ASYNC, F_SETOWN, F_SETSIG) goes on: the same signal comes when a pipe or socket becomes
  * ready, for a process, a thread or a process group. None comes for a pipe that ended before, though another process has it
- * too.
+ * too. None comes for what was in flight in a terminal, on either side.
  *
  * expect: survive
  */
-#include "check.h"
+#include "terminal.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-static volatile int told, from;
+static volatile int told, from, told_by_terminal;
+
+static void tell_of_terminal(int number)
+{
+    (void)number;
+    told_by_terminal++;
+}
 
 static void tell(int number, siginfo_t *information, void *context)
 {
@@ -41,12 +47,32 @@ int main(void)
     CHECK(pipe(ended) == 0 && close(ended[1]) == 0);
     CHECK(fcntl(ended[0], F_SETOWN, getpid()) == 0 && fcntl(ended[0], F_SETSIG, SIGRTMIN + 3) == 0);
     CHECK(fcntl(ended[0], F_SETFL, O_ASYNC) == 0);
+    int sides[2];
+    struct sigaction of_terminal = {.sa_handler = tell_of_terminal, .sa_flags = SA_RESTART};
+    open_terminal(&sides[0], &sides[1], 0);
+    say(sides[0], "typed");
+    say(sides[1], "shown");
+    for (int i = 0; i < 2; i++) {
+        struct pollfd arrived = {sides[i], POLLIN, 0};
+        CHECK(poll(&arrived, 1, 30000) == 1);
+    }
+    CHECK(sigaction(SIGRTMIN + 4, &of_terminal, NULL) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(fcntl(sides[i], F_SETOWN, getpid()) == 0 && fcntl(sides[i], F_SETSIG, SIGRTMIN + 4) == 0);
+        CHECK(fcntl(sides[i], F_SETFL, fcntl(sides[i], F_GETFL) | O_ASYNC) == 0);
+    }
     pid_t other = fork();
     CHECK(other >= 0);
     while (other == 0)
         pause();
     moment("set");
-    CHECK(told == 0);
+    CHECK(told == 0 && told_by_terminal == 0);
+    hear(sides[0], "shown");
+    hear(sides[1], "typed");
+    say(sides[0], "!");
+    await(&told_by_terminal);
+    hear_soon(sides[1], "!");
+    CHECK(fcntl(sides[1], F_GETOWN) == getpid() && fcntl(sides[1], F_GETSIG) == SIGRTMIN + 4);
     for (int i = 0; i < 3; i++) {
         told = 0;
         CHECK(write(written[i], "x", 1) == 1);

@@ -45,6 +45,24 @@ fn reads(mut from: &File) -> Vec<Vec<u8>> {
 }
 
 #[test]
+fn a_side_that_is_to_be_told_of_room_is_left_alone() {
+    let (sides, _) = with(|settings| settings.local &= !abi::ICANON);
+    let refused = |by_master, by_slave| sides.check_signals(by_master, by_slave).is_err();
+    assert!(!refused(true, true), "nothing is in flight");
+    (&sides.master).write_all(&[b'x'; LITTLE_BYTES]).unwrap();
+    ready_events(sides.slave(), INPUT).unwrap();
+    assert!(!refused(true, false));
+    (&sides.master).write_all(b"x").unwrap();
+    sides.settle().unwrap();
+    assert!(refused(true, false), "the kernel may be about to tell the master");
+    assert!(!refused(false, false), "nobody wants to know");
+    reads(&sides.slave);
+    reads(&sides.master);
+    terminal::suspend_output(sides.slave()).unwrap();
+    assert!(refused(false, true) && !refused(true, false), "the slave waits until its output goes on");
+}
+
+#[test]
 fn lines_eof_and_quoted_characters_are_kept_and_echoed_once() {
     let (sides, settings) = with(|_| {});
     (&sides.master).write_all(b"one\r\x16\x04\x16\n\x16\x16two\nab\x04\x04half \x16\x03").unwrap();

@@ -33,6 +33,13 @@ pub fn set_waiting(file: BorrowedFd<'_>, waits: bool) -> io::Result<bool> {
     Ok(waited)
 }
 
+/// `F_SETFL`: has an open file send signals when it is ready (O_ASYNC), or not. The kernel chooses a receiver if it has none.
+pub fn set_signalling(file: BorrowedFd<'_>, sends: bool) -> io::Result<()> {
+    let mut flags = fcntl_getfl(file)?;
+    flags.set(OFlags::from_bits_retain(libc::O_ASYNC.cast_unsigned()), sends);
+    Ok(fcntl_setfl(file, flags)?)
+}
+
 /// timerfd_gettime(2): returns the nanoseconds until it next expires. It also makes the kernel count the expirations of
 /// an interval timer that have passed, as a read would.
 pub fn timer_remaining(timer: BorrowedFd<'_>) -> io::Result<u64> {
@@ -75,6 +82,12 @@ pub fn signal_target(file: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
     // SAFETY: struct f_owner_ex is two words, and `owner` is live.
     check(unsafe { libc::fcntl(file.as_raw_fd(), F_GETOWN_EX, owner.as_mut_ptr()) }.into())?;
     Ok((owner[0], owner[1]))
+}
+
+/// `F_SETOWN`: has an open file send its signals to nobody.
+pub fn clear_signal_target(file: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETOWN, 0) }.into()).map(drop)
 }
 
 /// `F_GETSIG`: returns the signal that is sent.

@@ -63,7 +63,7 @@ impl Node {
 /// A terminal of the job.
 pub(in crate::objects) struct FoundTerminal {
     /// Place of a descriptor of its master.
-    place: usize,
+    pub(super) place: usize,
     number: u32,
     /// Device of the file system that contains its slave.
     device: u64,
@@ -138,7 +138,7 @@ impl Walk<'_> {
     }
 
     /// Returns the terminal of the job whose slave a descriptor leads to.
-    fn slave(&self, shown: &Shown, own: &OwnedFd) -> Result<Option<u32>, Unsupported> {
+    pub(super) fn slave(&self, shown: &Shown, own: &OwnedFd) -> Result<Option<u32>, Unsupported> {
         let is_it = |found: &FoundTerminal| match Node::of(&shown.file) {
             Some(Node::Slave { number }) => Ok(found.number == number && found.device == shown.file.dev()),
             Some(Node::Own) => {
@@ -267,22 +267,27 @@ impl Walk<'_> {
             None => open_again(&self.shown[found.place].own(&self.holders)?)?,
         };
         let exclusive = terminal::is_exclusive(slave.as_fd())?;
-        let InFlight { input, unfinished, output, stop, echo } = self.in_flight(found, slave)?;
+        let InFlight { input, unfinished, output, stop, echo } = self.in_flight(at, slave)?;
         let echo = Some(echo).filter(|echo| !echo.0.is_empty());
         Ok(PseudoTerminal { exclusive, input, unfinished, output, output_stop: stop, echo, ..found.record.clone() })
     }
 
-    fn in_flight(&self, found: &FoundTerminal, slave: OwnedFd) -> Result<InFlight, Unsupported> {
+    fn in_flight(&self, at: usize, slave: OwnedFd) -> Result<InFlight, Unsupported> {
+        let found = &self.terminals[at];
         let master = self.shown[found.place].own(&self.holders)?;
         let holder = self.held_terminal.filter(|_| found.held);
         let still = holder.map(Still::hold).transpose();
         let _still = still.map_err(|error| {
             Unsupported::for_now(RefusalCode::Terminal, format!("its holder could not be paused: {error}"))
         })?;
-        Sides::new(master, slave).scan().map_err(|unreported| match unreported {
+        let not_seen = |unreported| match unreported {
             Unreported::NotNow(why) => Unsupported::for_now(RefusalCode::Terminal, why),
             Unreported::Failed(error) => Unsupported::Unknown(error),
-        })
+        };
+        let sides = Sides::new(master, slave);
+        let silence = self.silence(at, found)?;
+        sides.check_signals(silence.master, silence.slave).map_err(not_seen)?;
+        sides.scan().map_err(not_seen)
     }
 
     /// Refuses terminals of the job that another program uses, and sessions of the job whose terminal is not the job's.
@@ -343,6 +348,11 @@ impl Walk<'_> {
         };
         other_holder(&job, uses).map(|who| (who, used.get()))
     }
+}
+
+/// Reports whether a descriptor leads to a pseudo-terminal.
+pub(super) fn is_terminal(shown: &Shown) -> bool {
+    Node::of(&shown.file).is_some()
 }
 
 /// Opens the slave of a terminal that no descriptor reads and writes. The kernel lets only root of the machine open one

@@ -2,6 +2,7 @@
 
 mod collect;
 mod restore;
+mod silence;
 
 use super::{Check, Kind, Known, Opening, Recorded, Walk};
 use crate::EngineError;
