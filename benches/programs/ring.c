@@ -1,9 +1,9 @@
-/* A rank that knows nothing of Standfast: it computes for a millisecond, exchanges 32 KiB with both neighbours, and so on. Alone
+/* A rank that knows nothing of Standfast: it computes for a millisecond, exchanges some KiB with both neighbours, and so on. Alone
  * it only computes: a rank of an MPI program that waits for another one keeps its processor busy as well. When the file
  * DIRECTORY/go-RANK appears, it writes to one page in a hundred and removes the file. It runs until it is killed.
  *
- *   ring MEGABYTES DIRECTORY           as a rank of an MPI program
- *   ring MEGABYTES DIRECTORY RANK      alone, without any exchange
+ *   ring MEGABYTES DIRECTORY KILOBYTES        as a rank of an MPI program, with messages of this size
+ *   ring MEGABYTES DIRECTORY KILOBYTES RANK   alone, without any exchange
  *
  * Tells that it is ready by a file DIRECTORY/ready-RANK. */
 #include <mpi.h>
@@ -16,16 +16,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, EXCHANGED = 32 << 10, COMPUTED_MICROSECONDS = 1000, ONE_IN = 100 };
+enum { PAGE = 4096, COMPUTED_MICROSECONDS = 1000, ONE_IN = 100 };
 
-static char sent[EXCHANGED], received[EXCHANGED];
-
-static void exchange(int rank, int ranks) {
+static void exchange(char *sent, char *received, int size, int rank, int ranks) {
     int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
     for (int turn = 0; turn < 2; turn++) {
         int to = turn ? last : next, from = turn ? next : last;
-        MPI_Sendrecv(sent, EXCHANGED, MPI_BYTE, to, 0, received, EXCHANGED, MPI_BYTE, from, 0, MPI_COMM_WORLD,
-                     MPI_STATUS_IGNORE);
+        MPI_Sendrecv(sent, size, MPI_BYTE, to, 0, received, size, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
 }
 
@@ -38,8 +35,8 @@ static void compute(void) {
 }
 
 int main(int count, char **words) {
-    if (count < 3) return 2;
-    int is_alone = count > 3, rank = is_alone ? atoi(words[3]) : 0, ranks = 1;
+    if (count < 4) return 2;
+    int is_alone = count > 4, rank = is_alone ? atoi(words[4]) : 0, ranks = 1, size = atoi(words[3]) << 10;
     if (!is_alone) {
         MPI_Init(&count, &words);
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -47,7 +44,8 @@ int main(int count, char **words) {
     }
     size_t pages = (strtoul(words[1], NULL, 10) << 20) / PAGE, first = 0;
     char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED || madvise(memory, pages * PAGE, MADV_NOHUGEPAGE) != 0) return 3;
+    char *sent = calloc(1, size), *received = calloc(1, size);
+    if (!sent || !received || memory == MAP_FAILED || madvise(memory, pages * PAGE, MADV_NOHUGEPAGE) != 0) return 3;
     uint64_t random = 1 + (uint64_t)rank;
     for (size_t word = 0; word < pages * PAGE / 8; word++)
         ((uint64_t *)memory)[word] = random = random * 6364136223846793005u + 1442695040888963407u;
@@ -56,7 +54,7 @@ int main(int count, char **words) {
     snprintf(ready, sizeof ready, "%s/ready-%d", words[2], rank);
     close(open(ready, O_CREAT | O_WRONLY, 0600));
     for (;;) {
-        if (!is_alone) exchange(rank, ranks);
+        if (!is_alone) exchange(sent, received, size, rank, ranks);
         if (access(go, F_OK) == 0) {
             for (size_t page = first++ % ONE_IN; page < pages; page += ONE_IN) memory[page * PAGE]++;
             unlink(go);

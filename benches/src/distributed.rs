@@ -5,21 +5,24 @@
 //! All nodes share this machine's processors and its disk.
 
 use crate::figures::{Verdict, median, milliseconds};
+use crate::ranks::Ranks;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::standfast_binary;
 use standfast_tests::distributed::Distributed;
 use standfast_tests::mpi::MPIS;
-use standfast_tests::running::{Output, PATIENCE, Running, until};
+use standfast_tests::running::{Output, PATIENCE, Running};
 use standfast_tests::simulated::Nodes;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = include_str!("../programs/ring.c");
 const RANKS: usize = 4;
+/// What is on its way on each connection, at most and in the second row.
+const LITTLE_KILOBYTES: u64 = 32;
+const MUCH_KILOBYTES: u64 = 4096;
 /// The most that the pause of all may exceed that of the slowest of four: the parts freeze, and meet until nothing is on its
 /// way any more.
 const PAUSE_MORE: Duration = Duration::from_millis(25);
@@ -39,6 +42,21 @@ struct Times {
     restarts: Vec<Duration>,
 }
 
+/// The MPI program: how much memory each rank has, and how large its messages are.
+#[derive(Clone, Copy)]
+struct Ring<'a> {
+    path: &'a Path,
+    megabytes: u64,
+    kilobytes: u64,
+}
+
+impl Ring<'_> {
+    fn words(&self, directory: &Path) -> [String; 4] {
+        let Self { path, megabytes, kilobytes } = self;
+        [path.display().to_string(), megabytes.to_string(), directory.display().to_string(), kilobytes.to_string()]
+    }
+}
+
 /// Measures everything, or nothing if Open MPI or namespaces are missing.
 pub(crate) fn of_four_nodes(megabytes: u64, repeats: usize, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     let Some(program) = MPIS[0].compiled_alone("ring", PROGRAM)? else {
@@ -49,10 +67,13 @@ pub(crate) fn of_four_nodes(megabytes: u64, repeats: usize, say: &mut dyn FnMut(
         say(not_measured("there are no namespaces for a plain user here"));
         return Ok(());
     };
-    let (mut together, mut apart) = (Times::default(), Times::default());
+    let ring = Ring { path: &program, megabytes, kilobytes: LITTLE_KILOBYTES };
+    let busy = Ring { kilobytes: MUCH_KILOBYTES, ..ring };
+    let (mut together, mut apart, mut with_much) = (Times::default(), Times::default(), Times::default());
     for _ in 0..repeats.div_ceil(2) {
-        Apart::start(&nodes, &program, megabytes)?.measure(&mut apart)?;
-        of_one_job(&nodes, &program, megabytes, &mut together)?;
+        Apart::start(&nodes, ring)?.measure(&mut apart)?;
+        of_one_job(&nodes, ring, &mut together)?;
+        of_one_job(&nodes, busy, &mut with_much)?;
     }
     let (pause, alone) = (median(&together.pauses), median(&apart.pauses));
     say(Verdict {
@@ -62,6 +83,11 @@ pub(crate) fn of_four_nodes(megabytes: u64, repeats: usize, say: &mut dyn FnMut(
         ),
         measured: format!("{} against {}", milliseconds(pause), milliseconds(alone)),
         holds: pause <= alone + PAUSE_MORE,
+    });
+    say(Verdict {
+        promise: format!("the same with messages of {MUCH_KILOBYTES} KiB (no promise)"),
+        measured: milliseconds(median(&with_much.pauses)),
+        holds: true,
     });
     let what = "4 nodes: full checkpoint against the slowest alone";
     say(crate::figures::within(what.into(), &together.full, &apart.full, FULL_MAX));
@@ -82,52 +108,12 @@ fn not_measured(why: &str) -> Verdict {
     Verdict { promise: "distributed jobs".into(), measured: format!("not measured: {why}"), holds: true }
 }
 
-/// Where the ranks tell that they are ready, and are told to go on.
-struct Ranks(PathBuf);
-
-impl Ranks {
-    fn file(&self, what: &str, rank: usize) -> PathBuf {
-        self.0.join(format!("{what}-{rank}"))
-    }
-
-    fn await_ready(&self) -> Result<()> {
-        until(PATIENCE, "the ranks to begin", || {
-            Ok((0..RANKS).all(|rank| self.file("ready", rank).exists()).then_some(()))
-        })
-    }
-
-    fn ask(&self) -> Result<()> {
-        (0..RANKS).try_for_each(|rank| Ok(fs::write(self.file("go", rank), "")?))
-    }
-
-    fn await_written(&self) -> Result<()> {
-        until(PATIENCE, "the ranks to write", || {
-            Ok((0..RANKS).all(|rank| !self.file("go", rank).exists()).then_some(()))
-        })
-    }
-
-    fn write(&self) -> Result<()> {
-        self.ask()?;
-        self.await_written()
-    }
-
-    /// Returns how long it takes until all ranks run again after `restart`.
-    fn restarted<T>(&self, restart: impl FnOnce() -> Result<T>) -> Result<(Duration, T)> {
-        self.ask()?;
-        let begun = Instant::now();
-        let restarted = restart()?;
-        self.await_written()?;
-        Ok((begun.elapsed(), restarted))
-    }
-}
-
 /// Measures one job of all nodes.
-fn of_one_job(nodes: &Nodes, program: &Path, megabytes: u64, times: &mut Times) -> Result<()> {
+fn of_one_job(nodes: &Nodes, ring: Ring<'_>, times: &mut Times) -> Result<()> {
     let arena = Arena::new()?;
-    let ranks = Ranks(arena.work());
+    let ranks = Ranks::new(arena.work(), RANKS);
     let mut job = Distributed::new(nodes, &arena);
-    let words = [program.display().to_string(), megabytes.to_string(), arena.work().display().to_string()];
-    let words = [MPIS[0].across_nodes(RANKS), words.to_vec()].concat();
+    let words = [MPIS[0].across_nodes(RANKS), ring.words(&arena.work()).to_vec()].concat();
     let running = job.run("off", &words.iter().map(String::as_str).collect::<Vec<_>>())?;
     ranks.await_ready().with_context(|| arena.evidence())?;
     let directory = job.directory().display().to_string();
@@ -140,7 +126,7 @@ fn of_one_job(nodes: &Nodes, program: &Path, megabytes: u64, times: &mut Times) 
     };
     times.full.push(checkpoint()?);
     for _ in 0..2 {
-        ranks.write()?;
+        ranks.go()?;
         checkpoint()?;
         let mut command = nodes.command(&arena, standfast_binary()?.as_os_str(), &[]);
         let said =
@@ -166,16 +152,13 @@ struct Apart<'a> {
 }
 
 impl<'a> Apart<'a> {
-    fn start(nodes: &'a Nodes, program: &Path, megabytes: u64) -> Result<Self> {
+    fn start(nodes: &'a Nodes, ring: Ring<'_>) -> Result<Self> {
         let mut apart = Self { nodes, arena: Arena::new()?, running: Vec::new() };
         let work = apart.arena.work();
-        let words = |rank: usize| {
-            let directory = apart.directory(rank);
-            let (program, work) = (program.display(), work.display());
-            format!("run -i off -d {directory} -- {program} {megabytes} {work} {rank}")
-        };
+        let words =
+            |rank: usize| format!("run -i off -d {} -- {} {rank}", apart.directory(rank), ring.words(&work).join(" "));
         apart.running = apart.on_all("run", words)?;
-        Ranks(work).await_ready().with_context(|| apart.arena.evidence())?;
+        Ranks::new(work, RANKS).await_ready().with_context(|| apart.arena.evidence())?;
         Ok(apart)
     }
 
@@ -209,10 +192,10 @@ impl<'a> Apart<'a> {
     }
 
     fn measure(mut self, times: &mut Times) -> Result<()> {
-        let ranks = Ranks(self.arena.work());
+        let ranks = Ranks::new(self.arena.work(), RANKS);
         times.full.push(self.checkpoint()?.0);
         for _ in 0..2 {
-            ranks.write()?;
+            ranks.go()?;
             times.pauses.push(self.checkpoint()?.1);
         }
         self.end()?;

@@ -4,10 +4,11 @@
 //! ```text
 //! standfast-bench [--megabytes N] [--repeats N] [--only SECTION]
 //!     codes pauses trees chains intervals huge-pages sizes snapshots levels flushes auto bulk directives groups
-//!     distributed
+//!     distributed parallel
 //! ```
 //!
-//! Each section takes at most four minutes on a machine of ordinary speed, unless it measures a missed promise again.
+//! Each section takes at most four minutes on a machine of ordinary speed, and the last one twelve, unless it measures a missed
+//! promise again.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
 
@@ -24,7 +25,9 @@ mod flushes;
 mod groups;
 mod levels;
 mod overhead;
+mod parallel;
 mod pause;
+mod ranks;
 mod reservation;
 mod snapshots;
 mod tree;
@@ -78,7 +81,7 @@ fn settings() -> Result<Settings> {
 type Section = fn(&Settings, &mut dyn FnMut(Verdict)) -> Result<()>;
 
 /// The sections that can be measured by themselves, by name.
-const SECTIONS: [(&str, Section); 15] = [
+const SECTIONS: [(&str, Section); 16] = [
     ("codes", codes),
     ("pauses", pauses),
     ("trees", trees),
@@ -94,6 +97,7 @@ const SECTIONS: [(&str, Section); 15] = [
     ("directives", directed),
     ("groups", in_each_other),
     ("distributed", on_four_nodes),
+    ("parallel", unmodified),
 ];
 
 /// Measures every requested section, and returns whether all promises hold. A section that fails counts as missed, since
@@ -220,4 +224,9 @@ fn in_each_other(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()
 /// Measures what it costs a program on four nodes that its parts agree. Each has a quarter of the megabytes.
 fn on_four_nodes(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     distributed::of_four_nodes(settings.megabytes.div_ceil(4), settings.repeats, say)
+}
+
+/// Measures what protection costs MPI programs that know nothing of it.
+fn unmodified(_: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    parallel::on_nodes(say)
 }
