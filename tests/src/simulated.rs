@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -55,6 +56,11 @@ impl Nodes {
     /// Returns the number of nodes.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
+    }
+
+    /// Returns where the nodes' disks and memory are on this machine.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Returns the names of the nodes, separated by commas.
@@ -147,7 +153,20 @@ impl Drop for Nodes {
             let _ = self.holder.kill();
             let _ = self.holder.wait();
         }
+        let _ = open_directories(&self.folder.path().join("disk"));
     }
+}
+
+/// Lets its owner remove a tree: an overlay leaves directories behind that nobody may read.
+fn open_directories(directory: &Path) -> std::io::Result<()> {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_directories(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the directory that all nodes share: that of the command under test and of the arenas. Without `scripts/test` it is

@@ -61,9 +61,9 @@ connection.close()
 const LINGERS_MIN_SECONDS: f64 = 50.0;
 const NOT_PERMITTED: &str = "1";
 
-fn with_two_nodes(promise: impl Fn(&Nodes) -> Result<()>) -> Result<()> {
+fn with_two_nodes(promise: impl Fn(Nodes) -> Result<()>) -> Result<()> {
     match Nodes::new(2)? {
-        Some(nodes) => promise(&nodes),
+        Some(nodes) => promise(nodes),
         None => {
             skip("simulated nodes", &Lacking::system("this machine gives a plain user no namespaces"));
             Ok(())
@@ -105,6 +105,18 @@ fn simulated_nodes_share_one_directory_and_nothing_else() -> Result<()> {
         nodes.on(0, &format!("touch ~/mark /tmp/mark /dev/shm/mark {place}/mark"))?;
         let seen = nodes.on(1, &format!("ls ~ /tmp/mark /dev/shm {place} 2>/dev/null || true"))?;
         ensure!(seen.matches("mark").count() == 1, "node2 sees: {seen}");
+        Ok(())
+    })
+}
+
+#[test]
+fn simulated_nodes_leave_nothing_behind() -> Result<()> {
+    with_two_nodes(|nodes| {
+        nodes.on(0, "touch ~/mark")?;
+        let folder = nodes.folder().to_owned();
+        ensure!(folder.join("disk/node1").exists(), "no disk in {}", folder.display());
+        drop(nodes);
+        ensure!(!folder.exists(), "{} is left", folder.display());
         Ok(())
     })
 }
