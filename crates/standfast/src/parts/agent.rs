@@ -6,7 +6,7 @@ use super::agent_protocol::{
     AgentReport, AgentRequest, FoundPart, PartCommand, PartPlace, RecordedEpoch, VERSION, from_hex, to_hex,
 };
 use super::description::{PartDescription, PartDirectory, write};
-use super::output::FollowedFile;
+use super::output::{CommandOutput, CommandStream};
 use super::remote::PART_VARIABLE;
 use crate::checkpoint::end_job;
 use crate::clean::{CleanRequest, clean};
@@ -41,6 +41,8 @@ const REACH_MAX: Duration = Duration::from_secs(5);
 /// How long its processes may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
+/// The pause between two looks at what a command prints that has printed nothing for a while.
+const QUIET_PAUSE: Duration = Duration::from_millis(160);
 /// The pause between two looks whether a part has ended.
 const WATCH_PAUSE: Duration = Duration::from_millis(100);
 
@@ -107,8 +109,7 @@ impl Agent {
                 Ok(())
             }
             AgentRequest::Follow => {
-                self.follow();
-                watch(self.part.job(), None);
+                watch(self.part.job(), None, self.follow());
                 Ok(())
             }
             AgentRequest::Restart { generation, token } => self.restart(generation, token),
@@ -142,9 +143,9 @@ impl Agent {
         let mut supervisor = this_program("part-run", &self.part)?;
         supervisor.args(options).current_dir(working_directory).stdin(Stdio::null());
         supervisor.stdout(appended(&self.part.output())?).stderr(appended(&self.part.errors())?);
-        self.follow();
+        let output = self.follow();
         let child = supervisor.spawn().map_err(Error::system("start the supervisor of the part"))?;
-        watch(self.part.job(), Some(child));
+        watch(self.part.job(), Some(child), output);
         let deadline = Instant::now() + BEGIN_MAX;
         let server = loop {
             if let Some(address) = self.server() {
@@ -273,10 +274,10 @@ impl Agent {
         supervisor.arg(generation.to_string()).current_dir(self.part.description()?.working_directory);
         // It says on the conversation why it does not run again, and everything else in its messages.
         supervisor.stdin(Stdio::from(OwnedFd::from(other))).stdout(Stdio::null()).stderr(Stdio::null());
-        self.follow();
+        let output = self.follow();
         let child = supervisor.spawn().map_err(starting)?;
         drop(supervisor);
-        watch(self.part.job(), Some(child));
+        watch(self.part.job(), Some(child), output);
         let line = serde_json::to_string(&token).expect("bytes are plain data");
         own.write_all(format!("{line}\n").as_bytes()).map_err(starting)?;
         self.converse(own, None)
@@ -313,20 +314,22 @@ impl Agent {
     }
 
     /// Passes on what the command prints from now on.
-    fn follow(&self) {
-        for (path, is_error) in [(self.part.output(), false), (self.part.errors(), true)] {
-            let mut followed = FollowedFile::from_now(path);
-            std::thread::spawn(move || {
-                loop {
-                    match followed.next() {
-                        Ok(bytes) if bytes.is_empty() => std::thread::sleep(PAUSE),
-                        Ok(bytes) => say(&AgentReport::Output { is_error, bytes: to_hex(&bytes) }),
-                        Err(_) => return,
-                    }
-                }
-            });
-        }
+    fn follow(&self) -> Arc<CommandOutput> {
+        let output = Arc::new(CommandOutput::from_now(&self.part));
+        let followed = Arc::clone(&output);
+        std::thread::spawn(move || {
+            let mut pause = PAUSE;
+            while let Ok(has_printed) = followed.pass_on(say_output) {
+                pause = if has_printed { PAUSE } else { (pause * 2).min(QUIET_PAUSE) };
+                std::thread::sleep(pause);
+            }
+        });
+        output
     }
+}
+
+fn say_output(stream: CommandStream, bytes: &[u8]) {
+    say(&AgentReport::Output { is_error: stream == CommandStream::Errors, bytes: to_hex(bytes) });
 }
 
 impl PartPlace {
@@ -369,7 +372,7 @@ fn listen(stream: UnixStream, cut: Option<u64>) {
 }
 
 /// Reports the end of a part, and before that the end of its supervisor, if its processes run on.
-fn watch(job: PathBuf, supervisor: Option<Child>) {
+fn watch(job: PathBuf, supervisor: Option<Child>, output: Arc<CommandOutput>) {
     std::thread::spawn(move || {
         let status = supervisor.and_then(|mut supervisor| supervisor.wait().ok()?.code());
         let mut is_unprotected = false;
@@ -385,6 +388,8 @@ fn watch(job: PathBuf, supervisor: Option<Child>) {
             }
             std::thread::sleep(WATCH_PAUSE);
         }
+        // What it has printed last comes before its end.
+        let _ = output.pass_on(say_output);
         say(&AgentReport::Ended { status: status.or_else(|| recorded_status(&job)) });
     });
 }

@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 
 /// How long the parts may take until all are ready to be frozen, and afterwards to write their images.
 const RUNNING_MAX: Duration = Duration::from_secs(600);
-/// How long the last of what the command has printed may take.
-const LAST_WORDS_MAX: Duration = Duration::from_millis(50);
 /// How long the parts may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
 /// The pauses after cuts that were given up, one after the other: a connection that nobody has accepted yet is accepted soon.
@@ -419,9 +417,6 @@ impl<'a, 't> Coordinator<'a, 't> {
                 Next::Lost(part) | Next::Report(part, AgentReport::Ended { .. }) => self.has_ended[part] = true,
                 Next::Report(_, report) => show(report),
             }
-        }
-        while let Next::Report(_, report) = self.nodes.next_report(Instant::now() + LAST_WORDS_MAX) {
-            show(report);
         }
     }
 
