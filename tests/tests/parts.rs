@@ -205,6 +205,21 @@ fn a_job_stops_after_a_checkpoint_of_all_parts_and_continues() -> Result<()> {
 }
 
 #[test]
+#[ignore = "5 s; as above"]
+fn the_time_between_checkpoints_of_all_parts_is_chosen_if_that_is_wanted() -> Result<()> {
+    with_nodes(|mut job| {
+        let (directory, agent, nodes) = (job.directory().display().to_string(), job.nodes.agent(), job.nodes.list());
+        let options = ["run", "--nodes", &nodes, "--agent", &agent, "-d", &directory, "-i", "auto", "--mtbf", "2s"];
+        let running = job.start(&[&options[..], &["--", "sh", "-c", &counting()?]].concat())?;
+        job.await_checkpoint(&running)?;
+        ensure!(running.errors_so_far().contains("; the next one in 1.0 s"), "it said: {}", running.errors_so_far());
+        running.wait(PATIENCE)?.well("the job")?;
+        must_have_counted(&job)?;
+        job.arena.wait_until_empty(PATIENCE)
+    })
+}
+
+#[test]
 #[ignore = "6 s; as above"]
 fn questions_about_the_whole_are_answered() -> Result<()> {
     with_nodes(|mut job| {

@@ -6,14 +6,11 @@ use crate::leave::leave;
 use crate::reporter::say;
 use crate::slurm::{NamedNodes, named_nodes};
 use anyhow::{Context, bail};
-use standfast::{
-    DistributedRequest, GenerationNumber, Interval, Memory, OptionChoices, Rehearse, TerminalKind, default_directory,
-};
+use standfast::{DistributedRequest, GenerationNumber, Memory, Rehearse, TerminalKind, default_directory};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
-use std::time::Duration;
 
 /// What a shell adds to the number of the signal that ended a command.
 const BY_SIGNAL: i32 = 128;
@@ -33,7 +30,6 @@ pub(crate) fn run_distributed(run: Run) -> anyhow::Result<ExitCode> {
         nodes: names,
         agent,
         command,
-        interval: interval(&run.options),
         pause_limit: run.nodes.pause_limit,
         options: run.options,
     };
@@ -72,8 +68,6 @@ fn refuse_unsuitable(run: &Run) -> anyhow::Result<()> {
         ("force", run.force),
         ("wait", run.wait),
         ("detach", run.detach),
-        ("interval auto", options.interval == Some(Interval::Auto)),
-        ("mtbf", options.mtbf.is_some()),
     ];
     let mut all = unsuitable.into_iter().chain(run.machine.given());
     if let Some((name, _)) = all.find(|(_, is_given)| *is_given) {
@@ -86,13 +80,6 @@ fn refuse_unsuitable(run: &Run) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-fn interval(options: &OptionChoices) -> Option<Duration> {
-    match options.interval.unwrap_or_default() {
-        Interval::Every(time) => Some(time),
-        Interval::Off | Interval::Auto => None,
-    }
 }
 
 /// Does what a process of a part is there for.

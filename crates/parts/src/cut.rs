@@ -38,6 +38,8 @@ pub enum CutOutcome {
     Sealed {
         /// The generation of each part.
         generations: Vec<u64>,
+        /// By how much it has made the program of the slowest part run longer, as estimated.
+        overhead_nanoseconds: u64,
     },
     /// There is no epoch. The parts run on.
     GivenUp {
@@ -64,9 +66,16 @@ enum PartProgress {
     Captured,
     /// It runs and writes its image.
     Sealing,
-    Sealed(u64),
+    Sealed(SealedPart),
     /// It has failed, or nobody knows.
     Gone,
+}
+
+/// The checkpoint of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct SealedPart {
+    generation: u64,
+    overhead_nanoseconds: u64,
 }
 
 impl Cut {
@@ -122,8 +131,8 @@ impl Cut {
                 self.parts[part] = PartProgress::Captured;
                 self.thaw()
             }
-            (PartProgress::Sealing, FromPart::Sealed { generation }) => {
-                self.parts[part] = PartProgress::Sealed(generation);
+            (PartProgress::Sealing, FromPart::Sealed { generation, overhead_nanoseconds }) => {
+                self.parts[part] = PartProgress::Sealed(SealedPart { generation, overhead_nanoseconds });
                 self.conclude();
                 Vec::new()
             }
@@ -176,10 +185,12 @@ impl Cut {
     }
 
     fn conclude(&mut self) {
-        let sealed = |part: &PartProgress| if let PartProgress::Sealed(number) = part { Some(*number) } else { None };
-        if let Some(generations) = self.parts.iter().map(sealed).collect() {
-            self.outcome = Some(CutOutcome::Sealed { generations });
-        }
+        let sealed = |part: &PartProgress| if let PartProgress::Sealed(sealed) = part { Some(*sealed) } else { None };
+        let Some(sealed) = self.parts.iter().map(sealed).collect::<Option<Vec<_>>>() else { return };
+        self.outcome = Some(CutOutcome::Sealed {
+            generations: sealed.iter().map(|part| part.generation).collect(),
+            overhead_nanoseconds: sealed.iter().map(|part| part.overhead_nanoseconds).max().unwrap_or_default(),
+        });
     }
 
     /// Lets all parts run on that are not running yet.

@@ -176,6 +176,8 @@ pub enum FromPart {
     Sealed {
         /// The generation.
         generation: u64,
+        /// By how much the checkpoint has made its program run longer, as estimated.
+        overhead_nanoseconds: u64,
     },
     /// It has come this far in a restart. It waits for [`ToPart::Continue`].
     Reached {

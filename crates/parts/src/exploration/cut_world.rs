@@ -235,7 +235,7 @@ impl World for CutWorld {
                 _ => self.without_checkpoint(part),
             },
             CutPart::Sealing => {
-                self.links.say(part, FromPart::Sealed { generation: 1 });
+                self.links.say(part, FromPart::Sealed { generation: 1, overhead_nanoseconds: 0 });
                 CutPart::Sealed
             }
             done => done,

@@ -361,7 +361,10 @@ fn listen(stream: UnixStream, cut: Option<u64>) {
         let said = serde_json::from_str(&line).or_else(|_| {
             // The supervisor answers the request itself in the end.
             decode::<Reply>(line.as_bytes()).map(|reply| match reply {
-                Reply::Taken(report) => FromPart::Sealed { generation: report.generation },
+                Reply::Taken(report) => FromPart::Sealed {
+                    generation: report.generation,
+                    overhead_nanoseconds: report.overhead_nanoseconds(),
+                },
                 Reply::Failed { message } => FromPart::Failed { reason: message },
                 other => FromPart::Failed { reason: format!("its supervisor answered {other:?}") },
             })

@@ -3,6 +3,7 @@
 
 use super::agent_protocol::{AgentReport, AgentRequest, PartCommand, to_hex};
 use super::description::DistributedJob;
+use super::intervals::{EpochIntervals, EpochTimes};
 use super::lead::{self, Lead};
 use super::questions::ANSWER_MAX;
 use super::reach::{Next, ReachedNodes, show};
@@ -41,11 +42,9 @@ pub struct DistributedRequest {
     pub agent: String,
     /// The command and its arguments; `{nodes}` becomes the names of the nodes.
     pub command: Vec<String>,
-    /// Time between two checkpoints; `None` for none.
-    pub interval: Option<Duration>,
     /// How long the parts may be frozen for a checkpoint. One that takes longer is given up.
     pub pause_limit: Duration,
-    /// How each part is protected.
+    /// When checkpoints are taken, and how each part is protected.
     pub options: OptionChoices,
 }
 
@@ -59,7 +58,8 @@ pub(super) type Teller<'a> = dyn FnMut(&str) + 'a;
 pub fn run_distributed(request: &DistributedRequest, tell: &mut Teller<'_>) -> Result<Ending, Error> {
     let job = DistributedJob {
         command: request.command.iter().map(|word| text_with_nodes(word, &request.nodes)).collect(),
-        interval_milliseconds: request.interval.map(|interval| interval.as_millis() as u64),
+        interval: request.options.interval.unwrap_or_default().to_string(),
+        mtbf: request.options.mtbf.unwrap_or_default().to_string(),
         pause_limit_milliseconds: request.pause_limit.as_millis() as u64,
         ..DistributedJob::of_nodes(request.nodes.clone(), &request.agent)
     };
@@ -119,7 +119,7 @@ pub(super) struct Coordinator<'a, 't> {
     is_unprotected: bool,
     /// Which parts have ended.
     has_ended: Vec<bool>,
-    interval: Option<Duration>,
+    intervals: EpochIntervals,
     /// The last epoch that all parts have sealed.
     pub(super) complete: Option<PartsEpoch>,
     pub(super) recent: RecentEpochs,
@@ -162,7 +162,7 @@ impl<'a, 't> Coordinator<'a, 't> {
             signals,
             is_unprotected: false,
             has_ended: vec![false; parts],
-            interval: job.interval_milliseconds.map(Duration::from_millis),
+            intervals: EpochIntervals::of(&job, Instant::now())?,
             complete: None,
             recent: RecentEpochs::default(),
             last_given_up: None,
@@ -219,7 +219,7 @@ impl<'a, 't> Coordinator<'a, 't> {
 
     /// Takes checkpoints until the command has ended.
     fn steer(&mut self) -> Result<Ending, Error> {
-        let mut due = self.interval.map(|interval| Instant::now() + interval);
+        let mut due = self.intervals.next().map(|interval| Instant::now() + interval);
         let (mut given_up, mut is_asked) = (0, false);
         loop {
             let stops = self.signals.stop.load(Ordering::Relaxed);
@@ -229,7 +229,7 @@ impl<'a, 't> Coordinator<'a, 't> {
             if self.signals.checkpoint.swap(false, Ordering::Relaxed) || stops && !is_asked {
                 (is_asked, due) = (true, Some(Instant::now()));
             }
-            due = due.filter(|_| self.interval.is_some() || is_asked);
+            due = due.filter(|_| self.intervals.next().is_some() || is_asked);
             // Parts may still be busy with a cut that was given up.
             let may_cut = !self.attempts.contains(&true);
             if may_cut && due.is_some_and(|due| due <= Instant::now()) {
@@ -243,7 +243,7 @@ impl<'a, 't> Coordinator<'a, 't> {
                 };
                 is_asked &= given_up > 0 && !answers;
                 let pause = match given_up {
-                    0 => self.interval,
+                    0 => self.intervals.next(),
                     times => Some(PAUSES[(times - 1).min(PAUSES.len() - 1)]),
                 };
                 due = pause.map(|pause| Instant::now() + pause);
@@ -339,11 +339,13 @@ impl<'a, 't> Coordinator<'a, 't> {
     fn conclude(&mut self, epoch: PartsEpoch, begun: Instant, outcome: CutOutcome, answers: bool) -> Progress {
         let number = epoch.number;
         match outcome {
-            CutOutcome::Sealed { .. } => {
+            CutOutcome::Sealed { overhead_nanoseconds, .. } => {
+                let now = Instant::now();
+                self.intervals.note(EpochTimes { begun, durable: now, overhead_nanoseconds });
                 (self.complete, self.older) = (Some(epoch), None);
                 self.recent.note(epoch, begun);
                 self.lead.note(Ok(number), answers);
-                (self.tell)(&format!("epoch {number}: durable after {:?}", begun.elapsed()));
+                (self.tell)(&format!("epoch {number}: durable after {:?}{}", now - begun, self.intervals));
                 Progress::Taken(number)
             }
             CutOutcome::GivenUp { part, reason } => {
@@ -381,7 +383,8 @@ impl<'a, 't> Coordinator<'a, 't> {
                 (self.tell)(&format!(
                     "node {node}: the supervisor of its part was killed; the job runs on without checkpoints"
                 ));
-                (self.interval, self.is_unprotected) = (None, true);
+                self.intervals.end();
+                self.is_unprotected = true;
                 Ok(None)
             }
             AgentReport::Failed { reason } => Err(self.nodes.failed(part, &reason)),

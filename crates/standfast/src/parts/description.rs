@@ -2,7 +2,7 @@
 //! directory; and for each part what its server needs, in the directory of the part.
 
 use super::agent_protocol::PartCommand;
-use crate::Error;
+use crate::{Error, Interval, MeanTime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use standfast_parts::PartsEpoch;
@@ -32,8 +32,9 @@ pub(super) struct DistributedJob {
     pub(super) command: Vec<String>,
     /// The command that reaches a node.
     pub(super) agent: String,
-    /// Time between two checkpoints in milliseconds, if they are taken by themselves.
-    pub(super) interval_milliseconds: Option<u64>,
+    /// When checkpoints are taken, and how often the job fails, as the options say it.
+    pub(super) interval: String,
+    pub(super) mtbf: String,
     /// How long the parts may be frozen for a checkpoint, in milliseconds.
     pub(super) pause_limit_milliseconds: u64,
     /// Epochs after which the command soon failed. A restart passes over them.
@@ -58,7 +59,8 @@ impl DistributedJob {
             nodes,
             command: Vec::new(),
             agent: agent.to_owned(),
-            interval_milliseconds: None,
+            interval: Interval::Off.to_string(),
+            mtbf: MeanTime::default().to_string(),
             pause_limit_milliseconds: 0,
             in_doubt: Vec::new(),
         }

@@ -16,6 +16,7 @@ mod agent;
 mod agent_protocol;
 mod coordinator;
 mod description;
+mod intervals;
 mod lead;
 mod output;
 mod part;
