@@ -226,29 +226,36 @@ fn questions_about_the_whole_are_answered() -> Result<()> {
         let directory = job.directory().display().to_string();
         let running = job.run("off", &["sh", "-c", &counting()?])?;
         until(PATIENCE, "the first line", || Ok(job.printed().is_ok_and(|it| !it.is_empty()).then_some(())))?;
-        let mut ask = |words: &[&str], wanted: &[&str]| -> Result<()> {
+        let ask = |job: &mut Distributed<'_>, words: &[&str], wanted: &[&str]| -> Result<()> {
             let answer = job.start(words)?.wait(PATIENCE)?.well(words[0])?.output;
             let lacking: Vec<_> = wanted.iter().filter(|it| !answer.contains(**it)).collect();
             ensure!(lacking.is_empty(), "{words:?} answered {answer:?}, without {lacking:?}");
             Ok(())
         };
-        ask(&["checkpoint", &directory], &["epoch 1: durable on all nodes"])?;
-        ask(&["status", &directory], &["ago: epoch 1 is durable on all nodes", "running", "node2", "process "])?;
-        ask(&["status", "--state", &directory], &["running"])?;
-        ask(&["list", &directory], &["epoch", "1 1"])?;
-        ask(&["verify", &directory], &["node1: 1 good", "node2: 1 good"])?;
-        for words in [&["restart", &directory][..], &["clean", &directory], &["inspect", &directory]] {
+        ask(&mut job, &["checkpoint", &directory], &["epoch 1: durable on all nodes"])?;
+        let watched = job.start(&["status", "--watch", &directory])?;
+        ask(
+            &mut job,
+            &["status", &directory],
+            &["ago: epoch 1 is durable on all nodes", "running", "node2", "process "],
+        )?;
+        ask(&mut job, &["status", "--state", &directory], &["running"])?;
+        for words in [&["restart", &directory][..], &["clean", &directory], &["rehearse", &directory]] {
             let refused = job.start(words)?.wait(PATIENCE)?.refusal(words[0])?;
             ensure!(refused.contains("steers the job") || refused.contains("part-0/job"), "{words:?}: {refused}");
         }
+        ask(&mut job, &["list", &directory], &["epoch", "1 1"])?;
+        ask(&mut job, &["verify", &directory], &["node1: 1 good", "node2: 1 good"])?;
+        ask(&mut job, &["inspect", &directory, "1"], &["epoch 1, node node1", "epoch 1, node node2", "part-server"])?;
+        let core = job.arena.work().join("core").display().to_string();
+        ask(&mut job, &["core", &directory, "--output", &core], &["core.node1.", "core.node2."])?;
         running.wait(PATIENCE)?.well("the job")?;
+        let watched = watched.wait(PATIENCE)?.well("a watch until the end")?.output;
+        let (first, last) = (watched.lines().next(), watched.lines().last());
+        ensure!((first, last) == (Some("running"), Some("finished")), "it saw {watched:?}");
         must_have_counted(&job)?;
-        let mut ask = |words: &[&str]| job.start(words)?.wait(PATIENCE)?.well(words[0]);
-        ensure!(
-            ask(&["status", "--state", &directory])?.output == "finished\n",
-            "it does not say that it has finished"
-        );
-        ask(&["clean", &directory])?;
+        ask(&mut job, &["status", "--state", &directory], &["finished\n"])?;
+        ask(&mut job, &["clean", &directory], &[])?;
         ensure!(!job.directory().exists(), "the directory is still there");
         job.arena.wait_until_empty(PATIENCE)
     })

@@ -6,14 +6,14 @@ use crate::arguments::{
 };
 use crate::homes::shared_binaries;
 use crate::output::{print, write_out};
-use crate::reporter::{draw_progress, say};
+use crate::reporter::speak;
 use crate::{batch, page, refusals, tables, watching, whole};
 use anyhow::bail;
 use clap::CommandFactory;
 use serde::Serialize;
 use standfast::doctor::{Finding, examine_machine, examine_process};
 use standfast::{
-    AdviceRequest, Afterwards, CleanRequest, CoreFilesRequest, ForShell, JobEvent, StatusWatch, examine_group_memory,
+    AdviceRequest, Afterwards, CleanRequest, CoreFilesRequest, ForShell, StatusWatch, examine_group_memory,
     group_memory,
 };
 use std::ffi::OsString;
@@ -108,13 +108,6 @@ fn show_advice(advise: Advise) -> anyhow::Result<ExitCode> {
 pub(crate) fn print_script(batch: &Batch, line: &[OsString]) -> anyhow::Result<ExitCode> {
     write_out(&batch::script(batch, line)?)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Prints the events that come before the answer.
-fn speak(event: &JobEvent) {
-    if !draw_progress(event) {
-        say(&event.to_string());
-    }
 }
 
 fn take_checkpoint(checkpoint: &Checkpoint) -> anyhow::Result<ExitCode> {

@@ -34,7 +34,7 @@ impl Reporter {
 
 /// Draws a bar if the event is the progress of work, and erases it at the end of the work. Returns whether that is all: where
 /// there can be no bar, a line may be due.
-pub(crate) fn draw_progress(event: &JobEvent) -> bool {
+fn draw_progress(event: &JobEvent) -> bool {
     match event {
         // The program writes to the terminal meanwhile.
         JobEvent::Progress { work: LongWork::Writing { .. } | LongWork::Flushing { .. }, .. } => false,
@@ -46,6 +46,13 @@ pub(crate) fn draw_progress(event: &JobEvent) -> bool {
             true
         }
         _ => false,
+    }
+}
+
+/// Prints the events that come before an answer.
+pub(crate) fn speak(event: &JobEvent) {
+    if !draw_progress(event) {
+        say(&event.to_string());
     }
 }
 

@@ -5,16 +5,19 @@
 use crate::output::write_out;
 use crate::tables;
 use rustix::termios::tcgetwinsize;
-use standfast::report::{CheckpointReport, JobStatus, StatusReport};
-use standfast::{JobHistory, StatusWatch, printable};
+use standfast::report::{CheckpointReport, DistributedReport, EpochReport, JobPhase, JobStatus, StatusReport};
+use standfast::{DistributedWatch, JobHistory, StatusWatch, printable};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Clears the screen. That is done once; then lines replace each other.
+const CLEARED: &[u8] = b"\x1b[2J";
 
 /// Width and height of a terminal that does not say them.
 const USUAL: Size = Size { columns: 80, rows: 24 };
@@ -37,8 +40,7 @@ pub(crate) fn watch(directory: PathBuf) -> anyhow::Result<ExitCode> {
     let mut watch = StatusWatch::new(directory);
     let is_drawn = io::stdout().is_terminal();
     if is_drawn {
-        // The screen is cleared once; then lines replace each other.
-        write_out(b"\x1b[2J")?;
+        write_out(CLEARED)?;
     }
     let mut reported = None;
     loop {
@@ -55,6 +57,48 @@ pub(crate) fn watch(directory: PathBuf) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Does the same with a job of several nodes.
+pub(crate) fn watch_distributed(directory: &Path) -> anyhow::Result<ExitCode> {
+    let mut watch = DistributedWatch::new(directory)?;
+    let is_drawn = io::stdout().is_terminal();
+    if is_drawn {
+        write_out(CLEARED)?;
+    }
+    let mut reported = None;
+    loop {
+        let report = watch.look()?;
+        if is_drawn {
+            write_out(placed(shown(&tables::distributed::status(&report)), size()).as_bytes())?;
+        } else {
+            write_out(changes(&report, reported.as_ref()).as_bytes())?;
+        }
+        if !matches!(report.phase, JobPhase::Running | JobPhase::Unprotected | JobPhase::Elsewhere) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        reported = Some(report);
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Returns a line for each thing that has changed since the last look at a job of several nodes.
+fn changes(now: &DistributedReport, before: Option<&DistributedReport>) -> String {
+    let mut text = String::new();
+    if before.map(|before| before.phase) != Some(now.phase) {
+        let _ = writeln!(text, "{}", now.phase);
+    }
+    let known = before.and_then(|before| before.epochs.last()).map(|last| last.epoch);
+    let is_new = |epoch: &&EpochReport| known.is_none_or(|known| epoch.epoch > known);
+    let new = now.epochs.iter().filter(is_new);
+    // Those before the first look are old.
+    for epoch in new.skip(if before.is_none() { now.epochs.len().saturating_sub(1) } else { 0 }) {
+        let _ = writeln!(text, "{}", tables::distributed::epoch(epoch));
+    }
+    if let Some(why) = now.given_up.as_ref().filter(|_| before.map(|before| &before.given_up) != Some(&now.given_up)) {
+        let _ = writeln!(text, "failed: {}", printable(why));
+    }
+    text
+}
+
 /// Returns the size of the terminal.
 fn size() -> Size {
     match tcgetwinsize(io::stdout()) {
@@ -68,7 +112,17 @@ fn size() -> Size {
 /// Returns what replaces the screen: the pauses and sizes of the last checkpoints as columns, and the state.
 fn screen(status: &StatusReport, history: &JobHistory, size: Size) -> String {
     let mut lines: Vec<String> = columns(history, size.columns);
-    lines.extend(tables::status(status).lines().map(|line| printable(line).into_owned()));
+    lines.extend(shown(&tables::status(status)));
+    placed(lines, size)
+}
+
+/// Returns the lines of a text for a terminal.
+fn shown(text: &str) -> Vec<String> {
+    text.lines().map(|line| printable(line).into_owned()).collect()
+}
+
+/// Returns these lines in the place of those that are on the screen.
+fn placed(lines: Vec<String>, size: Size) -> String {
     let mut text = "\x1b[H".to_owned();
     // The last line stays free, so that the terminal does not scroll.
     for line in lines.iter().take(size.rows.saturating_sub(1)) {
@@ -157,6 +211,38 @@ mod tests {
         assert_eq!(cut("checkpoints", 10), "checkpoin…");
         assert_eq!(cut("ab", 1), "…");
         assert_eq!(cut("", 0), "");
+    }
+
+    #[test]
+    fn changes_of_a_job_of_several_nodes_are_lines() {
+        let epoch = |number| EpochReport {
+            epoch: number,
+            age_seconds: 1.0,
+            generations: vec![number],
+            bytes: 4096,
+            pause_nanoseconds: 2_000_000,
+            is_in_doubt: false,
+        };
+        let first = DistributedReport {
+            directory: "/job".into(),
+            command: vec!["./solver".to_owned()],
+            phase: JobPhase::Running,
+            coordinator: None,
+            given_up: None,
+            nodes: Vec::new(),
+            epochs: vec![epoch(1), epoch(2)],
+        };
+        let line = |number| format!("epoch {number}: pause 2.0 ms, 4.1 kB\n");
+        assert_eq!(changes(&first, None), format!("running\n{}", line(2)), "older ones are no news");
+        assert_eq!(changes(&first, Some(&first)), "");
+        let later = DistributedReport {
+            phase: JobPhase::Finished,
+            given_up: Some("a\u{7}reason".to_owned()),
+            epochs: vec![epoch(3), epoch(4)],
+            ..first.clone()
+        };
+        let said = changes(&later, Some(&first));
+        assert_eq!(said, format!("finished\n{}{}failed: a\\u{{7}}reason\n", line(3), line(4)));
     }
 
     #[test]

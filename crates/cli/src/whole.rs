@@ -4,11 +4,15 @@ use crate::arguments::{
     Checkpoint, Clean, Coalesce, Command, Core, Doctor, Inspect, List, Place, Rehearse, Status, Verify,
 };
 use crate::output::{print, write_out};
+use crate::reporter::speak;
 use crate::slurm::{NamedNodes, named_nodes};
 use crate::tables::distributed as tables;
+use crate::watching::watch_distributed;
 use anyhow::bail;
 use standfast::doctor::NodeDiagnosis;
-use standfast::{Afterwards, ForShell};
+use standfast::report::{CoreFilesReport, NodeInspection};
+use standfast::{Afterwards, CoreFilesRequest, ForShell, GenerationNumber, NodeImage};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Answers a question if its directory is that of a job of several nodes.
@@ -28,7 +32,7 @@ pub(crate) fn answer(question: &Command) -> anyhow::Result<Option<ExitCode>> {
             write_out(format!("{}\n", report.phase).as_bytes())?;
         }
         Command::Status(Status { watch: true, .. }) => {
-            bail!("--watch does not work for a job of several nodes\nhint: leave it out, and ask again");
+            return watch_distributed(&directory).map(Some);
         }
         Command::Status(_) => {
             let report = standfast::distributed_status(&directory)?;
@@ -37,6 +41,19 @@ pub(crate) fn answer(question: &Command) -> anyhow::Result<Option<ExitCode>> {
         Command::List(_) => {
             let epochs = standfast::distributed_status(&directory)?.epochs;
             print(place.form, &epochs, || tables::epochs(&epochs))?;
+        }
+        Command::Inspect(Inspect { at, .. }) => {
+            let inspected =
+                images(&directory, *at)?.into_iter().map(|NodeImage { node, epoch, directory, generation }| {
+                    let image = standfast::inspect(&directory, Some(generation))?;
+                    anyhow::Ok(NodeInspection { node, epoch, image })
+                });
+            let inspected = inspected.collect::<Result<Vec<_>, _>>()?;
+            print(place.form, &inspected, || tables::inspection(&inspected))?;
+        }
+        Command::Core(core) => {
+            let written = write_core_files(core, &directory)?;
+            print(place.form, &written, || written.iter().map(crate::tables::core_files).collect())?;
         }
         Command::Verify(_) => {
             let verified = standfast::verify_distributed(&directory)?;
@@ -57,6 +74,29 @@ pub(crate) fn answer(question: &Command) -> anyhow::Result<Option<ExitCode>> {
         }
     }
     Ok(Some(ExitCode::SUCCESS))
+}
+
+/// Returns the images of all nodes of an epoch.
+fn images(directory: &Path, at: Option<GenerationNumber>) -> anyhow::Result<Vec<NodeImage>> {
+    Ok(standfast::node_images(directory, at.map(GenerationNumber::get))?)
+}
+
+/// Writes the core files of all nodes. Their names contain that of the node: two nodes may have the same process ids.
+fn write_core_files(core: &Core, directory: &Path) -> anyhow::Result<Vec<CoreFilesReport>> {
+    let name = core.output.clone().unwrap_or_else(|| "core".into()).into_os_string();
+    let of_node = |NodeImage { node, directory, generation, .. }| {
+        let mut output = name.clone();
+        output.push(format!(".{node}"));
+        let request = CoreFilesRequest {
+            directory,
+            at: Some(generation),
+            output: Some(output.into()),
+            pid: core.pid,
+            overwrite: core.overwrite,
+        };
+        Ok(standfast::write_core_files(&request, &mut speak)?)
+    };
+    images(directory, core.at)?.into_iter().map(of_node).collect()
 }
 
 /// Shows what nodes support.

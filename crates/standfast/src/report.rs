@@ -11,7 +11,7 @@ use crate::settings::{FlushReport, JobOptions, Method, Why};
 pub use advice::{
     AdviceInput, AdvicePoint, AdviceReport, AdvisedDisk, AdvisedInterval, AdvisedLevels, InputSource, InputUnit,
 };
-pub use distributed::{DistributedReport, EpochReport, NodeReport, NodeVerification};
+pub use distributed::{DistributedReport, EpochReport, NodeInspection, NodeReport, NodeVerification};
 pub use overhead::{ChosenInterval, MeanTimeSource, OverheadReport};
 pub use restart::{PhaseReport, RestartReport};
 use serde::{Deserialize, Serialize};

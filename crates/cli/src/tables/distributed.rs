@@ -3,7 +3,7 @@
 use super::{align_right, bare_table, facts_as_lines, finding, lines_of, nanoseconds, size, span};
 use standfast::doctor::NodeDiagnosis;
 use standfast::printable;
-use standfast::report::{DistributedReport, EpochReport, JobPhase, NodeVerification};
+use standfast::report::{DistributedReport, EpochReport, JobPhase, NodeInspection, NodeVerification};
 use std::time::Duration;
 
 /// Describes the whole of a job: how much would be lost now, who takes care of it, its nodes and its checkpoints.
@@ -53,6 +53,18 @@ pub(crate) fn epochs(epochs: &[EpochReport]) -> String {
     }
     (0..4).for_each(|column| align_right(&mut table, column));
     lines_of(&table)
+}
+
+/// Describes one of them in a line.
+pub(crate) fn epoch(epoch: &EpochReport) -> String {
+    format!("epoch {}: pause {}, {}", epoch.epoch, nanoseconds(epoch.pause_nanoseconds), size(epoch.bytes))
+}
+
+/// Describes what the images of an epoch hold, node by node.
+pub(crate) fn inspection(nodes: &[NodeInspection]) -> String {
+    let of_node =
+        |node: &NodeInspection| format!("epoch {}, node {}\n{}", node.epoch, node.node, super::inspection(&node.image));
+    nodes.iter().map(of_node).collect::<Vec<_>>().join("\n")
 }
 
 /// Shows what each node supports. What is in order is not named.

@@ -29,5 +29,8 @@ mod restarting;
 pub use agent::part_agent;
 pub use coordinator::{DistributedRequest, is_distributed, restart_distributed, run_distributed};
 pub use part::{restart_part, run_part};
-pub use questions::{checkpoint_distributed, clean_distributed, distributed_status, examine_nodes, verify_distributed};
+pub use questions::{
+    DistributedWatch, NodeImage, checkpoint_distributed, clean_distributed, distributed_status, examine_nodes,
+    node_images, verify_distributed,
+};
 pub use remote::{answer_remote, ask_remote, serve_part};

@@ -2,15 +2,16 @@
 //! coordinator.
 
 use super::agent_protocol::{AgentReport, AgentRequest, FoundPart};
-use super::description::DistributedJob;
+use super::description::{DistributedJob, PartDirectory};
 use super::lead::{self, Lead, LeadRecord};
 use super::reach::ReachedNodes;
 use crate::doctor::NodeDiagnosis;
 use crate::report::{CleaningReport, DistributedReport, EpochReport, JobPhase, NodeReport, NodeVerification};
 use crate::{Afterwards, Error};
 use rustix::process::{Pid, Signal, kill_process};
+use standfast_format::manifest::GenerationNumber;
 use standfast_parts::{CompleteEpoch, SealedEpoch, complete_epochs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a node may take to answer.
@@ -26,9 +27,37 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// # Errors
 /// If a node does not answer.
 pub fn distributed_status(directory: &Path) -> Result<DistributedReport, Error> {
-    let mut nodes = reach(directory)?;
-    let found = look(&mut nodes)?;
-    let job = &nodes.job;
+    DistributedWatch::new(directory)?.look()
+}
+
+/// Looks at a job of several nodes again and again, through the same agents.
+#[expect(missing_debug_implementations, reason = "it is a handful of pipes")]
+pub struct DistributedWatch {
+    nodes: ReachedNodes,
+}
+
+impl DistributedWatch {
+    /// Reaches the nodes of the job in `directory`.
+    ///
+    /// # Errors
+    /// If a node does not answer.
+    pub fn new(directory: &Path) -> Result<Self, Error> {
+        Ok(Self { nodes: reach(directory)? })
+    }
+
+    /// Returns the present state of the job, with its checkpoints.
+    ///
+    /// # Errors
+    /// If a node does not answer any more.
+    pub fn look(&mut self) -> Result<DistributedReport, Error> {
+        self.nodes.job = DistributedJob::load(&self.nodes.directory)?;
+        let found = look(&mut self.nodes)?;
+        Ok(report(&self.nodes, &found))
+    }
+}
+
+fn report(nodes: &ReachedNodes, found: &[FoundPart]) -> DistributedReport {
+    let ReachedNodes { job, directory, .. } = nodes;
     let lead = Lead::look(directory);
     let of_node = |(node, found): (&String, &FoundPart)| NodeReport {
         node: node.clone(),
@@ -36,16 +65,61 @@ pub fn distributed_status(directory: &Path) -> Result<DistributedReport, Error> 
         checkpoints: found.epochs.len() as u64,
         bytes: found.epochs.iter().map(|it| it.bytes).sum(),
     };
-    let mut epochs: Vec<EpochReport> = complete(&found).iter().map(|epoch| report_of(epoch, job, &found)).collect();
+    let mut epochs: Vec<EpochReport> = complete(found).iter().map(|epoch| report_of(epoch, job, found)).collect();
     epochs.reverse();
-    Ok(DistributedReport {
-        directory: directory.to_owned(),
+    DistributedReport {
+        directory: directory.clone(),
         command: job.command.clone(),
-        phase: phase(&found, lead.as_ref()),
+        phase: phase(found, lead.as_ref()),
         coordinator: lead.as_ref().map(LeadRecord::to_string),
         given_up: lead.and_then(|lead| lead.given_up),
-        nodes: job.nodes.iter().zip(&found).map(of_node).collect(),
+        nodes: job.nodes.iter().zip(found).map(of_node).collect(),
         epochs,
+    }
+}
+
+/// The image of a node, as part of an epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeImage {
+    /// The name of the node.
+    pub node: String,
+    /// The number of the epoch.
+    pub epoch: u64,
+    /// The directory of its part's checkpoints.
+    pub directory: PathBuf,
+    /// The generation there.
+    pub generation: GenerationNumber,
+}
+
+/// Returns the images of the epoch with this number, or of the newest complete one, in the order of the nodes.
+///
+/// # Errors
+/// If a node does not answer, or there is no such epoch.
+pub fn node_images(directory: &Path, at: Option<u64>) -> Result<Vec<NodeImage>, Error> {
+    let mut nodes = reach(directory)?;
+    let complete = complete(&look(&mut nodes)?);
+    let is_meant = |it: &&CompleteEpoch| at.is_none_or(|number| it.epoch.number == number);
+    let epoch = complete.iter().find(is_meant).ok_or_else(|| no_epoch(&complete, at))?;
+    let parts = nodes.job.nodes.iter().zip(&epoch.generations).enumerate();
+    let image = |(index, (node, generation)): (usize, (&String, &u64))| {
+        Some(NodeImage {
+            node: node.clone(),
+            epoch: epoch.epoch.number,
+            directory: PartDirectory::of(directory, index).job(),
+            generation: GenerationNumber::new(*generation)?,
+        })
+    };
+    parts.map(image).collect::<Option<_>>().ok_or_else(|| no_epoch(&complete, at))
+}
+
+/// Says which epochs there are instead.
+pub(super) fn no_epoch(complete: &[CompleteEpoch], at: Option<u64>) -> Error {
+    let numbers: Vec<String> = complete.iter().map(|it| it.epoch.number.to_string()).collect();
+    Error::Declined(match at {
+        Some(number) if !numbers.is_empty() => {
+            format!("epoch {number} is not complete\nhint: these are: {}", numbers.join(", "))
+        }
+        _ => "no checkpoint of the job is complete\nhint: remove its directory, and start it again".to_owned(),
     })
 }
 

@@ -3,7 +3,7 @@
 
 use super::agent_protocol::{AgentReport, AgentRequest, FoundPart};
 use super::coordinator::{Coordinator, random};
-use super::questions::{complete, look};
+use super::questions::{complete, look, no_epoch};
 use super::reach::{Next, show};
 use crate::report::JobPhase;
 use crate::{Ending, Error};
@@ -93,15 +93,4 @@ impl Coordinator<'_, '_> {
             }
         }
     }
-}
-
-/// Says which epochs there are instead.
-fn no_epoch(complete: &[CompleteEpoch], at: Option<u64>) -> Error {
-    let numbers: Vec<String> = complete.iter().map(|it| it.epoch.number.to_string()).collect();
-    Error::Declined(match at {
-        Some(number) if !numbers.is_empty() => {
-            format!("epoch {number} is not complete\nhint: these are: {}", numbers.join(", "))
-        }
-        _ => "no checkpoint of the job is complete\nhint: remove its directory, and start it again".to_owned(),
-    })
 }

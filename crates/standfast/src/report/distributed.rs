@@ -1,6 +1,6 @@
 //! Facts about a job of several nodes.
 
-use super::JobPhase;
+use super::{InspectionReport, JobPhase};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -51,6 +51,17 @@ pub struct EpochReport {
     pub pause_nanoseconds: u64,
     /// Whether the command failed soon after it: a restart passes over it.
     pub is_in_doubt: bool,
+}
+
+/// What the image of a node holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NodeInspection {
+    /// Its name.
+    pub node: String,
+    /// The number of the checkpoint of all nodes that the image belongs to.
+    pub epoch: u64,
+    /// The image.
+    pub image: InspectionReport,
 }
 
 /// What the checkpoints of a node are worth.
