@@ -11,7 +11,10 @@
 //! If one part fails before all are thawed, the others give up as well: they run on without a checkpoint. Afterwards each
 //! seals for itself, and the epoch counts if all do.
 
-use crate::{CoordinatorEffect, CoordinatorEvent, EndName, FromPart, Pairing, PartIndex, PartReport, ToPart, pair};
+use crate::{
+    ClosedConnectionEnd, CoordinatorEffect, CoordinatorEvent, EndName, FromPart, ListChanges, MeetingReport,
+    OppositeEnd, Pairing, PartIndex, PartReport, ToPart, pair,
+};
 
 /// If nothing has moved for this number of meetings, receive queues are full. Meetings take 0.2 ms at least, and what the
 /// kernel can still deliver moves within that, unless it was lost.
@@ -27,6 +30,8 @@ pub struct Cut {
     asked: Vec<EndName>,
     /// What the parts have reported at the last meeting, and at how many meetings it was the same.
     last: Vec<PartReport>,
+    /// What each part was told of the other ends.
+    told: Vec<Vec<OppositeEnd>>,
     repeated: u32,
     outcome: Option<CutOutcome>,
 }
@@ -85,7 +90,8 @@ impl Cut {
             parts: vec![PartProgress::Preparing; parts],
             unsettled: None,
             asked: Vec::new(),
-            last: Vec::new(),
+            last: vec![PartReport::default(); parts],
+            told: vec![Vec::new(); parts],
             repeated: 0,
             outcome: None,
         }
@@ -123,8 +129,12 @@ impl Cut {
                 self.parts[part] = PartProgress::Ready;
                 self.freeze()
             }
-            (PartProgress::Freezing, FromPart::Frozen(report)) => {
-                self.parts[part] = PartProgress::Frozen(report);
+            (PartProgress::Freezing, FromPart::Frozen(MeetingReport { ends: changes, found })) => {
+                let mut ends = self.last[part].ends.clone();
+                if !changes.apply(&mut ends) {
+                    return self.give_up(Some(part), "it reported ends that it does not have".to_owned());
+                }
+                self.parts[part] = PartProgress::Frozen(PartReport { ends, found });
                 self.meet()
             }
             (PartProgress::Capturing, FromPart::Captured) => {
@@ -165,9 +175,14 @@ impl Cut {
         self.asked.clone_from(&asked);
         let next = if is_settled { PartProgress::Capturing } else { PartProgress::Freezing };
         self.parts.fill(next);
-        let answers = others.into_iter().zip(closed).enumerate();
-        let message = |others, closed| ToPart::Partners { others, asked: asked.clone(), closed, is_settled };
-        answers.map(|(to, (others, closed))| CoordinatorEffect { to, message: message(others, closed) }).collect()
+        let answer = |(to, (before, closed)): (PartIndex, (&Vec<OppositeEnd>, Vec<ClosedConnectionEnd>))| {
+            let changes = ListChanges::between(before, &others[to]);
+            let message = ToPart::Partners { others: changes, asked: asked.clone(), closed, is_settled };
+            CoordinatorEffect { to, message }
+        };
+        let answers = self.told.iter().zip(closed).enumerate().map(answer).collect();
+        self.told = others;
+        answers
     }
 
     /// Thaws all parts once all are captured.

@@ -3,11 +3,12 @@
 //! over the job's own connections.
 //!
 //! ```text
-//! message    what a part and the coordinator say to each other
-//! pairing    which two ends are one connection, and whether anything is on its way between them
-//! cut        a checkpoint of all parts: prepare, freeze, meet, capture, thaw, seal
-//! restart    a restart of all parts, step by step
-//! epoch      which checkpoints of the parts belong together
+//! list_changes  lists that are said again and again: what has changed in them
+//! message       what a part and the coordinator say to each other
+//! pairing       which two ends are one connection, and whether anything is on its way between them
+//! cut           a checkpoint of all parts: prepare, freeze, meet, capture, thaw, seal
+//! restart       a restart of all parts, step by step
+//! epoch         which checkpoints of the parts belong together
 //! ```
 //!
 //! The cut follows from two rules: no part is thawed before all have captured, and an epoch counts only if all have sealed
@@ -16,17 +17,19 @@
 
 mod cut;
 mod epoch;
+mod list_changes;
 mod message;
 mod pairing;
 mod restart;
 
 pub use cut::{Cut, CutOutcome};
 pub use epoch::{CompleteEpoch, PartsEpoch, SealedEpoch, complete_epochs};
+pub use list_changes::ListChanges;
 pub use message::{
-    AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, FromPart, OppositeEnd, PartReport, PartnerEnd,
-    RestartBarrier, ToPart,
+    AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, FromPart, MeetingReport, OppositeEnd,
+    PartnerEnd, RestartBarrier, ToPart,
 };
-pub use pairing::{Pairing, pair};
+pub use pairing::{Pairing, PartReport, pair};
 pub use restart::{PartsRestart, RestartOutcome};
 
 /// A part, by its position among the parts of the job.

@@ -1,5 +1,6 @@
 //! What a part and the coordinator say to each other: one JSON object a line.
 
+use crate::ListChanges;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
@@ -27,10 +28,10 @@ impl fmt::Display for EndName {
 }
 
 /// What a part says at a meeting.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct PartReport {
-    /// Its ends of connections that lead out of it.
-    pub ends: Vec<ConnectionEnd>,
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MeetingReport {
+    /// Its ends of connections that lead out of it, as far as they are not as at the meeting before.
+    pub ends: ListChanges<ConnectionEnd>,
     /// What has become of the ends that were asked for, as far as its node has their addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<AskedEnd>,
@@ -38,9 +39,9 @@ pub struct PartReport {
 
 /// One end of a TCP connection whose other end no process of this part has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "EndLine", into = "EndLine")]
 pub struct ConnectionEnd {
     /// Its addresses.
-    #[serde(flatten)]
     pub name: EndName,
     /// Whether this end had accepted the connection, as far as it can be seen there.
     pub seems_accepted: bool,
@@ -60,6 +61,43 @@ pub struct ConnectionEnd {
     pub acknowledged: u64,
     /// Bytes received, counted in the same way.
     pub received: u64,
+}
+
+/// A [`ConnectionEnd`] as it is said: its addresses, a bit for each of its properties, and its counters, in their order.
+#[derive(Serialize, Deserialize)]
+struct EndLine(SocketAddr, SocketAddr, u8, u64, u64, u64);
+
+impl From<ConnectionEnd> for EndLine {
+    fn from(end: ConnectionEnd) -> Self {
+        let bits = bits([
+            end.seems_accepted,
+            end.has_ended,
+            end.has_received_all,
+            end.may_be_emptied,
+            end.was_emptied,
+            end.was_refilled,
+        ]);
+        Self(end.name.local, end.name.remote, bits, end.unsent, end.acknowledged, end.received)
+    }
+}
+
+impl From<EndLine> for ConnectionEnd {
+    fn from(EndLine(local, remote, bits, unsent, acknowledged, received): EndLine) -> Self {
+        let name = EndName { local, remote };
+        let [seems_accepted, has_ended, has_received_all, may_be_emptied, was_emptied, was_refilled] = properties(bits);
+        Self {
+            name,
+            seems_accepted,
+            has_ended,
+            has_received_all,
+            may_be_emptied,
+            was_emptied,
+            was_refilled,
+            unsent,
+            acknowledged,
+            received,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -134,7 +172,8 @@ pub struct ClosedConnectionEnd {
 }
 
 /// The other end of a connection, as its part reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(from = "PartnerLine", into = "PartnerLine")]
 pub struct PartnerEnd {
     /// Bytes that it has sent and that have not arrived.
     pub unsent: u64,
@@ -143,11 +182,35 @@ pub struct PartnerEnd {
     /// Whether it had opened the connection.
     pub has_connected: bool,
     /// Set if both ends are to empty their receive queues now: what the part that hears this has received when all has come.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub empty_until: Option<u64>,
     /// Whether both ends have done so, and are to fill them again.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_to_refill: bool,
+}
+
+/// A [`PartnerEnd`] as it is said: a bit for each of its properties in their order, and its two numbers.
+#[derive(Serialize, Deserialize)]
+struct PartnerLine(u8, u64, Option<u64>);
+
+impl From<PartnerEnd> for PartnerLine {
+    fn from(end: PartnerEnd) -> Self {
+        Self(bits([end.has_ended, end.has_connected, end.is_to_refill]), end.unsent, end.empty_until)
+    }
+}
+
+impl From<PartnerLine> for PartnerEnd {
+    fn from(PartnerLine(bits, unsent, empty_until): PartnerLine) -> Self {
+        let [has_ended, has_connected, is_to_refill] = properties(bits);
+        Self { unsent, has_ended, has_connected, empty_until, is_to_refill }
+    }
+}
+
+/// Returns a bit for each property, the first one the lowest.
+fn bits<const COUNT: usize>(properties: [bool; COUNT]) -> u8 {
+    properties.into_iter().zip(0..).map(|(holds, bit)| u8::from(holds) << bit).sum()
+}
+
+fn properties<const COUNT: usize>(bits: u8) -> [bool; COUNT] {
+    std::array::from_fn(|bit| bits >> bit & 1 == 1)
 }
 
 /// How far a part has come in a restart. Each phase begins when all parts have finished the one before it.
@@ -169,7 +232,7 @@ pub enum FromPart {
     /// It has done all that can be done while it runs. It waits for [`ToPart::Freeze`].
     Ready,
     /// It is frozen. It waits for [`ToPart::Partners`].
-    Frozen(PartReport),
+    Frozen(MeetingReport),
     /// Its state and memory are captured. It waits for [`ToPart::Thaw`].
     Captured,
     /// Its checkpoint is durable.
@@ -199,8 +262,8 @@ pub enum ToPart {
     Freeze,
     /// What the others have reported.
     Partners {
-        /// The other end of each end that it has reported, in the same order.
-        others: Vec<OppositeEnd>,
+        /// The other end of each end that it has reported, in the same order, as far as not said before.
+        others: ListChanges<OppositeEnd>,
         /// Ends that no part has: what has become of those that have an address of its node?
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         asked: Vec<EndName>,
@@ -225,25 +288,47 @@ pub enum ToPart {
 mod tests {
     use super::*;
 
-    #[test]
-    fn messages_are_lines_of_json_that_say_what_they_mean() {
-        let name = EndName { local: "10.0.0.1:4000".parse().unwrap(), remote: "[fd00::2]:80".parse().unwrap() };
-        let end = ConnectionEnd {
-            name,
-            seems_accepted: true,
-            has_ended: false,
-            has_received_all: false,
-            may_be_emptied: true,
-            was_emptied: false,
-            was_refilled: false,
-            unsent: 1,
-            acknowledged: 2,
-            received: 3,
+    /// What an end may cost of the coordinator's traffic, in both directions together.
+    const END_BYTES_MAX: usize = 100;
+
+    fn end(port: u16) -> ConnectionEnd {
+        let name = EndName {
+            local: SocketAddr::from(([10, 77, 100, 11], port)),
+            remote: SocketAddr::from(([10, 77, 100, 12], 60_000)),
         };
-        let said = FromPart::Frozen(PartReport { ends: vec![end], found: Vec::new() });
+        let (acknowledged, received) = (1_234_567_890, 1_234_567_890);
+        ConnectionEnd { seems_accepted: true, acknowledged, received, ..ConnectionEnd::idle(name) }
+    }
+
+    #[test]
+    fn messages_are_lines_of_json_that_come_back() {
+        let ends = vec![
+            end(1),
+            ConnectionEnd { has_ended: true, was_emptied: true, unsent: 5, ..end(2) },
+            ConnectionEnd { has_received_all: true, may_be_emptied: false, was_refilled: true, ..end(3) },
+        ];
+        let said = FromPart::Frozen(MeetingReport { ends: ListChanges::between(&[], &ends), found: Vec::new() });
         let line = serde_json::to_string(&said).unwrap();
-        assert!(line.starts_with(r#"{"frozen":{"ends":[{"local":"10.0.0.1:4000""#) && !line.contains('\n'), "{line}");
+        assert!(line.starts_with(r#"{"frozen":{"ends":[[0,[["10.77.100.11:1","10.77.100.12:60000",9,0,"#), "{line}");
+        assert!(!line.contains('\n'));
         assert_eq!(serde_json::from_str::<FromPart>(&line).unwrap(), said);
         assert_eq!(serde_json::to_string(&ToPart::Thaw).unwrap(), r#""thaw""#);
+    }
+
+    #[test]
+    fn an_end_costs_few_bytes_and_none_at_a_meeting_where_it_has_not_changed() {
+        let ends: Vec<_> = (0..200).map(|number| end(50_000 + number)).collect();
+        let other = OppositeEnd::Open(PartnerEnd { has_connected: true, ..PartnerEnd::default() });
+        let others = vec![other; ends.len()];
+        let bytes = |ends_before: &[ConnectionEnd], others_before: &[OppositeEnd]| {
+            let ends = ListChanges::between(ends_before, &ends);
+            let said = FromPart::Frozen(MeetingReport { ends, found: Vec::new() });
+            let others = ListChanges::between(others_before, &others);
+            let answer = ToPart::Partners { others, asked: Vec::new(), closed: Vec::new(), is_settled: true };
+            serde_json::to_string(&said).unwrap().len() + serde_json::to_string(&answer).unwrap().len()
+        };
+        let (first, again) = (bytes(&[], &[]), bytes(&ends, &others));
+        assert!(first <= END_BYTES_MAX * ends.len(), "{} bytes an end", first / ends.len());
+        assert!(again < 100, "{again} bytes in all");
     }
 }

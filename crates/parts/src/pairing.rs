@@ -3,10 +3,17 @@
 //!
 //! An end without a partner may lead to one that was closed. The nodes are asked: only that with the address knows.
 
-use crate::{
-    AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, OppositeEnd, PartIndex, PartReport, PartnerEnd,
-};
+use crate::{AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, OppositeEnd, PartIndex, PartnerEnd};
 use std::collections::{HashMap, HashSet};
+
+/// What is known of a part.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct PartReport {
+    /// Its ends of connections that lead out of it.
+    pub ends: Vec<ConnectionEnd>,
+    /// What has become of the ends that were asked for, as far as its node has their addresses.
+    pub found: Vec<AskedEnd>,
+}
 
 /// What is known of all ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

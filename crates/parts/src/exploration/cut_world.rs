@@ -3,8 +3,8 @@
 
 use super::{Links, PARTS, SEEDS, SEEDS_OF_REST, World, explore, wander_through};
 use crate::{
-    ConnectionEnd, CoordinatorEffect, CoordinatorEvent, Cut, CutOutcome, EndName, FromPart, OppositeEnd, PartIndex,
-    PartReport, ToPart,
+    ConnectionEnd, CoordinatorEffect, CoordinatorEvent, Cut, CutOutcome, EndName, FromPart, ListChanges, MeetingReport,
+    OppositeEnd, PartIndex, ToPart,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -58,6 +58,9 @@ struct CutWorld {
     is_ready: Vec<bool>,
     has_captured: Vec<bool>,
     has_met: Vec<bool>,
+    /// What each part has reported of its ends at its last meeting, and heard of the others.
+    reported: Vec<Vec<ConnectionEnd>>,
+    others: Vec<Vec<OppositeEnd>>,
     /// Whether what is on its way never fits into the receive queue.
     is_full: bool,
     queues: Vec<Queue>,
@@ -101,6 +104,8 @@ impl CutWorld {
             is_ready: vec![false; parts],
             has_captured: vec![false; parts],
             has_met: vec![false; parts],
+            reported: vec![Vec::new(); parts],
+            others: vec![Vec::new(); parts],
             is_full,
             queues: vec![Queue::Untouched; parts],
             is_misled: false,
@@ -109,7 +114,7 @@ impl CutWorld {
         }
     }
 
-    fn report(&self, part: PartIndex) -> PartReport {
+    fn report(&mut self, part: PartIndex) -> MeetingReport {
         let end = |other: PartIndex| match (part, other) {
             (0 | 1, 0 | 1) => ConnectionEnd {
                 was_emptied: self.queues[part] != Queue::Untouched,
@@ -118,12 +123,14 @@ impl CutWorld {
             },
             _ => end(part, other, true),
         };
-        PartReport { ends: neighbours(part, self.parts.len()).into_iter().map(end).collect(), found: Vec::new() }
+        let ends = neighbours(part, self.parts.len()).into_iter().map(end).collect();
+        let before = std::mem::replace(&mut self.reported[part], ends);
+        MeetingReport { ends: ListChanges::between(&before, &self.reported[part]), found: Vec::new() }
     }
 
     /// Empties the receive queue of a part, or fills it again, as it was told.
-    fn empty_or_refill(&mut self, part: PartIndex, others: &[OppositeEnd]) {
-        for other in others {
+    fn empty_or_refill(&mut self, part: PartIndex) {
+        for other in &self.others[part] {
             let OppositeEnd::Open(other) = other else { continue };
             if other.empty_until.is_some() {
                 self.queues[part] = Queue::Emptied;
@@ -142,8 +149,8 @@ impl CutWorld {
     }
 
     /// Reports whether these are the other ends of a part's own, when nothing is on its way.
-    fn are_partners(&self, part: PartIndex, others: &[OppositeEnd]) -> bool {
-        let neighbours = neighbours(part, self.parts.len());
+    fn are_partners(&self, part: PartIndex) -> bool {
+        let (neighbours, others) = (neighbours(part, self.parts.len()), &self.others[part]);
         let is_it = |(neighbour, other): (&PartIndex, &OppositeEnd)| {
             let true_end = end(*neighbour, part, !self.is_full);
             matches!(other, OppositeEnd::Open(it) if it.has_ended == true_end.has_ended && it.unsent == true_end.unsent)
@@ -174,8 +181,13 @@ impl World for CutWorld {
         for effect in &mut effects {
             let ToPart::Partners { others, .. } = &mut effect.message else { continue };
             match self.steering {
-                Steering::SwapsPairs => others.reverse(),
-                Steering::RefillsEarly => others.iter_mut().for_each(|other| {
+                Steering::SwapsPairs => {
+                    let mut values: Vec<_> = others.values_mut().collect();
+                    if let [first, .., last] = &mut values[..] {
+                        std::mem::swap(*first, *last);
+                    }
+                }
+                Steering::RefillsEarly => others.values_mut().for_each(|other| {
                     if let OppositeEnd::Open(it) = other {
                         it.is_to_refill |= it.empty_until.is_some();
                     }
@@ -210,18 +222,21 @@ impl World for CutWorld {
                 _ => CutPart::RunsOn,
             },
             CutPart::Freezing => {
-                self.links.say(part, FromPart::Frozen(self.report(part)));
+                let report = self.report(part);
+                self.links.say(part, FromPart::Frozen(report));
                 CutPart::Meeting
             }
             CutPart::Meeting => match self.links.heard(part) {
-                Some(ToPart::Partners { others, is_settled: true, .. }) => {
-                    self.is_misled |= !self.are_partners(part, &others);
-                    CutPart::Capturing
-                }
-                Some(ToPart::Partners { others, is_settled: false, .. }) => {
-                    self.has_met[part] = true;
-                    self.empty_or_refill(part, &others);
-                    CutPart::Freezing
+                Some(ToPart::Partners { others, is_settled, .. }) => {
+                    self.is_misled |= !others.apply(&mut self.others[part]);
+                    if is_settled {
+                        self.is_misled |= !self.are_partners(part);
+                        CutPart::Capturing
+                    } else {
+                        self.has_met[part] = true;
+                        self.empty_or_refill(part);
+                        CutPart::Freezing
+                    }
                 }
                 _ => self.without_checkpoint(part),
             },

@@ -10,7 +10,7 @@ use crate::quoting::InWords;
 use standfast_engine::{CutPartners, CutReport, Meeting, RestartPartners, RestartStep, RestartToken};
 use standfast_format::BoxError;
 use standfast_format::manifest::Epoch;
-use standfast_parts::{FromPart, RestartBarrier, ToPart};
+use standfast_parts::{ConnectionEnd, FromPart, ListChanges, MeetingReport, OppositeEnd, RestartBarrier, ToPart};
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -24,6 +24,8 @@ const READY_MAX: Duration = Duration::from_secs(900);
 const FROZEN_MAX: Duration = Duration::from_secs(30);
 /// How long a part of a restart waits for the others, which may have to wait for their ports.
 const RESTART_MAX: Duration = Duration::from_secs(180);
+
+const NOT_ALONE: &str = "a part of a distributed job is checkpointed with all others only";
 
 /// What makes a job a part of a distributed one.
 #[derive(Debug, Clone)]
@@ -77,13 +79,21 @@ struct WaitForOthers {
 struct CutUnderWay {
     epoch: Epoch,
     conversation: Conversation,
+    /// What was reported at the last meeting, and heard there.
+    ends: Vec<ConnectionEnd>,
+    others: Vec<OppositeEnd>,
 }
 
 impl PartLink {
     /// Begins a cut. `stream` is the connection to whoever has asked for it, and `said` what was read from it already.
     pub(crate) fn begin_cut(&self, epoch: Epoch, complete: Option<Epoch>, stream: UnixStream, said: Vec<u8>) {
         let conversation = Conversation::begin_after(said, stream, FROZEN_MAX);
-        *locked(&self.under_way) = conversation.ok().map(|conversation| CutUnderWay { epoch, conversation });
+        *locked(&self.under_way) = conversation.ok().map(|conversation| CutUnderWay {
+            epoch,
+            conversation,
+            ends: Vec::new(),
+            others: Vec::new(),
+        });
         *locked(&self.wait) = WaitForOthers::default();
         let mut known = locked(&self.complete);
         *known = complete.or(*known);
@@ -154,18 +164,36 @@ impl PartLink {
     }
 
     fn ask_within(&self, patience: Duration, message: &FromPart) -> Result<ToPart, String> {
-        let mut under_way = locked(&self.under_way);
-        let cut = under_way.as_mut().ok_or("a part of a distributed job is checkpointed with all others only")?;
-        cut.conversation.set_patience(patience).map_err(|error| InWords(&error).to_string())?;
-        ask(&mut cut.conversation, message)
+        locked(&self.under_way).as_mut().ok_or(NOT_ALONE)?.ask(patience, message)
+    }
+}
+
+impl CutUnderWay {
+    /// Returns what has changed since the last meeting.
+    fn changes(&mut self, report: &CutReport) -> MeetingReport {
+        let (ends, found) = wire::report(report);
+        let before = std::mem::replace(&mut self.ends, ends);
+        MeetingReport { ends: ListChanges::between(&before, &self.ends), found }
+    }
+
+    /// Says something, and waits for the answer.
+    fn ask(&mut self, patience: Duration, message: &FromPart) -> Result<ToPart, String> {
+        self.conversation.set_patience(patience).map_err(|error| InWords(&error).to_string())?;
+        ask(&mut self.conversation, message)
     }
 }
 
 impl CutPartners for PartLink {
     fn meet(&self, report: CutReport) -> Result<Meeting, BoxError> {
-        match self.ask(&FromPart::Frozen(wire::report(&report)))? {
+        let mut under_way = locked(&self.under_way);
+        let cut = under_way.as_mut().ok_or(NOT_ALONE)?;
+        let changes = cut.changes(&report);
+        match cut.ask(FROZEN_MAX, &FromPart::Frozen(changes))? {
             ToPart::Partners { others, asked, closed, is_settled } => {
-                Ok(wire::meeting(&others, &asked, &closed, is_settled))
+                if !others.apply(&mut cut.others) {
+                    return Err("the coordinator has answered for ends that this part does not have".into());
+                }
+                Ok(wire::meeting(&cut.others, &asked, &closed, is_settled))
             }
             other => Err(unexpected(other).into()),
         }

@@ -2,16 +2,11 @@
 
 use standfast_engine::{self as engine, CutReport, DistantEnd, EndAddresses, Meeting, Partner};
 use standfast_linux::proc::Endpoint;
-use standfast_parts::{
-    AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, OppositeEnd, PartReport, PartnerEnd,
-};
+use standfast_parts::{AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, OppositeEnd, PartnerEnd};
 use std::net::SocketAddr;
 
-pub(super) fn report(report: &CutReport) -> PartReport {
-    PartReport {
-        ends: report.ends.iter().map(connection_end).collect(),
-        found: report.found.iter().map(found_end).collect(),
-    }
+pub(super) fn report(report: &CutReport) -> (Vec<ConnectionEnd>, Vec<AskedEnd>) {
+    (report.ends.iter().map(connection_end).collect(), report.found.iter().map(found_end).collect())
 }
 
 pub(super) fn meeting(
