@@ -21,6 +21,7 @@
 //! traces    what outlives the processes of a scenario
 //! damage    images with flipped bits
 //! differential  random programs, compared with themselves without Standfast
+//! cuts      checkpoints of distributed jobs whose connections are busy
 //! distributed  distributed jobs on simulated nodes, struck in every way
 //! mpi       MPI programs that lose ranks and nodes
 //! watched   the same under `standfast group run`
@@ -39,6 +40,7 @@
 pub mod arena;
 pub mod command;
 pub mod container;
+pub mod cuts;
 pub mod damage;
 pub mod desk;
 pub mod differential;

@@ -99,6 +99,8 @@ pub const STRETCHES: Victim = c("stretches", include_str!("../victims/stretches.
 pub const SMALL: Victim = c("small", include_str!("../victims/small.c"));
 /// Connections between two nodes of which one end has been closed.
 pub const CLOSING: Victim = c("closing", include_str!("../victims/closing.c"));
+/// Streams between two nodes, of which each byte is checked.
+pub const FLOWS: Victim = c("flows", include_str!("../victims/flows.c"));
 /// A small tree of processes with channels and objects of all sorts, with a gate in the middle.
 pub const RING: Victim = c("ring", include_str!("../victims/ring.c"));
 /// Executes another victim among short-lived processes of the same job.

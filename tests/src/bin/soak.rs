@@ -12,6 +12,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
+use standfast_tests::cuts::{Cuts, STREAMS, Traffic, taken_under};
 use standfast_tests::damage::one_flipped_bit_is_noticed;
 use standfast_tests::disaster::{Before, DISASTERS, FLUSH_DISASTERS, KilledJob, Subject};
 use standfast_tests::distributed;
@@ -53,6 +54,12 @@ const OPTIONS: [&[&str]; 11] = [
     &["--delta", "previous", "--compress", "zstd", "--track", "hash", "--snapshot", "fork"],
     &["--compress", "lz4", "--incremental", "on", "--snapshot", "precopy"],
 ];
+
+/// Checkpoints of busy connections for each kill of parallel programs.
+const CUTS_FOR_A_KILL: u64 = 5;
+
+/// One in so many of them may be refused for more than a second.
+const LATE_IN: usize = 100;
 
 /// The number of kills of parallel programs under one seed.
 const KILLS_AT_A_TIME: u64 = 20;
@@ -179,6 +186,16 @@ fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()>
             ensure!(distributed::survives_blows(*mpi, blows, seed)?, "{NO_NODES}");
             Ok(())
         })?;
+    }
+    let of_mpi = MPIS[..2].iter().copied().map(Traffic::Of);
+    for traffic in STREAMS.into_iter().chain(of_mpi) {
+        let (name, mut all) = (format!("checkpoints of {traffic}"), Cuts::default());
+        progress.kill(&name, CUTS_FOR_A_KILL * wanted, state, |cuts, _| {
+            all.add(taken_under(traffic, cuts)?.context(NO_NODES)?);
+            println!("    {all:?}");
+            Ok(())
+        })?;
+        ensure!(all.late * LATE_IN <= all.taken.max(LATE_IN), "{name}: {all:?}");
     }
     Ok(())
 }
