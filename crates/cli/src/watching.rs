@@ -232,7 +232,7 @@ mod tests {
             nodes: Vec::new(),
             epochs: vec![epoch(1), epoch(2)],
         };
-        let line = |number| format!("epoch {number}: pause 2.0 ms, 4.1 kB\n");
+        let line = |number| format!("epoch {number}: pause 2.0 ms, 4.0 KiB\n");
         assert_eq!(changes(&first, None), format!("running\n{}", line(2)), "older ones are no news");
         assert_eq!(changes(&first, Some(&first)), "");
         let later = DistributedReport {

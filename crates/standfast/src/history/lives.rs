@@ -130,11 +130,11 @@ impl JobHistory {
         let overhead: u64 = checkpoints().map(CheckpointReport::overhead_nanoseconds).fold(0, u64::saturating_add);
         let restarts = self.lives.iter().filter_map(|life| life.restart.as_ref());
         Some(OverheadReport {
-            running_seconds: self.lives.iter().map(JobLife::seconds).sum(),
+            running_seconds: total(self.lives.iter().map(JobLife::seconds)),
             checkpoints: checkpoints().count() as u64,
             checkpoint_seconds: overhead as f64 / 1e9,
             failures: self.failures(is_running).failures,
-            restart_seconds: restarts.map(|restart| restart.nanoseconds as f64 / 1e9).sum(),
+            restart_seconds: total(restarts.map(|restart| restart.nanoseconds as f64 / 1e9)),
             lost_seconds: self.lost_seconds(),
         })
     }
@@ -151,7 +151,7 @@ impl JobHistory {
             let last = self.lives.get(at.checked_sub(1)?)?.last_nanoseconds;
             Some(last.saturating_sub(taken(restart.generation, at)?) as f64 / 1e9)
         };
-        self.lives.iter().enumerate().filter_map(lost).sum()
+        total(self.lives.iter().enumerate().filter_map(lost))
     }
 }
 
@@ -176,6 +176,11 @@ impl JobLife {
     fn has_failed(&self) -> bool {
         matches!(self.end, None | Some(LifeEnd::Killed { signal: SIGKILL }))
     }
+}
+
+/// Adds seconds. The standard sum of none is -0.0, which would be printed.
+fn total(seconds: impl Iterator<Item = f64>) -> f64 {
+    seconds.fold(0.0, |sum, seconds| sum + seconds)
 }
 
 #[cfg(test)]
@@ -254,6 +259,8 @@ mod tests {
         assert_eq!(overhead.lost_seconds, 60.0, "from checkpoint 2 at 120 s to the end at 180 s");
         assert_eq!(history.lives[0].failed_checkpoints, 1);
         assert_eq!(JobHistory::default().overhead(false), None);
+        let fresh = parse(&[began(0, None)]).overhead(true).expect("it has begun");
+        assert!([fresh.restart_seconds, fresh.lost_seconds].into_iter().all(f64::is_sign_positive), "{fresh:?}");
     }
 
     #[test]
