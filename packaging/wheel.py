@@ -42,7 +42,8 @@ def contents(tree: pathlib.Path, version: str, tags: list[str]) -> dict[str, byt
     """Returns the files of the wheel by their names, without the record of them."""
     package = TOP / "bindings/python/python/standfast"
     data, info = f"standfast-{version}.data", f"standfast-{version}.dist-info"
-    files = {f"standfast/{name}": (package / name).read_bytes() for name in ["__init__.py", "py.typed"]}
+    sources = [*package.rglob("*.py"), package / "py.typed"]
+    files = {f"standfast/{path.relative_to(package)}": path.read_bytes() for path in sources}
     files["standfast/libstandfast.so"] = (tree / "lib/libstandfast.so.0").read_bytes()
     files[f"{data}/scripts/standfast"] = (tree / "bin/standfast").read_bytes()
     for part in ["man", "bash-completion", "fish"]:
@@ -53,6 +54,7 @@ def contents(tree: pathlib.Path, version: str, tags: list[str]) -> dict[str, byt
         files[f"{info}/licenses/{path.name}"] = path.read_bytes()
     metadata = (TOP / "bindings/python/METADATA.in").read_text().replace("@VERSION@", version)
     files[f"{info}/METADATA"] = metadata.encode()
+    files[f"{info}/entry_points.txt"] = (TOP / "bindings/python/entry_points.txt").read_bytes()
     lines = ["Wheel-Version: 1.0", f"Generator: standfast {version}", "Root-Is-Purelib: false"]
     lines += [f"Tag: {tag}" for tag in tags]
     files[f"{info}/WHEEL"] = "".join(f"{line}\n" for line in lines).encode()

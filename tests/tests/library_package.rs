@@ -212,7 +212,7 @@ fn python() -> Result<Option<PathBuf>> {
 }
 
 /// Puts the package into the folder `package`.
-fn python_package(work: &Path) -> Result<()> {
+pub(crate) fn python_package(work: &Path) -> Result<()> {
     let package = work.join("package/standfast");
     fs::create_dir_all(&package)?;
     fs::write(package.join("__init__.py"), include_str!("../../bindings/python/python/standfast/__init__.py"))?;

@@ -34,6 +34,7 @@ mod lower_limits;
 mod mapped_writes;
 mod mpi;
 mod nodes;
+mod notebooks;
 mod notices;
 mod other_users;
 mod outside;
