@@ -33,12 +33,17 @@ static inline void hear(int from, const char *text)
     CHECK(length == (ssize_t)strlen(text) && memcmp(got, text, length) == 0);
 }
 
-/* The same where a read does not wait: the kernel hands over what was written a little later. */
+/* The same where a read does not wait: the kernel hands over what was written a little later, maybe in pieces. */
 static inline void hear_soon(int from, const char *text)
 {
-    struct pollfd poll_one = {from, POLLIN, 0};
-    CHECK(poll(&poll_one, 1, 30000) == 1);
-    hear(from, text);
+    for (size_t heard = 0; text[heard];) {
+        char got[4096];
+        struct pollfd poll_one = {from, POLLIN, 0};
+        CHECK(poll(&poll_one, 1, 30000) == 1);
+        ssize_t length = read(from, got, sizeof got);
+        CHECK(length > 0 && strncmp(got, text + heard, length) == 0);
+        heard += length;
+    }
 }
 
 /* Several reads, if need be, give exactly `text`. */

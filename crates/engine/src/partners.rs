@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! checkpoint   all parts are frozen   meet, meet, ...  until nothing is on its way between them   contents are recorded
-//! restart      listeners   arrive(Listening)   connections   arrive(Connected)   own listeners   ...   arrive(Rebuilt)
+//! restart      listeners   arrive(Listening)   connections   connect(has_all)   own listeners   ...   arrive(Rebuilt)
 //! ```
 
 use standfast_format::BoxError;
@@ -28,6 +28,14 @@ pub trait RestartPartners: fmt::Debug + Send + Sync {
     /// When another part has given up, or does not answer.
     fn arrive(&self, step: RestartStep) -> Result<(), BoxError>;
 
+    /// Reports that this part has its connections to other parts, with everything that they had received, or that their
+    /// queues have taken less than before; and waits for the others. Returns whether all parts have. If not, those that were
+    /// full are to be filled once more.
+    ///
+    /// # Errors
+    /// As for [`RestartPartners::arrive`].
+    fn connect(&self, has_all: bool) -> Result<bool, BoxError>;
+
     /// Returns what all parts of this restart know and nobody else does.
     fn token(&self) -> RestartToken;
 }
@@ -47,8 +55,6 @@ impl fmt::Debug for RestartToken {
 pub enum RestartStep {
     /// It listens where connections between the parts had been accepted.
     Listening,
-    /// It has its connections to other parts, with everything that they had received.
-    Connected,
     /// It is complete, and has been compared with its image.
     Rebuilt,
 }

@@ -81,7 +81,7 @@ impl CutPartners for Side {
             let is_full = !is_quiet(end, other) && last.repeated > MEETINGS_UNTIL_FULL && !end.was_emptied;
             let opening = u64::from(has_connected);
             let empty_until = is_full.then(|| other.traffic.acknowledged + other.traffic.unsent - opening);
-            let is_to_refill = [end, other].iter().all(|it| it.was_emptied && !it.was_refilled);
+            let is_to_refill = end.was_emptied && other.was_emptied && !have_settled(end, other);
             is_settled &= have_settled(end, other);
             let (unsent, has_ended) = (other.traffic.unsent, other.has_ended);
             others.push(OtherEnd::Open(Partner { unsent, has_ended, has_connected, empty_until, is_to_refill }));
@@ -116,6 +116,13 @@ fn have_settled(one: &DistantEnd, other: &DistantEnd) -> bool {
 impl RestartPartners for Side {
     fn arrive(&self, _: RestartStep) -> Result<(), BoxError> {
         self.exchange(&[]).map(drop)
+    }
+
+    fn connect(&self, has_all: bool) -> Result<bool, BoxError> {
+        // Any end says that something is missing.
+        let last = self.last.lock().map_err(|_| "the other side has failed")?.ends.clone();
+        let others_lack = self.exchange(if has_all { &[] } else { &last[..1] })?;
+        Ok(has_all && others_lack.is_empty())
     }
 
     fn token(&self) -> RestartToken {

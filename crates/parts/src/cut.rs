@@ -12,13 +12,16 @@
 //! seals for itself, and the epoch counts if all do.
 
 use crate::{
-    ClosedConnectionEnd, CoordinatorEffect, CoordinatorEvent, EndName, FromPart, ListChanges, MeetingReport,
-    OppositeEnd, Pairing, PartIndex, PartReport, ToPart, pair,
+    ClosedConnectionEnd, ConnectionEnd, CoordinatorEffect, CoordinatorEvent, EndName, FromPart, ListChanges,
+    MeetingReport, OppositeEnd, Pairing, PartIndex, PartReport, ToPart, pair,
 };
 
-/// If nothing has moved for this number of meetings, receive queues are full. Meetings take 0.2 ms at least, and what the
-/// kernel can still deliver moves within that, unless it was lost.
-const REPEATED_MAX: u32 = if cfg!(test) { 1 } else { 100 };
+/// If nothing has moved for this number of meetings, receive queues are full. A meeting takes 0.2 ms at least, usually one or
+/// more, and what the kernel can still deliver moves within that, unless it was lost. Then it takes until it is sent again.
+const REPEATED_MAX: u32 = if cfg!(test) { 1 } else { 25 };
+
+/// How often the time may be up while a receive queue is empty, before the cut is given up.
+const OVERDUE_MAX: u32 = if cfg!(test) { 1 } else { 20 };
 
 /// A cut under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -33,6 +36,8 @@ pub struct Cut {
     /// What each part was told of the other ends.
     told: Vec<Vec<OppositeEnd>>,
     repeated: u32,
+    /// How often the time was up while receive queues were empty.
+    overdue: u32,
     outcome: Option<CutOutcome>,
 }
 
@@ -93,6 +98,7 @@ impl Cut {
             last: vec![PartReport::default(); parts],
             told: vec![Vec::new(); parts],
             repeated: 0,
+            overdue: 0,
             outcome: None,
         }
     }
@@ -113,6 +119,11 @@ impl Cut {
                 self.parts[part] = PartProgress::Gone;
                 self.give_up(Some(part), "the connection to it was lost".to_owned())
             }
+            // A part that holds what was in a receive queue could only end. It has it filled again soon.
+            CoordinatorEvent::TimeUp if self.holds_bytes() && self.overdue < OVERDUE_MAX => {
+                self.overdue += 1;
+                Vec::new()
+            }
             CoordinatorEvent::TimeUp => {
                 let reason = match &self.unsettled {
                     Some(connection) => format!("what was sent over {connection} did not arrive in time"),
@@ -121,6 +132,14 @@ impl Cut {
                 self.give_up(None, reason)
             }
         }
+    }
+
+    /// Reports whether a part may have emptied a receive queue, and not filled it again.
+    fn holds_bytes(&self) -> bool {
+        let holds = |end: &ConnectionEnd| end.was_emptied && !end.was_refilled;
+        let is_to_empty = |other: &OppositeEnd| matches!(other, OppositeEnd::Open(it) if it.empty_until.is_some());
+        let before = self.last.iter().flat_map(|report| &report.ends).any(holds);
+        before || self.told.iter().flatten().any(is_to_empty)
     }
 
     fn hear(&mut self, part: PartIndex, said: FromPart) -> Vec<CoordinatorEffect> {

@@ -247,6 +247,8 @@ pub enum FromPart {
         /// How far.
         phase: RestartBarrier,
     },
+    /// It has its connections to other parts, but their queues have taken less than before. It waits for [`ToPart::Again`].
+    Short,
     /// It could not do what was asked, and continues to run, or has not begun.
     Failed {
         /// Why, for people.
@@ -277,6 +279,8 @@ pub enum ToPart {
     Thaw,
     /// All parts have come as far.
     Continue,
+    /// All parts have their connections. Those whose queues were full are to be filled once more.
+    Again,
     /// Run on without a checkpoint, or end the restart: another part has failed.
     GiveUp {
         /// Why, for people.

@@ -124,7 +124,7 @@ impl Other<'_> {
                 has_ended: other.has_ended,
                 has_connected: has_connected(other, end),
                 empty_until: (are_full && is_full(end, other)).then(|| end.received.saturating_add(other.unsent)),
-                is_to_refill: [end, other].iter().all(|it| it.was_emptied && !it.was_refilled),
+                is_to_refill: end.was_emptied && other.was_emptied && !agree(end, other),
             }),
             Self::Closed { unsent, .. } => OppositeEnd::Closed { unsent: *unsent },
             Self::Unknown => OppositeEnd::Unknown,
@@ -252,7 +252,7 @@ mod tests {
         let emptied = pairing(ends([false, false]));
         assert_eq!((emptied.unsettled, refills(&emptied)), (Some(name(A, B)), vec![true, true]));
         let half = pairing(ends([true, false]));
-        assert_eq!((half.unsettled, refills(&half)), (Some(name(A, B)), vec![false, false]));
+        assert_eq!((half.unsettled, refills(&half)), (Some(name(A, B)), vec![true, true]), "not all has fitted");
         assert_eq!(pairing(ends([true, true])).unsettled, None);
         let one = ConnectionEnd { was_emptied: true, ..end_of_a() };
         let alone = pairing([vec![one], vec![end_of_b()]]);

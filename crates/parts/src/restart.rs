@@ -10,6 +10,8 @@ pub struct PartsRestart {
     phase: RestartBarrier,
     /// Which parts have finished it.
     finished: Vec<bool>,
+    /// Whether the queues of a part have taken less than before, so that connections are to be filled once more.
+    is_short: bool,
     /// Which parts have failed or cannot be reached.
     gone: Vec<bool>,
     outcome: Option<RestartOutcome>,
@@ -32,7 +34,13 @@ pub enum RestartOutcome {
 impl PartsRestart {
     /// Begins a restart of this number of parts, all of which have been asked for it.
     pub fn begin(parts: usize) -> Self {
-        Self { phase: RestartBarrier::Listening, finished: vec![false; parts], gone: vec![false; parts], outcome: None }
+        Self {
+            phase: RestartBarrier::Listening,
+            finished: vec![false; parts],
+            is_short: false,
+            gone: vec![false; parts],
+            outcome: None,
+        }
     }
 
     /// Returns how it has ended.
@@ -50,6 +58,12 @@ impl PartsRestart {
                 if phase == self.phase && !self.finished[part] =>
             {
                 self.finished[part] = true;
+                self.go_on()
+            }
+            CoordinatorEvent::Said(part, FromPart::Short)
+                if self.phase == RestartBarrier::Connected && !self.finished[part] =>
+            {
+                (self.finished[part], self.is_short) = (true, true);
                 self.go_on()
             }
             CoordinatorEvent::Said(part, FromPart::Failed { reason }) => {
@@ -74,13 +88,15 @@ impl PartsRestart {
         if !self.finished.iter().all(|is_finished| *is_finished) {
             return Vec::new();
         }
+        let message = if std::mem::take(&mut self.is_short) { ToPart::Again } else { ToPart::Continue };
         match self.phase {
+            _ if message == ToPart::Again => {}
             RestartBarrier::Listening => self.phase = RestartBarrier::Connected,
             RestartBarrier::Connected => self.phase = RestartBarrier::Rebuilt,
             RestartBarrier::Rebuilt => self.outcome = Some(RestartOutcome::Running),
         }
         self.finished.fill(false);
-        (0..self.finished.len()).map(|to| CoordinatorEffect { to, message: ToPart::Continue }).collect()
+        (0..self.finished.len()).map(|to| CoordinatorEffect { to, message: message.clone() }).collect()
     }
 
     fn give_up(&mut self, part: Option<PartIndex>, reason: String) -> Vec<CoordinatorEffect> {

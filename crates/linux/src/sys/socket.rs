@@ -275,6 +275,13 @@ fn send_with(
     check(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) } as i64).map(|bytes| bytes as usize)
 }
 
+/// `SO_BUF_LOCK`: reports whether the program has chosen the size of a receive buffer. Kernels before Linux 5.14 do not tell.
+pub fn has_fixed_receive_buffer(socket: BorrowedFd<'_>) -> bool {
+    const SO_BUF_LOCK: i32 = 72;
+    const SOCK_RCVBUF_LOCK: i32 = 2;
+    number(socket, libc::SOL_SOCKET, SO_BUF_LOCK).is_ok_and(|locks| locks & SOCK_RCVBUF_LOCK != 0)
+}
+
 /// Makes a TCP socket accept more data than it would by itself, up to `bytes`, as it does when its program reads much
 /// at a time. It raises the limit from which on a reader wakes (`SO_RCVLOWAT`), which makes room, and restores it. A
 /// child of ours makes both calls, so that the limit is restored even if we are killed in between.

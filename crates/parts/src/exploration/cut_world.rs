@@ -64,6 +64,8 @@ struct CutWorld {
     /// Whether what is on its way never fits into the receive queue.
     is_full: bool,
     queues: Vec<Queue>,
+    /// Whether not all has fitted when the first part filled its queue again.
+    was_short: bool,
     /// Whether a part was told that another end is its partner than that which is.
     is_misled: bool,
     /// Whether a part has sent something again to one that had not emptied its receive queue.
@@ -108,6 +110,7 @@ impl CutWorld {
             others: vec![Vec::new(); parts],
             is_full,
             queues: vec![Queue::Untouched; parts],
+            was_short: false,
             is_misled: false,
             has_garbled: false,
             links: Links::new(parts),
@@ -138,7 +141,8 @@ impl CutWorld {
             if other.is_to_refill {
                 // Only the first two have such a connection.
                 self.has_garbled |= self.queues[1 - part] == Queue::Untouched;
-                self.queues[part] = Queue::Refilled;
+                let is_short = part == 0 && !std::mem::replace(&mut self.was_short, true);
+                self.queues[part] = if is_short { Queue::Emptied } else { Queue::Refilled };
             }
         }
     }

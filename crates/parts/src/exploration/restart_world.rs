@@ -12,6 +12,8 @@ struct RestartWorld {
     finished: Vec<usize>,
     waits: Vec<bool>,
     has_ended: Vec<bool>,
+    /// Whether the queues of the first part have taken less than before.
+    was_short: bool,
     links: Links,
 }
 
@@ -22,6 +24,7 @@ impl RestartWorld {
             finished: vec![0; parts],
             waits: vec![false; parts],
             has_ended: vec![false; parts],
+            was_short: false,
             links: Links::new(parts),
         }
     }
@@ -64,13 +67,19 @@ impl World for RestartWorld {
     fn act(&mut self, part: PartIndex) {
         if self.waits[part] {
             self.waits[part] = false;
-            self.has_ended[part] = self.links.heard(part) != Some(ToPart::Continue);
+            match self.links.heard(part) {
+                Some(ToPart::Continue) => {}
+                Some(ToPart::Again) => self.finished[part] -= 1,
+                _ => self.has_ended[part] = true,
+            }
             return;
         }
         let phase = PHASES[self.finished[part]];
         self.finished[part] += 1;
         self.waits[part] = true;
-        self.links.say(part, FromPart::Reached { phase });
+        let may_be_short = part == 0 && phase == RestartBarrier::Connected;
+        let is_short = may_be_short && !std::mem::replace(&mut self.was_short, true);
+        self.links.say(part, if is_short { FromPart::Short } else { FromPart::Reached { phase } });
     }
 
     fn fail(&mut self, part: PartIndex) {

@@ -211,11 +211,19 @@ impl RestartPartners for RestartLink {
     fn arrive(&self, step: RestartStep) -> Result<(), BoxError> {
         let phase = match step {
             RestartStep::Listening => RestartBarrier::Listening,
-            RestartStep::Connected => RestartBarrier::Connected,
             RestartStep::Rebuilt => RestartBarrier::Rebuilt,
         };
         match ask(&mut locked(&self.conversation), &FromPart::Reached { phase })? {
             ToPart::Continue => Ok(()),
+            other => Err(unexpected(other).into()),
+        }
+    }
+
+    fn connect(&self, has_all: bool) -> Result<bool, BoxError> {
+        let reached = FromPart::Reached { phase: RestartBarrier::Connected };
+        match ask(&mut locked(&self.conversation), if has_all { &reached } else { &FromPart::Short })? {
+            ToPart::Continue => Ok(true),
+            ToPart::Again => Ok(false),
             other => Err(unexpected(other).into()),
         }
     }

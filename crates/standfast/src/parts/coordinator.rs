@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// How long the parts may take until all are ready to be frozen, and afterwards to write their images.
 const RUNNING_MAX: Duration = Duration::from_secs(600);
+/// How much longer a cut takes each time that it cannot be given up yet.
+const OVERDUE: Duration = Duration::from_secs(1);
 /// How long the parts may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
 /// The pauses after cuts that were given up, one after the other: a connection that nobody has accepted yet is accepted soon.
@@ -315,7 +317,11 @@ impl<'a, 't> Coordinator<'a, 't> {
                     None => continue,
                 },
             };
+            let is_time_up = event == CoordinatorEvent::TimeUp;
             let effects = cut.take(event);
+            if is_time_up && cut.outcome().is_none() {
+                deadline = Instant::now() + OVERDUE;
+            }
             match effects.first().map(|effect| &effect.message) {
                 Some(ToPart::Freeze) => {
                     freezing = Instant::now();

@@ -10,12 +10,16 @@
 //! stays in the receive queue of A     <---  what A had received
 //! ```
 //!
-//! Where not all of it had fitted into a receive queue, what does not fit now stays in the send queue of the other end.
+//! Where not all of it had fitted into a receive queue, what does not fit now stays in the send queue of the other end. How much
+//! both take together differs a little from time to time. If it is less than before, both ends read what has come once more,
+//! and send each other's again.
 
 use standfast_linux::abi;
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The length in bytes of what follows, and how many of these bytes had not fitted into the receive queue. If some had not,
@@ -25,7 +29,14 @@ const HEADER_BYTES: usize = 16;
 const CONTENTS_BYTES_MAX: u64 = 1 << 30;
 /// How long nothing may happen on any connection.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// How long nothing may happen where both queues of a connection are full.
+const FULL_MAX: Duration = Duration::from_millis(30);
+/// How long nothing may come that the other end has: it may be busy with other connections, and the kernel may wait before
+/// it sends something again.
+const LATE_MAX: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_micros(200);
+/// The pause between two announcements of room while other parts are waited for.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Room beyond twice the bytes that are to stay: the kernel's own bookkeeping takes some of it.
 const ROOM_SPARE: usize = 128 << 10;
 const PIECE_BYTES: usize = 64 << 10;
@@ -41,15 +52,138 @@ pub(super) struct Exchange<'a> {
     contents: &'a [u8],
     outgoing: Vec<u8>,
     sent: usize,
+    /// The header of the other end, and what that had received.
     incoming: Vec<u8>,
-    /// How often room was made for what is to stay.
+    /// How many bytes are to be read that have stayed here at the last attempt.
+    to_discard: usize,
+    room: Room<'a>,
+}
+
+/// What the other end of a connection had received, as it was sent back.
+pub(super) struct SentBack {
+    incoming: Vec<u8>,
+    /// How many bytes of it the send queue has not taken.
+    unsent: usize,
+    /// Whether the receive queue of this end holds what it must.
+    is_all_here: bool,
+    /// Whether that was not the first attempt.
+    is_again: bool,
+}
+
+impl SentBack {
+    /// Reports whether the queues of both directions have taken all that they had to.
+    pub(super) fn is_complete(&self) -> bool {
+        self.unsent == 0 && self.is_all_here
+    }
+}
+
+/// The room in a receive queue for what is to stay there.
+pub(super) struct Room<'a> {
+    own: BorrowedFd<'a>,
+    bytes: usize,
+    /// How often room was made.
     scans: usize,
+    /// Whether a fixed size is exceeded for now. On some devices the kernel then takes long for each segment.
+    is_wide: bool,
+    /// The size that the program has chosen (SO_RCVBUF), which is set again.
+    chosen: Option<i32>,
+}
+
+impl<'a> Room<'a> {
+    /// Returns that for so many bytes, which were sent back before.
+    pub(super) fn after(own: BorrowedFd<'a>, bytes: usize, before: &SentBack) -> Self {
+        Self { own, bytes, scans: 0, is_wide: before.is_again, chosen: None }
+    }
+
+    /// Lets a receive queue of a fixed size take more for now. What it holds when the size is set again, stays.
+    fn widen(&mut self) -> io::Result<()> {
+        if self.is_wide && self.chosen.is_none() && socket::has_fixed_receive_buffer(self.own) {
+            // The kernel returns twice what was set.
+            self.chosen = Some(socket::number(self.own, abi::SOL_SOCKET, abi::SO_RCVBUF)? / 2);
+            let wanted = i32::try_from(2 * self.bytes + ROOM_SPARE).unwrap_or(i32::MAX);
+            socket::set_number(self.own, abi::SOL_SOCKET, abi::SO_RCVBUF, wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room, and announces it to the other end.
+    fn make(&mut self) -> io::Result<()> {
+        self.widen()?;
+        if self.scans.is_multiple_of(SCANS_FOR_MORE_ROOM) {
+            let bytes = (2 * self.bytes + ROOM_SPARE).saturating_mul(1 + self.scans / SCANS_FOR_MORE_ROOM);
+            socket::make_room(self.own, i32::try_from(bytes).unwrap_or(i32::MAX))?;
+        }
+        self.scans += 1;
+        socket::peek(self.own, &mut [0; 1])?;
+        socket::set_number(self.own, abi::IPPROTO_TCP, abi::TCP_QUICKACK, 2)
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.chosen {
+            // It could be set before.
+            let _ = socket::set_number(self.own, abi::SOL_SOCKET, abi::SO_RCVBUF, bytes);
+        }
+    }
+}
+
+/// Makes room in these receive queues until `wait` has returned. This part has sent all that it had to, and waits for others
+/// that may still have to send what stays here: what their send queues do not take must fit here.
+pub(super) fn with_room<T>(mut rooms: Vec<Room<'_>>, wait: impl FnOnce() -> T) -> T {
+    if rooms.is_empty() {
+        return wait();
+    }
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                // A connection that has failed is seen by whoever reads it next.
+                rooms.iter_mut().for_each(|room| drop(room.make()));
+                thread::sleep(ROOM_PAUSE);
+            }
+        });
+        let answer = wait();
+        is_over.store(true, Ordering::Release);
+        answer
+    })
 }
 
 impl<'a> Exchange<'a> {
     pub(super) fn new(own: BorrowedFd<'a>, contents: &'a [u8], held_back: u64) -> Self {
         let outgoing = [&(contents.len() as u64).to_le_bytes(), &held_back.to_le_bytes(), contents].concat();
-        Self { own, held_back, contents, outgoing, sent: 0, incoming: Vec::new(), scans: 0 }
+        let room = Room { own, bytes: contents.len(), scans: 0, is_wide: false, chosen: None };
+        Self { own, held_back, contents, outgoing, sent: 0, incoming: Vec::new(), to_discard: 0, room }
+    }
+
+    /// Returns another attempt, after one at which not all was taken at this end or at the other one.
+    pub(super) fn again(own: BorrowedFd<'a>, contents: &'a [u8], held_back: u64, before: SentBack) -> Self {
+        let SentBack { incoming, unsent, .. } = before;
+        let theirs = &incoming[HEADER_BYTES..];
+        let outgoing = [&theirs[theirs.len() - unsent..], theirs].concat();
+        let room = Room { own, bytes: contents.len(), scans: 0, is_wide: true, chosen: None };
+        Self { own, held_back, contents, outgoing, sent: 0, incoming, to_discard: contents.len(), room }
+    }
+
+    /// Returns how long nothing may happen until it is another attempt's turn.
+    fn patience(&self) -> io::Result<Duration> {
+        if self.to_discard > 0 || self.wanted()? > 0 {
+            return Ok(SILENCE_MAX);
+        }
+        Ok(if self.is_full()? { FULL_MAX } else { LATE_MAX })
+    }
+
+    /// Reports whether the other end has all that this one had received, and has no room for more of its own.
+    fn is_full(&self) -> io::Result<bool> {
+        let is_sending = self.sent < self.outgoing.len() && self.is_held_back_there();
+        let theirs = self.incoming.len() - HEADER_BYTES;
+        let unsent = self.outgoing.len() - self.sent + socket::unsent_bytes(self.own)?;
+        Ok(is_sending && unsent <= theirs && window_of_other(self.own)? == Some(0))
+    }
+
+    /// Reports whether not all had fitted into the receive queue of the other end, which has said so.
+    fn is_held_back_there(&self) -> bool {
+        number_in(&self.incoming[8..HEADER_BYTES]) > 0
     }
 
     /// Returns how many bytes the other end is still to send before what stays in the queue, as far as that is known.
@@ -86,7 +220,10 @@ impl<'a> Exchange<'a> {
 
     /// Reads what the other end had received, and queues it to be sent back once all of it is here.
     fn receive(&mut self) -> io::Result<bool> {
-        let mut has_received = false;
+        let mut has_received = self.discard()?;
+        if self.to_discard > 0 {
+            return Ok(has_received);
+        }
         loop {
             let wanted = self.wanted()?;
             if wanted == 0 {
@@ -108,31 +245,46 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Reads what has stayed here at the last attempt.
+    fn discard(&mut self) -> io::Result<bool> {
+        let before = self.to_discard;
+        let mut piece = vec![0; PIECE_BYTES.min(before)];
+        while self.to_discard > 0 {
+            let room = self.to_discard.min(piece.len());
+            match socket::receive_at_once(self.own, &mut piece[..room]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => self.to_discard -= bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.to_discard < before)
+    }
+
     /// Reports whether everything has been sent and acknowledged, and everything that is to stay has arrived.
     fn is_done(&mut self) -> io::Result<bool> {
-        if self.wanted()? > 0 {
+        if self.to_discard > 0 || self.wanted()? > 0 {
             return Ok(false);
         }
         // The other end may be able to send what it still has to only when there is room for it here.
         if descriptors::unread_bytes(self.own)? < self.contents.len() {
-            self.make_room()?;
+            self.room.make()?;
             if self.held_back == 0 {
                 return Ok(false);
             }
         }
-        let is_held_back_there = number_in(&self.incoming[8..HEADER_BYTES]) > 0;
-        Ok(self.sent == self.outgoing.len() && (is_held_back_there || socket::unsent_bytes(self.own)? == 0))
+        let has_arrived = self.is_held_back_there() || socket::unsent_bytes(self.own)? == 0;
+        Ok(self.sent == self.outgoing.len() && has_arrived)
     }
 
-    /// Makes room for what is to stay, and announces it to the other end.
-    fn make_room(&mut self) -> io::Result<()> {
-        if self.scans.is_multiple_of(SCANS_FOR_MORE_ROOM) {
-            let bytes = (2 * self.contents.len() + ROOM_SPARE).saturating_mul(1 + self.scans / SCANS_FOR_MORE_ROOM);
-            socket::make_room(self.own, i32::try_from(bytes).unwrap_or(i32::MAX))?;
+    /// Returns what was sent back. If all was, what has stayed here is compared: it must be what had been received.
+    fn finish(self) -> io::Result<SentBack> {
+        let is_all_here = self.held_back > 0 || descriptors::unread_bytes(self.own)? == self.contents.len();
+        let unsent = self.outgoing.len() - self.sent;
+        if is_all_here && unsent == 0 {
+            self.verify()?;
         }
-        self.scans += 1;
-        socket::peek(self.own, &mut [0; 1])?;
-        socket::set_number(self.own, abi::IPPROTO_TCP, abi::TCP_QUICKACK, 2)
+        Ok(SentBack { incoming: self.incoming, unsent, is_all_here, is_again: self.room.is_wide })
     }
 
     fn verify(&self) -> io::Result<()> {
@@ -148,6 +300,14 @@ impl<'a> Exchange<'a> {
 
 fn number_in(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Returns how many bytes the other end has announced to take, if the kernel tells (Linux 5.4).
+fn window_of_other(own: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    // `tcpi_snd_wnd` of struct tcp_info.
+    const WINDOW: std::ops::Range<usize> = 228..232;
+    let information = socket::option(own, abi::IPPROTO_TCP, abi::TCP_INFO, WINDOW.end)?;
+    Ok(information.get(WINDOW).and_then(|bytes| Some(u32::from_le_bytes(*bytes.first_chunk()?))))
 }
 
 /// Describes the exchanges that go on no more.
@@ -167,29 +327,34 @@ fn stuck(ends: &mut [Exchange<'_>]) -> io::Result<String> {
     Ok(format!("nothing has moved for {} s: {}", SILENCE_MAX.as_secs(), connections.join("; ")))
 }
 
-/// Carries all exchanges of this part to their end, side by side: the other ends do so too, in any order.
-pub(super) fn exchange(mut ends: Vec<Exchange<'_>>) -> io::Result<()> {
+/// Carries all exchanges of this part to their end, side by side: the other ends do so too, in any order. Returns for each what
+/// was sent back, which may not be all of it.
+pub(super) fn exchange(mut ends: Vec<Exchange<'_>>) -> io::Result<Vec<SentBack>> {
     let nodelay = |end: &Exchange<'_>| socket::number(end.own, abi::IPPROTO_TCP, abi::TCP_NODELAY);
     let before = ends.iter().map(nodelay).collect::<io::Result<Vec<_>>>()?;
     let set = |end: &Exchange<'_>, value| socket::set_number(end.own, abi::IPPROTO_TCP, abi::TCP_NODELAY, value);
     ends.iter().try_for_each(|end| set(end, 1))?;
     let mut last = Instant::now();
     loop {
-        let (mut has_happened, mut is_done) = (false, true);
+        let (mut has_happened, mut is_done, mut patience) = (false, true, Duration::ZERO);
         for end in &mut ends {
             has_happened |= end.go_on()?;
-            is_done &= end.is_done()?;
+            if !end.is_done()? {
+                is_done = false;
+                patience = patience.max(end.patience()?);
+            }
         }
-        if is_done {
+        let is_short = !has_happened && patience < SILENCE_MAX && last.elapsed() > patience;
+        if is_done || is_short {
             ends.iter().zip(before).try_for_each(|(end, before)| set(end, before))?;
-            return ends.iter().try_for_each(Exchange::verify);
+            return ends.into_iter().map(Exchange::finish).collect();
         }
         if has_happened {
             last = Instant::now();
         } else if last.elapsed() > SILENCE_MAX {
             return Err(io::Error::new(io::ErrorKind::TimedOut, stuck(&mut ends)?));
         } else {
-            std::thread::sleep(PAUSE);
+            thread::sleep(PAUSE);
         }
     }
 }

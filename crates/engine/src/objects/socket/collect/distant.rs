@@ -7,6 +7,7 @@
 use super::internet::{TcpInformation, drive_on, shut_down_receiving};
 use super::refill::FullEnd;
 use super::{Found, Network, RECEIVING, Unsupported, Walk, changed};
+use crate::objects::socket::exchange::with_room;
 use crate::partners::{
     ClosedHere, CutPartners, CutReport, DistantEnd, EndAddresses, EndFate, FoundEnd, Meeting, OtherEnd, Partner,
 };
@@ -101,7 +102,8 @@ impl Walk<'_> {
             };
             let ends = distant.iter().map(of_end).collect::<Result<Vec<_>, _>>()?;
             let count = ends.len();
-            let meeting = partners.meet(CutReport { ends: ends.clone(), found }).map_err(other_parts)?;
+            let report = CutReport { ends: ends.clone(), found };
+            let meeting = with_room(self.refilled(), || partners.meet(report)).map_err(other_parts)?;
             let Meeting { others, asked, closed, is_settled } = meeting;
             if others.len() != count {
                 return Err(Gathering::Others("another part has answered to other questions".to_owned()));

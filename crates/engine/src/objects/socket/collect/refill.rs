@@ -9,7 +9,7 @@ use super::distant::{Gathering, other_parts};
 use super::internet::TcpInformation;
 use super::{Found, Walk};
 use crate::freeze::Frozen;
-use crate::objects::socket::exchange::{Exchange, exchange};
+use crate::objects::socket::exchange::{Exchange, Room, SentBack, exchange};
 use standfast_format::records::{SocketMessage, SocketState};
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
@@ -31,6 +31,8 @@ pub(super) struct FullEnd {
 /// What was in a receive queue.
 pub(super) struct Emptied {
     contents: Vec<u8>,
+    /// What the other end had received, once that is known.
+    sent_back: Option<SentBack>,
     pub(super) is_refilled: bool,
 }
 
@@ -45,27 +47,50 @@ impl Walk<'_> {
             let mut contents = Vec::new();
             let read = self.sockets[end.at].read_out(end.received, &mut contents);
             // Even if that has failed, something may have been read.
-            self.sockets[end.at].emptied = Some(Emptied { contents, is_refilled: false });
+            self.sockets[end.at].emptied = Some(Emptied { contents, sent_back: None, is_refilled: false });
             read?;
         }
         Ok(())
     }
 
-    /// Fills the receive queues of these ends again, whose other ends have been emptied as well.
+    /// Fills the receive queues of these ends again, whose other ends have been emptied as well. It is called once more if
+    /// not all has fitted.
     pub(super) fn refill(&mut self, ends: &[usize]) -> io::Result<()> {
         if ends.is_empty() {
             return Ok(());
         }
-        let exchanges = ends.iter().filter_map(|at| {
-            let contents = &self.sockets[*at].emptied.as_ref()?.contents;
-            // All of it may stay where it was.
-            Some(Exchange::new(self.sockets[*at].own(), contents, contents.len() as u64))
-        });
-        exchange(exchanges.collect())?;
+        self.frozen()?.die_with_us(true).map_err(io::Error::other)?;
+        let mut before = Vec::new();
         for at in ends {
-            self.sockets[*at].emptied.iter_mut().for_each(|emptied| emptied.is_refilled = true);
+            let emptied = self.sockets[*at].emptied.as_mut().ok_or(io::ErrorKind::InvalidData)?;
+            emptied.is_refilled = false;
+            before.push(emptied.sent_back.take());
+        }
+        let exchanges = ends.iter().zip(before).filter_map(|(at, before)| {
+            let (own, contents) = (self.sockets[*at].own(), &self.sockets[*at].emptied.as_ref()?.contents);
+            Some(match before {
+                // All of it may stay where it was.
+                None => Exchange::new(own, contents, contents.len() as u64),
+                Some(sent_back) => Exchange::again(own, contents, contents.len() as u64, sent_back),
+            })
+        });
+        let sent_back = exchange(exchanges.collect())?;
+        for (at, sent_back) in ends.iter().zip(sent_back) {
+            if let Some(emptied) = &mut self.sockets[*at].emptied {
+                emptied.is_refilled = sent_back.is_complete();
+                emptied.sent_back = Some(sent_back);
+            }
         }
         if self.holds_bytes() { Ok(()) } else { self.frozen()?.die_with_us(false).map_err(io::Error::other) }
+    }
+
+    /// Returns the receive queues that are being filled again.
+    pub(super) fn refilled(&self) -> Vec<Room<'_>> {
+        let rooms = self.sockets.iter().filter_map(|socket| {
+            let emptied = socket.emptied.as_ref()?;
+            Some(Room::after(socket.own(), emptied.contents.len(), emptied.sent_back.as_ref()?))
+        });
+        rooms.collect()
     }
 
     /// Ends the job if the parts could not agree while we hold bytes of its connections.

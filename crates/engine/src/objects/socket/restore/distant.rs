@@ -4,7 +4,7 @@
 //! it lay.
 //!
 //! ```text
-//! all parts listen     RestartStep::Listening     connect, accept, exchange     RestartStep::Connected
+//! all parts listen     RestartStep::Listening     connect, accept, exchange     connect
 //! ```
 //!
 //! An end that had been closed is made as well, and closed again: the other end gets what it had received, and the end of
@@ -17,7 +17,7 @@ use super::{Made, describe, options};
 use crate::EngineError;
 use crate::error::kernel;
 use crate::objects::Opening;
-use crate::objects::socket::exchange::{Exchange, exchange};
+use crate::objects::socket::exchange::{Exchange, Room, SentBack, exchange, with_room};
 use crate::partners::{EndAddresses, RestartPartners, RestartStep};
 use standfast_format::records::{Bytes, ClosedEnd, JobState, Socket, SocketState};
 use standfast_linux::abi;
@@ -117,9 +117,7 @@ impl Opening<'_> {
             let answered = await_answer(end.own()?.own(), partners.token());
             answered.map_err(|source| kernel("connecting to another part", source))?;
         }
-        let exchanges = ends.iter().map(|end| Ok(Exchange::new(end.own()?.own(), end.contents(), end.held_back())));
-        let exchanges = exchanges.collect::<Result<Vec<_>, EngineError>>()?;
-        exchange(exchanges).map_err(|source| kernel("exchanging what another part had received", source))?;
+        exchange_all(&ends, partners)?;
         for end in ends {
             match (end.place, end.made) {
                 (Some(place), socket) => made[place] = socket,
@@ -127,7 +125,7 @@ impl Opening<'_> {
                 (None, None) => {}
             }
         }
-        arrive(partners, RestartStep::Connected)
+        Ok(())
     }
 
     /// Makes a socket listen at each address where connections had been accepted. Returns how many each has to accept.
@@ -237,6 +235,34 @@ impl Opening<'_> {
 fn is_taken(error: &EngineError) -> bool {
     let EngineError::Kernel { source, .. } = error else { return false };
     matches!(source.raw_os_error(), Some(abi::EADDRNOTAVAIL | abi::EADDRINUSE))
+}
+
+/// Has both ends of each connection exchange what they had received, and waits until all parts have. If the queues of one take
+/// less than before, all try again.
+fn exchange_all(ends: &[DistantSocket<'_>], partners: &dyn RestartPartners) -> Result<(), EngineError> {
+    let exchanging = |source| kernel("exchanging what another part had received", source);
+    let mut under_way: Vec<_> = ends.iter().map(|end| (end, None::<SentBack>)).collect();
+    loop {
+        let exchanges = under_way.iter_mut().map(|(end, before)| {
+            let own = end.own()?.own();
+            Ok(match before.take() {
+                None => Exchange::new(own, end.contents(), end.held_back()),
+                Some(sent_back) => Exchange::again(own, end.contents(), end.held_back(), sent_back),
+            })
+        });
+        let exchanges = exchanges.collect::<Result<Vec<_>, EngineError>>()?;
+        let sent_back = exchange(exchanges).map_err(exchanging)?;
+        let has_all = sent_back.iter().all(SentBack::is_complete);
+        under_way.iter_mut().zip(sent_back).for_each(|((_, before), sent_back)| *before = Some(sent_back));
+        let rooms = under_way.iter().filter_map(|(end, before)| {
+            let (made, before) = (end.made.as_ref()?, before.as_ref()?);
+            Some(Room::after(made.own(), end.contents().len(), before))
+        });
+        let rooms = rooms.collect();
+        if with_room(rooms, || partners.connect(has_all)).map_err(EngineError::Image)? {
+            return Ok(());
+        }
+    }
 }
 
 fn arrive(partners: &dyn RestartPartners, step: RestartStep) -> Result<(), EngineError> {
