@@ -242,7 +242,7 @@ mod tests {
             ..first.clone()
         };
         let said = changes(&later, Some(&first));
-        assert_eq!(said, format!("finished\n{}{}failed: a\\u{{7}}reason\n", line(3), line(4)));
+        assert_eq!(said, format!("finished\n{}{}failed: a\\x07reason\n", line(3), line(4)));
     }
 
     #[test]
