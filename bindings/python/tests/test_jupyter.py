@@ -27,9 +27,10 @@ class Notebook:
 
     def __init__(self, name):
         environment = dict(os.environ, JPY_SESSION_NAME=name)
-        # As in a server, what kernels print goes elsewhere.
         self.manager = KernelManager(kernel_name="python3-standfast")
-        self.manager.start_kernel(env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # As in a server, whose log this is, and which goes on writing to it.
+        self.log = tempfile.TemporaryFile("a")
+        self.manager.start_kernel(env=environment, stdout=self.log, stderr=self.log)
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=SECONDS)
@@ -63,6 +64,7 @@ class Notebook:
 
     def restart(self, now):
         """Restarts the kernel, as the user wants it, or as a server does when it has died (`now`)."""
+        print("a line of the server", file=self.log, flush=True)
         self.manager.restart_kernel(now=now)
         self.client.wait_for_ready(timeout=SECONDS)
 
@@ -75,6 +77,7 @@ class Notebook:
         if self.is_open:
             self.client.stop_channels()
             self.manager.shutdown_kernel()
+            self.log.close()
         self.is_open = False
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import standfast
 
 LOG = "STANDFAST_CELLS"
-"""Environment variable with the path of the log of cells. It is no part of any checkpoint: what it holds after a restart has
-happened since."""
+"""Environment variable with the directory in which cells are logged. It is no part of any checkpoint: what it holds after a
+restart has happened since."""
 
 _BEGINS = "begins"
 
@@ -25,6 +25,8 @@ class Cells:
         self._log = log
         self._notice: str | None = None
         self._was_refused = False
+        with contextlib.suppress(OSError):
+            log.mkdir(exist_ok=True)
 
     def register(self) -> None:
         """Begins to take checkpoints."""
@@ -63,21 +65,26 @@ class Cells:
             )
         self._was_refused = is_refused
 
-    def _note(self, line: str) -> None:
-        # A full disk must not end the cell. The notice then names too few cells.
-        with contextlib.suppress(OSError), self._log.open("a") as log:
-            log.write(f"{line}\n")
+    def _note(self, event: str) -> None:
+        # Each event is a file, since a restart cuts back what a program has appended. A full disk must not end the cell.
+        with contextlib.suppress(OSError):
+            (self._log / f"{len(self._events()):06}-{event}").touch()
+
+    def _events(self) -> list[str]:
+        with contextlib.suppress(OSError):
+            return sorted(os.listdir(self._log))
+        return []
 
     def _later(self, cell: int) -> Later:
-        """Returns the cells that have begun after this one. Cuts the log back to it."""
-        lines: list[str] = []
-        with contextlib.suppress(OSError):
-            lines = self._log.read_text().split()
-        kept = len(lines) - lines[::-1].index(str(cell)) if str(cell) in lines else 0
-        with contextlib.suppress(OSError):
-            self._log.write_text("".join(f"{line}\n" for line in lines[:kept]))
-        later = lines[kept:]
-        return Later([int(line) for line in later if line != _BEGINS], later[-1:] == [_BEGINS])
+        """Returns the cells that have begun after this one. Forgets them."""
+        names = self._events()
+        events = [name.partition("-")[2] for name in names]
+        kept = len(events) - events[::-1].index(str(cell)) if str(cell) in events else 0
+        for name in names[kept:]:
+            with contextlib.suppress(OSError):
+                (self._log / name).unlink()
+        later = events[kept:]
+        return Later([int(event) for event in later if event != _BEGINS], later[-1:] == [_BEGINS])
 
 
 class Later(NamedTuple):

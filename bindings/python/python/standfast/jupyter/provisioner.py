@@ -11,9 +11,11 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from typing import Any
 
+from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import LocalProvisioner
 from jupyter_core.paths import jupyter_data_dir
 from traitlets import Unicode, default
@@ -26,8 +28,10 @@ PROVISIONER = "standfast-provisioner"
 _SESSION = "JPY_SESSION_NAME"
 """Environment variable in which the Jupyter server names the notebook."""
 
-_WITHOUT_PARENT = ["env", "-u", "JPY_PARENT_PID"]
-"""Without this variable the kernel does not end itself when its parent is another process than at first, as after a restart."""
+_KERNEL = ["sh", "-c", 'unset JPY_PARENT_PID; exec "$@" >>"$0" 2>&1']
+"""Starts a kernel that prints to a file of its own, which follows. The server writes to its log as well, so that file could not
+be cut back. Without the variable the kernel does not end itself when its parent is another process than at first, as after a
+restart."""
 
 _END_SECONDS = 10.0
 _PAUSE_SECONDS = 0.02
@@ -70,9 +74,16 @@ class StandfastProvisioner(LocalProvisioner):  # type: ignore[misc]
             shutil.copy(self.parent.connection_file, self._place / "connection.json")
             options = ["-d", str(self._job()), "-i", "off", "--external-sockets", "reset"]
             kernel = [*kwargs["cmd"], "--ext=standfast.jupyter.cells"]
-            kwargs["cmd"] = [*self._words("run"), *options, "--", *_WITHOUT_PARENT, *kernel]
+            kwargs["cmd"] = [*self._words("run"), *options, "--", *_KERNEL, str(self._place / "output"), *kernel]
         self._begins_empty = False
-        return kwargs
+        # A restart would compare the server's log with what it was, and others write to it.
+        return kwargs | {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        """Starts the command, and passes on what it says."""
+        information = await super().launch_kernel(cmd, **kwargs)
+        threading.Thread(target=self._pass_on, args=(self.process.stderr,), daemon=True).start()
+        return information
 
     async def shutdown_requested(self, restart: bool = False) -> None:
         """Notes whether the user wants a kernel that begins with nothing."""
@@ -99,6 +110,12 @@ class StandfastProvisioner(LocalProvisioner):  # type: ignore[misc]
         name = session or self.kernel_id
         readable = re.sub(r"[^A-Za-z0-9._-]", "_", pathlib.PurePath(name).stem)[:40]
         return pathlib.Path(self.directory, f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:16]}")
+
+    def _pass_on(self, messages: Any) -> None:
+        # It is closed when the kernel has ended.
+        with contextlib.suppress(ValueError, OSError):
+            for line in messages:
+                self.log.warning(line.decode(errors="replace").rstrip())
 
     def _job(self) -> pathlib.Path:
         assert self._place is not None
