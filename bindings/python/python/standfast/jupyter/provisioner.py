@@ -65,7 +65,8 @@ class StandfastProvisioner(LocalProvisioner):  # type: ignore[misc]
         environment[LOG] = str(self._place / "cells")
         kwargs = await super().pre_launch(**kwargs)
         if is_continued:
-            kwargs["cmd"] = [*self._words("restart"), str(self._job())]
+            # What cells have written to files stays there, and others may have written to them as well.
+            kwargs["cmd"] = [*self._words("restart"), "--files", "keep", str(self._job())]
             if self._state() == "finished":
                 kwargs["cmd"] += ["--at", str(self._newest())]
         else:
