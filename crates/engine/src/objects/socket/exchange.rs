@@ -18,7 +18,7 @@ use standfast_linux::abi;
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,7 @@ pub(super) struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// Returns that for so many bytes, which were sent back before.
+    /// Returns the room for this number of bytes, after an attempt.
     pub(super) fn after(own: BorrowedFd<'a>, bytes: usize, before: &SentBack) -> Self {
         Self { own, bytes, scans: 0, is_wide: before.is_again, chosen: None }
     }
@@ -134,17 +134,17 @@ pub(super) fn with_room<T>(mut rooms: Vec<Room<'_>>, wait: impl FnOnce() -> T) -
     if rooms.is_empty() {
         return wait();
     }
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Acquire) {
+    // The thread ends when this end of the channel is gone.
+    let (waiting, is_over) = channel::<()>();
+    thread::scope(move |scope| {
+        scope.spawn(move || {
+            while is_over.recv_timeout(ROOM_PAUSE) == Err(RecvTimeoutError::Timeout) {
                 // A connection that has failed is seen by whoever reads it next.
                 rooms.iter_mut().for_each(|room| drop(room.make()));
-                thread::sleep(ROOM_PAUSE);
             }
         });
         let answer = wait();
-        is_over.store(true, Ordering::Release);
+        drop(waiting);
         answer
     })
 }
@@ -167,7 +167,8 @@ impl<'a> Exchange<'a> {
 
     /// Returns how long nothing may happen until it is another attempt's turn.
     fn patience(&self) -> io::Result<Duration> {
-        if self.to_discard > 0 || self.wanted()? > 0 {
+        // Until the other end can have all that this one had received, no other attempt can begin.
+        if self.to_discard > 0 || self.wanted()? > 0 || self.outgoing.len() - self.sent > self.theirs_bytes() {
             return Ok(SILENCE_MAX);
         }
         Ok(if self.is_full()? { FULL_MAX } else { LATE_MAX })
@@ -176,9 +177,13 @@ impl<'a> Exchange<'a> {
     /// Reports whether the other end has all that this one had received, and has no room for more of its own.
     fn is_full(&self) -> io::Result<bool> {
         let is_sending = self.sent < self.outgoing.len() && self.is_held_back_there();
-        let theirs = self.incoming.len() - HEADER_BYTES;
         let unsent = self.outgoing.len() - self.sent + socket::unsent_bytes(self.own)?;
-        Ok(is_sending && unsent <= theirs && window_of_other(self.own)? == Some(0))
+        Ok(is_sending && unsent <= self.theirs_bytes() && window_of_other(self.own)? == Some(0))
+    }
+
+    /// Returns the length of what the other end had received, once all of it is here.
+    fn theirs_bytes(&self) -> usize {
+        self.incoming.len() - HEADER_BYTES
     }
 
     /// Reports whether not all had fitted into the receive queue of the other end, which has said so.
