@@ -81,10 +81,7 @@ pub fn taken_under(traffic: Traffic, cuts: usize) -> Result<Option<Cuts>> {
         }
         arena.clear();
         running.wait(PATIENCE)?;
-        running = job.restart()?;
-        let runs = |said: &str| said.contains("continued");
-        until(PATIENCE, "the restart", || Ok((running.has_ended()? || runs(&running.errors_so_far())).then_some(())))?;
-        ensure!(runs(&running.errors_so_far()), "it was not continued: {}", running.errors_so_far());
+        running = continued(&mut job)?;
     }
     if let Traffic::Of(_) = traffic {
         arena.clear();
@@ -111,6 +108,20 @@ fn command(traffic: Traffic, end: &Path) -> Result<Option<Vec<String>>> {
     let of_node = |other: usize| format!("{} 7001 node{other} {end} {longest} {piece} {room}", program.display());
     let script = format!("{} & {standfast} rsh node2 {} && wait $!", of_node(2), of_node(1));
     Ok(Some(["sh", "-c", &script].map(str::to_owned).to_vec()))
+}
+
+/// Continues a job that was killed whole. A restart that still sees its processes die takes it over, and fails.
+fn continued(job: &mut Distributed<'_>) -> Result<Running> {
+    let runs = |said: &str| said.contains("continued");
+    loop {
+        let mut running = job.restart()?;
+        until(PATIENCE, "the restart", || Ok((running.has_ended()? || runs(&running.errors_so_far())).then_some(())))?;
+        let said = running.errors_so_far();
+        if runs(&said) {
+            return Ok(running);
+        }
+        ensure!(said.contains("taking over"), "it was not continued: {said}");
+    }
 }
 
 /// Takes a checkpoint.

@@ -275,9 +275,11 @@ fn send_with(
     check(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) } as i64).map(|bytes| bytes as usize)
 }
 
+/// The option that says which buffer sizes the program has chosen (Linux 5.14).
+pub const SO_BUF_LOCK: i32 = 72;
+
 /// `SO_BUF_LOCK`: reports whether the program has chosen the size of a receive buffer. Kernels before Linux 5.14 do not tell.
 pub fn has_fixed_receive_buffer(socket: BorrowedFd<'_>) -> bool {
-    const SO_BUF_LOCK: i32 = 72;
     const SOCK_RCVBUF_LOCK: i32 = 2;
     number(socket, libc::SOL_SOCKET, SO_BUF_LOCK).is_ok_and(|locks| locks & SOCK_RCVBUF_LOCK != 0)
 }

@@ -66,7 +66,7 @@ class Cells:
         self._was_refused = is_refused
 
     def _note(self, event: str) -> None:
-        # Each event is a file, since a restart cuts back what a program has appended. A full disk must not end the cell.
+        # Each event is a file: a restart may cut back what a program has appended. A full disk must not end the cell.
         with contextlib.suppress(OSError):
             (self._log / f"{len(self._events()):06}-{event}").touch()
 

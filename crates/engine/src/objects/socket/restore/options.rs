@@ -5,11 +5,10 @@ use crate::EngineError;
 use crate::error::kernel;
 use standfast_format::records::{Socket, SocketOption, SocketState};
 use standfast_linux::abi;
-use standfast_linux::sys::socket;
+use standfast_linux::sys::socket::{self, SO_BUF_LOCK};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-const SO_BUF_LOCK: i32 = 72;
 /// IFNAMSIZ
 const DEVICE_NAME_BYTES: usize = 16;
 /// Options that the construction changes, to be restored if the record does not have them.
