@@ -58,7 +58,7 @@ const OPTIONS: [&[&str]; 11] = [
 /// Checkpoints of busy connections for each kill of parallel programs.
 const CUTS_FOR_A_KILL: u64 = 5;
 
-/// Of this number of them, one may be refused for more than a second.
+/// Of this number of them, one may take longer than a second.
 const LATE_IN: usize = 100;
 
 /// The number of kills of parallel programs under one seed.
