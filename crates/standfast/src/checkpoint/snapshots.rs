@@ -14,6 +14,10 @@ const HELD_BYTES_MAX: u64 = 512 << 20;
 /// Divisor of the system's spare memory, which also limits this. Twice that may be copied while a clone's original
 /// writes.
 const HELD_SHARE: u64 = 8;
+/// Divisor of the job's memory, and the most bytes, for which there is room in any case. The expected bytes are an estimate,
+/// and each process has a buffer of its own. To make room while the program is stopped takes milliseconds for each MiB.
+const ROOM_SHARE: u64 = 16;
+const ROOM_BYTES_MAX: u64 = 32 << 20;
 /// Divisor of the spare memory for a method that the user asked for.
 const FORCED_SHARE: u64 = 2;
 
@@ -26,7 +30,7 @@ pub(crate) struct Choice {
     pub(crate) pause: Option<Duration>,
     /// Most bytes that may be held back until the program continues.
     pub(crate) held_bytes_max: u64,
-    /// Bytes that probably will be held back, if they are all that is read.
+    /// Bytes for which there is room before the program is stopped.
     pub(crate) held_bytes: u64,
 }
 
@@ -45,10 +49,9 @@ impl Choice {
     pub(crate) fn writing(&self) -> Writing {
         match self.method {
             Method::Sequential => Writing::AtOnce,
-            Method::Copy => Writing::Held { bytes_max: self.held_bytes_max, bytes_expected: self.held_bytes },
-            // Pages that are read after the program continues are written as they are read. Room for earlier ones is
-            // made in advance.
-            Method::Fork | Method::Precopy => Writing::Held { bytes_max: self.held_bytes_max, bytes_expected: 0 },
+            Method::Copy | Method::Fork | Method::Precopy => {
+                Writing::Held { bytes_max: self.held_bytes_max, bytes_expected: self.held_bytes }
+            }
         }
     }
 }
@@ -278,6 +281,17 @@ impl Situation {
         self.held as f64 * (1.0 - untouched)
     }
 
+    /// Returns for how many bytes to make room before the program is stopped.
+    fn held_bytes(&self, method: Method) -> u64 {
+        let least = (self.held / ROOM_SHARE).min(ROOM_BYTES_MAX);
+        match method {
+            Method::Sequential => 0,
+            Method::Copy => self.to_read.max(least),
+            // Pages that are read after the program continues are written as they are read.
+            Method::Fork | Method::Precopy => least,
+        }
+    }
+
     /// Returns how much longer the program would run, in seconds.
     fn cost(&self, method: Method) -> f64 {
         let later = match method {
@@ -323,7 +337,7 @@ impl Situation {
 pub(crate) fn choose(asked: Snapshot, now: &Situation) -> Choice {
     let choice = |method, why, held_bytes_max| {
         let pause = Some(Duration::from_secs_f64(now.pause(method)));
-        Choice { method, why, pause, held_bytes_max, held_bytes: now.to_read.min(held_bytes_max) }
+        Choice { method, why, pause, held_bytes_max, held_bytes: now.held_bytes(method).min(held_bytes_max) }
     };
     let forced = now.room.spare_bytes / FORCED_SHARE;
     match asked {

@@ -76,6 +76,20 @@ fn a_requested_method_is_used_whatever_it_costs() {
 }
 
 #[test]
+fn room_is_made_for_more_than_a_low_estimate() {
+    let room = |asked, now: Situation| match choose(asked, &now).writing() {
+        Writing::Held { bytes_expected, .. } => bytes_expected,
+        Writing::AtOnce => 0,
+    };
+    let large = || situation(MIB, GIB, 0.0, 8 * GIB);
+    for asked in [Snapshot::Copy, Snapshot::Fork, Snapshot::Precopy] {
+        assert_eq!(room(asked, large()), ROOM_BYTES_MAX, "{asked:?}");
+        assert_eq!(room(asked, situation(0, 16 * MIB, 0.0, 8 * GIB)), MIB, "{asked:?} of a small program");
+    }
+    assert_eq!(room(Snapshot::Auto, situation(MIB, GIB, 0.0, 8 * MIB)), MIB, "no more than may be held");
+}
+
+#[test]
 fn an_unused_method_is_tried_when_enough_time_has_passed() {
     let mut now = situation(100 * MIB, GIB, 1e8, 8 * GIB);
     assert_eq!(choose(Snapshot::Auto, &now).method, Method::Copy);
