@@ -9,7 +9,7 @@
 //! writer waits for another. Meanwhile the flusher keeps the disk busy. The page cache took 1 GiB in 0.22 s. It was
 //! durable 0.5 s after the start with one sync at the end, and after 0.36 s with these syncs. (The hint
 //! `sync_file_range` did no better. Direct writes took 0.4 s and left the page cache empty, from which a restart
-//! reads.)
+//! reads. They are made where the page cache turns out to be slow: `storage_backend/large_transfers.rs`.)
 
 use super::masked::{SeparatedPages, separate_masked};
 use super::page_filter::{cut, filter_pages};

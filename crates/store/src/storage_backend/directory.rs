@@ -1,11 +1,11 @@
 //! A directory on a file system.
 
+use super::large_transfers::LargeTransfers;
 use super::{FileStatus, LockGuard, StorageBackend, StorageFile, way};
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -63,7 +63,7 @@ impl StorageBackend for Directory {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
         let file = self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-        Ok(Arc::new(DirectoryFile(file)))
+        Ok(Arc::new(DirectoryFile::of(file)))
     }
 
     fn append(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -71,7 +71,7 @@ impl StorageBackend for Directory {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
-        Ok(Arc::new(DirectoryFile(self.open_file(name, OFlags::RDONLY)?)))
+        Ok(Arc::new(DirectoryFile::of(self.open_file(name, OFlags::RDONLY)?)))
     }
 
     fn status(&self) -> io::Result<FileStatus> {
@@ -129,17 +129,26 @@ struct DirectoryLock {
 impl LockGuard for DirectoryLock {}
 
 #[derive(Debug)]
-struct DirectoryFile(File);
+struct DirectoryFile {
+    file: File,
+    large_transfers: LargeTransfers,
+}
+
+impl DirectoryFile {
+    fn of(file: File) -> Self {
+        Self { file, large_transfers: LargeTransfers::default() }
+    }
+}
 
 impl StorageFile for DirectoryFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         #[cfg(feature = "planted-faults")]
         super::disk_speed::wait_for(bytes.len());
-        self.0.write_all_at(bytes, offset)
+        self.large_transfers.write_at(&self.file, bytes, offset)
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(bytes, offset)
+        self.large_transfers.read_at(&self.file, bytes, offset)
     }
 
     fn touch(&self) -> io::Result<()> {
@@ -147,16 +156,16 @@ impl StorageFile for DirectoryFile {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
             last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
         };
-        Ok(fs::futimens(&self.0, &now)?)
+        Ok(fs::futimens(&self.file, &now)?)
     }
 
     fn status(&self) -> io::Result<FileStatus> {
-        Ok(status_of(&fs::fstat(&self.0)?))
+        Ok(status_of(&fs::fstat(&self.file)?))
     }
 
     fn sync(&self) -> io::Result<()> {
         // This includes the length and the place on the disk. Access times are not worth a write.
-        self.0.sync_data()
+        self.file.sync_data()
     }
 }
 

@@ -5,6 +5,7 @@
 mod directory;
 #[cfg(feature = "planted-faults")]
 mod disk_speed;
+mod large_transfers;
 mod way;
 
 pub use directory::Directory;
