@@ -28,6 +28,10 @@ const MUCH_KILOBYTES: u64 = 4096;
 const PAUSE_MORE: Duration = Duration::from_millis(25);
 const FULL_MAX: f64 = 1.3;
 const RESTART_MAX: f64 = 1.5;
+/// How long jobs run before their first checkpoint. Ten seconds after the start, executables and libraries are copied. And a
+/// virtual machine gives free memory back to its host: to write where that was costs several times as much, so jobs that
+/// begin while memory is still warm seem faster.
+const SETTLED: Duration = Duration::from_secs(15);
 /// Nodes are reached, ports listen, and connections are made again.
 const RESTART_MORE: Duration = Duration::from_millis(300);
 
@@ -124,6 +128,7 @@ fn of_one_job(nodes: &Nodes, ring: Ring<'_>, times: &mut Times) -> Result<()> {
             .well("a checkpoint of all")?;
         Ok::<_, anyhow::Error>(begun.elapsed())
     };
+    std::thread::sleep(SETTLED);
     times.full.push(checkpoint()?);
     for _ in 0..2 {
         ranks.go()?;
@@ -193,6 +198,7 @@ impl<'a> Apart<'a> {
 
     fn measure(mut self, times: &mut Times) -> Result<()> {
         let ranks = Ranks::new(self.arena.work(), RANKS);
+        std::thread::sleep(SETTLED);
         times.full.push(self.checkpoint()?.0);
         for _ in 0..2 {
             ranks.go()?;
