@@ -21,7 +21,7 @@ use crate::{
 const REPEATED_MAX: u32 = if cfg!(test) { 1 } else { 25 };
 
 /// How often the time may be up while a receive queue is empty, before the cut is given up.
-const OVERDUE_MAX: u32 = if cfg!(test) { 1 } else { 20 };
+const OVERDUE_MAX: u32 = if cfg!(test) { 1 } else { 120 };
 
 /// A cut under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -128,6 +128,13 @@ impl Drop for Room<'_> {
     }
 }
 
+/// Makes room for this number of bytes in a receive queue to which nothing large has come. The kernel still expects that a
+/// segment takes twice its length in memory, and so the queue may get its largest size. Once it has seen large segments, half
+/// as much is the most that can be had.
+pub(super) fn make_first_room(own: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    if bytes == 0 { Ok(()) } else { Room { own, bytes, scans: 0, is_wide: false, chosen: None }.make() }
+}
+
 /// Makes room in these receive queues until `wait` has returned. This part has sent all that it had to, and waits for others
 /// that may still have to send what stays here: what their send queues do not take must fit here.
 pub(super) fn with_room<T>(mut rooms: Vec<Room<'_>>, wait: impl FnOnce() -> T) -> T {
@@ -178,7 +185,7 @@ impl<'a> Exchange<'a> {
     fn is_full(&self) -> io::Result<bool> {
         let is_sending = self.sent < self.outgoing.len() && self.is_held_back_there();
         let unsent = self.outgoing.len() - self.sent + socket::unsent_bytes(self.own)?;
-        Ok(is_sending && unsent <= self.theirs_bytes() && window_of_other(self.own)? == Some(0))
+        Ok(is_sending && unsent <= self.theirs_bytes() && has_no_room_there(self.own)?)
     }
 
     /// Returns the length of what the other end had received, once all of it is here.
@@ -307,12 +314,15 @@ fn number_in(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Returns how many bytes the other end has announced to take, if the kernel tells (Linux 5.4).
-fn window_of_other(own: BorrowedFd<'_>) -> io::Result<Option<u32>> {
-    // `tcpi_snd_wnd` of struct tcp_info.
-    const WINDOW: std::ops::Range<usize> = 228..232;
-    let information = socket::option(own, abi::IPPROTO_TCP, abi::TCP_INFO, WINDOW.end)?;
-    Ok(information.get(WINDOW).and_then(|bytes| Some(u32::from_le_bytes(*bytes.first_chunk()?))))
+/// Reports whether the other end has announced less room than a segment takes, if the kernel tells (Linux 5.4). The kernel then
+/// sends a little each time that its timer ends, which may go on for seconds.
+fn has_no_room_there(own: BorrowedFd<'_>) -> io::Result<bool> {
+    // `tcpi_snd_mss` and `tcpi_snd_wnd` of struct tcp_info.
+    const SEGMENT: usize = 16;
+    const WINDOW: usize = 228;
+    let information = socket::option(own, abi::IPPROTO_TCP, abi::TCP_INFO, WINDOW + size_of::<u32>())?;
+    let word = |at: usize| Some(u32::from_le_bytes(*information.get(at..)?.first_chunk()?));
+    Ok(word(SEGMENT).zip(word(WINDOW)).is_some_and(|(segment, window)| window < segment))
 }
 
 /// Describes the exchanges that go on no more.

@@ -17,7 +17,7 @@ use super::{Made, describe, options};
 use crate::EngineError;
 use crate::error::kernel;
 use crate::objects::Opening;
-use crate::objects::socket::exchange::{Exchange, Room, SentBack, exchange, with_room};
+use crate::objects::socket::exchange::{Exchange, Room, SentBack, exchange, make_first_room, with_room};
 use crate::partners::{EndAddresses, RestartPartners, RestartStep};
 use standfast_format::records::{Bytes, ClosedEnd, JobState, Socket, SocketState};
 use standfast_linux::abi;
@@ -157,7 +157,8 @@ impl Opening<'_> {
             Err(error) => return Err(error),
         };
         let greeted = end.addresses().ok_or_else(|| io::ErrorKind::InvalidData.into());
-        greeted
+        make_first_room(made.own(), end.contents().len())
+            .and(greeted)
             .and_then(|addresses| greet(made.own(), partners.token(), addresses))
             .map_err(|source| kernel("greeting another part", source))?;
         Ok(made)
@@ -201,7 +202,10 @@ impl Opening<'_> {
                 self.close(number)?;
                 continue;
             };
-            answer(accepted.own(), partners.token()).map_err(|source| kernel(action, source))?;
+            // The other end sends nothing more before it has the answer.
+            make_first_room(accepted.own(), end.contents().len())
+                .and_then(|()| answer(accepted.own(), partners.token()))
+                .map_err(|source| kernel(action, source))?;
             options::set(accepted.own(), end.record)?;
             self.note_other_peer(&accepted, end.place, end.peer())?;
             end.made = Some(accepted);
