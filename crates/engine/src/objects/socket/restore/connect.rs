@@ -6,11 +6,12 @@ use crate::EngineError;
 use crate::error::kernel;
 use crate::objects::opening::AddressWait;
 use crate::objects::{O_NONBLOCK, Opening};
-use standfast_format::records::{Bytes, OpenFileKind, Socket, SocketState};
+use standfast_format::records::{Bytes, OpenFile, OpenFileKind, Socket, SocketState, ThreadState};
 use standfast_linux::abi;
 use standfast_linux::proc::tcp_state::TIME_WAIT;
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
+use standfast_linux::{Abort, Registers};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
@@ -267,7 +268,7 @@ impl Opening<'_> {
 
     /// Connects a TCP socket that has its name. We connect without waiting, and the kernel takes such a connection to be
     /// incomplete until the next connect(2), which returns 0 once. Where the socket blocks, the program has probably waited
-    /// for its connection, so that call is made here.
+    /// for its connection, so that call is made here; but not if the program is still in it.
     pub(super) fn connect_tcp(
         &self,
         made: &Made,
@@ -276,7 +277,7 @@ impl Opening<'_> {
         patience: Patience,
     ) -> Result<(), EngineError> {
         self.connect_within(made, address, patience)?;
-        if self.is_non_blocking(record) {
+        if self.is_non_blocking(record) || self.is_in_connect(record) {
             return Ok(());
         }
         let action = format!("completing the connection to {}", describe(&address.into()));
@@ -288,12 +289,29 @@ impl Opening<'_> {
 
     /// Reports whether the program has a socket that does not block.
     fn is_non_blocking(&self, record: &Socket) -> bool {
+        self.plan.job.open_files.iter().any(|file| file.flags & O_NONBLOCK != 0 && self.is_of(file, record))
+    }
+
+    /// Reports whether a thread was stopped in connect(2) for a socket. The kernel makes that call again.
+    fn is_in_connect(&self, record: &Socket) -> bool {
         let job = self.plan.job;
-        let is_it = |kind: &OpenFileKind| match kind {
-            OpenFileKind::Socket { socket } => std::ptr::eq(&job.sockets[*socket as usize], record),
-            _ => false,
-        };
-        job.open_files.iter().any(|file| file.flags & O_NONBLOCK != 0 && is_it(&file.kind))
+        job.processes.iter().any(|process| {
+            let connecting = |thread: &ThreadState| {
+                let registers = Registers(thread.registers.as_slice().try_into().ok()?);
+                let is_connect = matches!(registers.pending_restart(), Abort::Restart { number: abi::SYS_connect });
+                is_connect.then(|| registers.arguments()[0] as i32)
+            };
+            let leads_here = |number: i32| {
+                let mut found = process.descriptors.iter().filter(|descriptor| descriptor.number == number);
+                found.any(|descriptor| self.is_of(&job.open_files[descriptor.open_file as usize], record))
+            };
+            process.threads.iter().filter_map(connecting).any(leads_here)
+        })
+    }
+
+    fn is_of(&self, file: &OpenFile, record: &Socket) -> bool {
+        let OpenFileKind::Socket { socket } = file.kind else { return false };
+        std::ptr::eq(&self.plan.job.sockets[socket as usize], record)
     }
 
     /// Connects a socket that does not block.
