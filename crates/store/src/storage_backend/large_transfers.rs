@@ -1,7 +1,7 @@
 //! Large reads and writes go around the page cache where it is slow. Usually it takes a byte in 0.2 ns of processor time, and
 //! a restart reads from it. A virtual machine that gives its free memory back to the host takes 1.2 ns and more, since the
-//! host has to find memory for each page of the cache, and the program waits for its processor meanwhile. A direct transfer
-//! costs less than 0.2 ns there.
+//! host has to find memory for each page of the cache, and the program waits for its processor meanwhile. Beside a busy
+//! program, the writing threads took 2 to 2.7 ns for a byte there, and 0.6 ns with direct writes.
 //!
 //! Only whole blocks are written directly. The two ends of a piece may share a block with its neighbours, and go through the
 //! page cache.
@@ -25,6 +25,7 @@ const TELLING_TRANSFERS: u32 = 8;
 const SLOW: f64 = 0.6;
 /// Bytes of aligned memory that direct transfers go through.
 const COPIED_BYTES: usize = 1 << 20;
+/// Limits of the alignment of direct transfers. Blocks beyond the upper one are left to the page cache.
 const GRAIN_MIN: u64 = 4096;
 const GRAIN_MAX: u64 = 64 << 10;
 

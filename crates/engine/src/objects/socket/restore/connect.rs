@@ -309,6 +309,7 @@ impl Opening<'_> {
         })
     }
 
+    /// Reports whether an open file is this socket.
     fn is_of(&self, file: &OpenFile, record: &Socket) -> bool {
         let OpenFileKind::Socket { socket } = file.kind else { return false };
         std::ptr::eq(&self.plan.job.sockets[socket as usize], record)
