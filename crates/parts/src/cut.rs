@@ -16,9 +16,10 @@ use crate::{
     MeetingReport, OppositeEnd, Pairing, PartIndex, PartReport, ToPart, pair,
 };
 
-/// If nothing has moved for this number of meetings, receive queues are full. A meeting takes 0.2 ms at least, usually one or
-/// more, and what the kernel can still deliver moves within that, unless it was lost. Then it takes until it is sent again.
-const REPEATED_MAX: u32 = if cfg!(test) { 1 } else { 25 };
+/// If at least half of what is unsent is still unsent after this number of meetings, receive queues are full: some bytes at a
+/// time may go into them for seconds. A meeting takes 0.2 ms at least, usually one or more, and what the kernel can still deliver
+/// moves within that, unless it was lost. Then it takes until it is sent again.
+const SLOW_MEETINGS_MAX: u32 = if cfg!(test) { 1 } else { 25 };
 
 /// How often the time may be up while a receive queue is empty, before the cut is given up.
 const OVERDUE_MAX: u32 = if cfg!(test) { 1 } else { 120 };
@@ -31,11 +32,11 @@ pub struct Cut {
     unsettled: Option<EndName>,
     /// The ends that the last meeting has asked for.
     asked: Vec<EndName>,
-    /// What the parts have reported at the last meeting, and at how many meetings it was the same.
+    /// What the parts have reported at the last meeting.
     last: Vec<PartReport>,
     /// What each part was told of the other ends.
     told: Vec<Vec<OppositeEnd>>,
-    repeated: u32,
+    progress: Progress,
     /// How often the time was up while receive queues were empty.
     overdue: u32,
     outcome: Option<CutOutcome>,
@@ -81,6 +82,32 @@ enum PartProgress {
     Gone,
 }
 
+/// Whether what is on its way still arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Progress {
+    /// How many bytes were unsent when it was last fast enough.
+    unsent: u64,
+    /// The number of meetings since then.
+    meetings: u32,
+}
+
+impl Progress {
+    /// Notes how many bytes are unsent at a meeting, and returns whether that has become less too slowly.
+    fn is_slow(&mut self, unsent: u64) -> bool {
+        if self.meetings == 0 || unsent <= self.unsent / 2 {
+            *self = Self { unsent, meetings: 1 };
+            return false;
+        }
+        self.meetings += 1;
+        self.meetings > SLOW_MEETINGS_MAX
+    }
+}
+
+/// Returns how many bytes are unsent at all ends.
+fn unsent_of(reports: &[PartReport]) -> u64 {
+    reports.iter().flat_map(|report| &report.ends).map(|end| end.unsent).fold(0, u64::saturating_add)
+}
+
 /// The checkpoint of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct SealedPart {
@@ -97,7 +124,7 @@ impl Cut {
             asked: Vec::new(),
             last: vec![PartReport::default(); parts],
             told: vec![Vec::new(); parts],
-            repeated: 0,
+            progress: Progress::default(),
             overdue: 0,
             outcome: None,
         }
@@ -185,8 +212,7 @@ impl Cut {
             _ => None,
         };
         let Some(reports) = self.parts.iter().map(report).collect::<Option<Vec<_>>>() else { return Vec::new() };
-        self.repeated = if reports == self.last { self.repeated + 1 } else { 0 };
-        let are_full = self.repeated >= REPEATED_MAX;
+        let are_full = self.progress.is_slow(unsent_of(&reports));
         let Pairing { others, closed, asked, unsettled } = pair(&reports, &self.asked, are_full);
         self.last = reports;
         let is_settled = unsettled.is_none();
@@ -237,5 +263,17 @@ impl Cut {
         let effects = waiting.map(|(to, _)| CoordinatorEffect { to, message: message.clone() }).collect();
         self.outcome = Some(CutOutcome::GivenUp { part, reason });
         effects
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_by_a_few_bytes_at_a_meeting_is_slow() {
+        let mut progress = Progress::default();
+        let slow: Vec<bool> = [1000, 999, 998, 400, 399, 0, 0, 0].map(|unsent| progress.is_slow(unsent)).into();
+        assert_eq!(slow, [false, true, true, false, true, false, false, false]);
     }
 }

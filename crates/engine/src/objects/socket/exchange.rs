@@ -6,14 +6,16 @@
 //! one end                                   other end
 //! lengths, what A had received        --->  reads it ...
 //!               ... reads it          <---  lengths, what B had received
+//! GO: its receive queue is empty     <-->  GO
 //! what B had received                 --->  stays in the receive queue of B
 //! stays in the receive queue of A     <---  what A had received
 //! ```
 //!
 //! Where not all of it had fitted into a receive queue, what does not fit now stays in the send queue of the other end. How much
-//! both take together differs a little from time to time. If it is less than before, both ends read what has come once more,
-//! and send each other's again.
+//! both take together differs a little from time to time: a receive queue takes most when it was empty, since the packets are
+//! then as large as they can be. If it is less than before, both ends read what has come once more, and send each other's again.
 
+use super::spare_room::UnsentLimit;
 use standfast_linux::abi;
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
@@ -25,6 +27,8 @@ use std::time::{Duration, Instant};
 /// The length in bytes of what follows, and how many of these bytes had not fitted into the receive queue. If some had not,
 /// it does not matter how many fit now.
 const HEADER_BYTES: usize = 16;
+/// What an end says when it has read all that came, so that its receive queue is empty.
+const GO: u8 = b'g';
 /// The largest receive queue that is believed. The kernel's own limit is 32 MiB at most systems.
 const CONTENTS_BYTES_MAX: u64 = 1 << 30;
 /// How long nothing may happen on any connection.
@@ -56,6 +60,9 @@ pub(super) struct Exchange<'a> {
     incoming: Vec<u8>,
     /// How many bytes are to be read that have stayed here at the last attempt.
     to_discard: usize,
+    has_said_go: bool,
+    /// Whether the receive queue of the other end is empty.
+    has_got_go: bool,
     room: Room<'a>,
 }
 
@@ -160,22 +167,23 @@ impl<'a> Exchange<'a> {
     pub(super) fn new(own: BorrowedFd<'a>, contents: &'a [u8], held_back: u64) -> Self {
         let outgoing = [&(contents.len() as u64).to_le_bytes(), &held_back.to_le_bytes(), contents].concat();
         let room = Room { own, bytes: contents.len(), scans: 0, is_wide: false, chosen: None };
-        Self { own, held_back, contents, outgoing, sent: 0, incoming: Vec::new(), to_discard: 0, room }
+        let (incoming, to_discard, has_said_go, has_got_go) = (Vec::new(), 0, false, false);
+        Self { own, held_back, contents, outgoing, sent: 0, incoming, to_discard, has_said_go, has_got_go, room }
     }
 
     /// Returns another attempt, after one at which not all was taken at this end or at the other one.
     pub(super) fn again(own: BorrowedFd<'a>, contents: &'a [u8], held_back: u64, before: SentBack) -> Self {
         let SentBack { incoming, unsent, .. } = before;
-        let theirs = &incoming[HEADER_BYTES..];
-        let outgoing = [&theirs[theirs.len() - unsent..], theirs].concat();
+        let outgoing = incoming[incoming.len() - unsent..].to_vec();
         let room = Room { own, bytes: contents.len(), scans: 0, is_wide: true, chosen: None };
-        Self { own, held_back, contents, outgoing, sent: 0, incoming, to_discard: contents.len(), room }
+        let (to_discard, has_said_go, has_got_go) = (contents.len(), false, false);
+        Self { own, held_back, contents, outgoing, sent: 0, incoming, to_discard, has_said_go, has_got_go, room }
     }
 
     /// Returns how long nothing may happen until it is another attempt's turn.
     fn patience(&self) -> io::Result<Duration> {
-        // Until the other end can have all that this one had received, no other attempt can begin.
-        if self.to_discard > 0 || self.wanted()? > 0 || self.outgoing.len() - self.sent > self.theirs_bytes() {
+        // Until both ends have all that the other one had received, no other attempt can begin.
+        if !self.has_got_go {
             return Ok(SILENCE_MAX);
         }
         Ok(if self.is_full()? { FULL_MAX } else { LATE_MAX })
@@ -230,7 +238,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Reads what the other end had received, and queues it to be sent back once all of it is here.
+    /// Reads what the other end had received, and queues it to be sent back once the other end has read all as well.
     fn receive(&mut self) -> io::Result<bool> {
         let mut has_received = self.discard()?;
         if self.to_discard > 0 {
@@ -239,22 +247,32 @@ impl<'a> Exchange<'a> {
         loop {
             let wanted = self.wanted()?;
             if wanted == 0 {
-                return Ok(has_received);
+                return Ok(self.agree_to_go()? || has_received);
             }
             let mut piece = vec![0; wanted.min(PIECE_BYTES)];
-            match socket::receive_at_once(self.own, &mut piece) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(bytes) => {
-                    has_received = true;
-                    self.incoming.extend_from_slice(&piece[..bytes]);
-                    if self.wanted()? == 0 {
-                        self.outgoing.extend_from_slice(&self.incoming[HEADER_BYTES..]);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(has_received),
-                Err(error) => return Err(error),
-            }
+            let Some(bytes) = received(self.own, &mut piece)? else { return Ok(has_received) };
+            has_received = true;
+            self.incoming.extend_from_slice(&piece[..bytes]);
         }
+    }
+
+    /// Says that all has been read here. Once the other end has said so, what it had received is queued to be sent back.
+    fn agree_to_go(&mut self) -> io::Result<bool> {
+        if !self.has_said_go {
+            self.room.make()?;
+            self.outgoing.push(GO);
+            self.has_said_go = true;
+        }
+        let mut said = [0];
+        if self.has_got_go || received(self.own, &mut said)?.is_none() {
+            return Ok(false);
+        }
+        if said != [GO] {
+            return Err(io::Error::other("another part has sent back something else"));
+        }
+        self.has_got_go = true;
+        self.outgoing.extend_from_slice(&self.incoming[HEADER_BYTES..]);
+        Ok(true)
     }
 
     /// Reads what has stayed here at the last attempt.
@@ -263,19 +281,15 @@ impl<'a> Exchange<'a> {
         let mut piece = vec![0; PIECE_BYTES.min(before)];
         while self.to_discard > 0 {
             let room = self.to_discard.min(piece.len());
-            match socket::receive_at_once(self.own, &mut piece[..room]) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(bytes) => self.to_discard -= bytes,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
+            let Some(bytes) = received(self.own, &mut piece[..room])? else { break };
+            self.to_discard -= bytes;
         }
         Ok(self.to_discard < before)
     }
 
     /// Reports whether everything has been sent and acknowledged, and everything that is to stay has arrived.
     fn is_done(&mut self) -> io::Result<bool> {
-        if self.to_discard > 0 || self.wanted()? > 0 {
+        if !self.has_got_go {
             return Ok(false);
         }
         // The other end may be able to send what it still has to only when there is room for it here.
@@ -307,6 +321,16 @@ impl<'a> Exchange<'a> {
             return Ok(());
         }
         Err(io::Error::other("another part has sent back something else"))
+    }
+}
+
+/// Reads what has come. Returns `None` if nothing has.
+fn received(own: BorrowedFd<'_>, piece: &mut [u8]) -> io::Result<Option<usize>> {
+    match socket::receive_at_once(own, piece) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -342,13 +366,30 @@ fn stuck(ends: &mut [Exchange<'_>]) -> io::Result<String> {
     Ok(format!("nothing has moved for {} s: {}", SILENCE_MAX.as_secs(), connections.join("; ")))
 }
 
+/// Options of a connection that are others during the exchange.
+struct OwnOptions {
+    nodelay: i32,
+    unsent: UnsentLimit,
+}
+
+impl OwnOptions {
+    /// Has everything be sent at once, and lets the send queue take as much as it can.
+    fn replace(own: BorrowedFd<'_>) -> io::Result<Self> {
+        let nodelay = socket::number(own, abi::IPPROTO_TCP, abi::TCP_NODELAY)?;
+        socket::set_number(own, abi::IPPROTO_TCP, abi::TCP_NODELAY, 1)?;
+        Ok(Self { nodelay, unsent: UnsentLimit::lift(own)? })
+    }
+
+    fn set_again(self, own: BorrowedFd<'_>) -> io::Result<()> {
+        socket::set_number(own, abi::IPPROTO_TCP, abi::TCP_NODELAY, self.nodelay)?;
+        self.unsent.set_again(own)
+    }
+}
+
 /// Carries all exchanges of this part to their end, side by side: the other ends do so too, in any order. Returns for each what
 /// was sent back, which may not be all of it.
 pub(super) fn exchange(mut ends: Vec<Exchange<'_>>) -> io::Result<Vec<SentBack>> {
-    let nodelay = |end: &Exchange<'_>| socket::number(end.own, abi::IPPROTO_TCP, abi::TCP_NODELAY);
-    let before = ends.iter().map(nodelay).collect::<io::Result<Vec<_>>>()?;
-    let set = |end: &Exchange<'_>, value| socket::set_number(end.own, abi::IPPROTO_TCP, abi::TCP_NODELAY, value);
-    ends.iter().try_for_each(|end| set(end, 1))?;
+    let before = ends.iter().map(|end| OwnOptions::replace(end.own)).collect::<io::Result<Vec<_>>>()?;
     let mut last = Instant::now();
     loop {
         let (mut has_happened, mut is_done, mut patience) = (false, true, Duration::ZERO);
@@ -361,7 +402,7 @@ pub(super) fn exchange(mut ends: Vec<Exchange<'_>>) -> io::Result<Vec<SentBack>>
         }
         let is_short = !has_happened && patience < SILENCE_MAX && last.elapsed() > patience;
         if is_done || is_short {
-            ends.iter().zip(before).try_for_each(|(end, before)| set(end, before))?;
+            ends.iter().zip(before).try_for_each(|(end, before)| before.set_again(end.own))?;
             return ends.into_iter().map(Exchange::finish).collect();
         }
         if has_happened {

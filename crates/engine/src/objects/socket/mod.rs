@@ -5,6 +5,7 @@ mod collect;
 mod exchange;
 mod loopback;
 mod restore;
+mod spare_room;
 
 use super::{Check, Kind, Known, Opening, Recorded, Walk};
 use crate::EngineError;

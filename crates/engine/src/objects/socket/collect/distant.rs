@@ -8,6 +8,7 @@ use super::internet::{TcpInformation, drive_on, shut_down_receiving};
 use super::refill::FullEnd;
 use super::{Found, Network, RECEIVING, Unsupported, Walk, changed};
 use crate::objects::socket::exchange::with_room;
+use crate::objects::socket::spare_room::UnsentLimit;
 use crate::partners::{
     ClosedHere, CutPartners, CutReport, DistantEnd, EndAddresses, EndFate, FoundEnd, Meeting, OtherEnd, Partner,
 };
@@ -77,7 +78,12 @@ impl Walk<'_> {
         let distant: Vec<usize> = (0..self.sockets.len()).filter(|at| self.sockets[*at].is_distant()).collect();
         let met = self.meet_until_settled(partners, &distant);
         match self.unless_bytes_are_held(met) {
-            Ok(closed) => self.found.closed_ends = closed.iter().map(closed_end).collect(),
+            Ok(closed) => {
+                self.found.closed_ends = closed.iter().map(closed_end).collect();
+                // Without the limit a later checkpoint may take longer.
+                let set = |limit: UnsentLimit| distant.iter().try_for_each(|at| limit.set(self.sockets[*at].own()));
+                drop(UnsentLimit::of_node().and_then(set));
+            }
             Err(Gathering::End { at, unsupported }) => {
                 blockers.push(self.blocker(self.sockets[at].place, unsupported)?);
             }
