@@ -86,7 +86,7 @@ pub fn taken_under(traffic: Traffic, cuts: usize) -> Result<Option<Cuts>> {
         }
         arena.clear();
         running.wait(PATIENCE)?;
-        running = continued(&mut job)?;
+        running = continued(&mut job).with_context(|| arena.evidence())?;
     }
     if let Traffic::Of(_) = traffic {
         arena.clear();

@@ -6,6 +6,7 @@
 
 use super::pipe::PipeEnds;
 use super::regular::RegularPlan;
+use super::socket::Connecting;
 use super::socket::{Made, Names, Renamed, SocketName};
 use super::terminal::TerminalSides;
 use super::{F_DUPFD, F_SETFL, KINDS, O_ASYNC, O_CLOEXEC};
@@ -103,6 +104,8 @@ pub(crate) struct Parked {
     pub(crate) renamed: Renamed,
     /// Sockets, by their cookies, that share their addresses because we made them share.
     pub(crate) sharing: Vec<u64>,
+    /// Sockets that are to be connected when all else is done.
+    pub(crate) connecting: Vec<Connecting>,
 }
 
 impl Construction {
@@ -127,9 +130,10 @@ impl Construction {
         opening.fill_inotifies(&files)?;
         opening.fill_epolls(&files)?;
         let held = opening.held_master()?;
-        let Opening { terminals, sharing, names, .. } = opening;
+        let Opening { terminals, sharing, connecting, names, .. } = opening;
         let Names { notes, renamed, .. } = names.into_inner();
-        Ok(Parked { from, files, of_processes: BTreeMap::new(), terminals, held, notes, renamed, sharing })
+        let of_processes = BTreeMap::new();
+        Ok(Parked { from, files, of_processes, terminals, held, notes, renamed, sharing, connecting })
     }
 
     /// Gives each descriptor of this process its number, and closes everything else.
@@ -185,15 +189,30 @@ pub(super) struct Opening<'a> {
     pub(super) queues: Vec<u64>,
     /// See [`Parked::sharing`].
     pub(super) sharing: Vec<u64>,
+    /// See [`Parked::connecting`].
+    pub(super) connecting: Vec<Connecting>,
     pub(super) on_wait: &'a OnWait<'a>,
     pub(super) partners: Option<&'a dyn RestartPartners>,
 }
 
 impl<'a> Opening<'a> {
     pub(super) fn new(process: &'a Construction, plan: OpenFilesPlan<'a>, parking: u64) -> Self {
-        let (pipes, sockets, names, terminals, queues, sharing) = Default::default();
+        let (pipes, sockets, names, terminals, queues, sharing, connecting) = Default::default();
         let (on_wait, partners): (&OnWait<'_>, _) = (&|_| Ok(()), None);
-        Self { process, plan, parking, pipes, sockets, names, terminals, queues, sharing, on_wait, partners }
+        Self {
+            process,
+            plan,
+            parking,
+            pipes,
+            sockets,
+            names,
+            terminals,
+            queues,
+            sharing,
+            connecting,
+            on_wait,
+            partners,
+        }
     }
 }
 

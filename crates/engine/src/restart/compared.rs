@@ -9,6 +9,7 @@ use crate::objects::Renamed;
 use crate::twin::Difference;
 use crate::{Blocker, EngineError, RefusalCode};
 use standfast_format::records::{JobState, Machine, OpenFileKind, SocketState};
+use standfast_linux::abi;
 use std::io;
 
 /// How many differences are named.
@@ -76,6 +77,13 @@ impl JobPlan<'_> {
                 expected.open_files.get_mut(planned.place).map(|open| &mut open.kind)
             {
                 *offset = planned.offset;
+            }
+        }
+        for socket in &mut expected.sockets {
+            // It is connected later.
+            if let SocketState::Connecting { .. } = socket.state {
+                socket.state = SocketState::Unconnected;
+                socket.name.0.iter_mut().skip(size_of::<abi::sa_family_t>()).for_each(|byte| *byte = 0);
             }
         }
         for (place, name) in &renamed.sockets {

@@ -12,8 +12,8 @@ use crate::directions::RestartNews;
 use crate::error::kernel;
 use crate::foreseen::parking;
 use crate::objects::{
-    FilePlan, MadeSystemV, OutsideWorld, Parked, Remains, Renamed, bring_to_foreground, open_files_of_processes,
-    stop_the_stopped,
+    Connecting, FilePlan, MadeSystemV, OutsideWorld, Parked, Remains, Renamed, bring_to_foreground,
+    open_files_of_processes, stop_the_stopped,
 };
 use crate::stopwatch::Stopwatch;
 use crate::twin::{MergedFile, Rebuilt};
@@ -45,6 +45,8 @@ pub(super) struct Family {
     pub(super) held: Option<OwnedFd>,
     /// Sockets, by their cookies, that share their addresses because we made them share.
     pub(super) sharing: Vec<u64>,
+    /// Sockets that are to be connected when all else is done.
+    connecting: Vec<Connecting>,
     pub(super) renamed: Renamed,
 }
 
@@ -62,6 +64,7 @@ impl Family {
             remains: Remains::default(),
             held: None,
             sharing: Vec::new(),
+            connecting: Vec::new(),
             renamed: Renamed::default(),
         })
     }
@@ -80,6 +83,12 @@ impl Family {
             }
         }
         notes
+    }
+
+    /// Connects the sockets that were being connected. It comes when every part listens again, and nothing is compared any more.
+    pub(super) fn connect_again(&mut self) -> Result<(), EngineError> {
+        // Our own descriptors are closed: they would keep open what the program closes.
+        self.connecting.drain(..).try_for_each(|socket| socket.connect())
     }
 
     /// Returns the waits that its threads continue with.
@@ -128,6 +137,7 @@ impl Family {
         main.notes.append(&mut parked.notes);
         self.held = parked.held.take();
         self.sharing = std::mem::take(&mut parked.sharing);
+        self.connecting = std::mem::take(&mut parked.connecting);
         self.renamed = std::mem::take(&mut parked.renamed);
         stopwatch.lap("open");
         self.make_relatives(plan, &parked)?;

@@ -217,6 +217,7 @@ impl Family {
         remove_made_since(source.state());
         self.forget_events(plan)?;
         self.let_go_of_objects(plan)?;
+        self.connect_again()?;
         self.report_restart(plan, options.news)?;
         stopwatch.lap("files");
         let identity = ProcessIdentity::of(self.main().pid())?;

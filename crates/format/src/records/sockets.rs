@@ -116,6 +116,13 @@ pub enum SocketState {
         #[n(3)]
         held_back: Option<u64>,
     },
+    /// Being connected: the other side has not answered yet. A restart asks it again.
+    #[n(9)]
+    Connecting {
+        /// Address of the other side.
+        #[n(0)]
+        peer: Bytes,
+    },
 }
 
 /// The end of a TCP connection to another part of a distributed job that no process has any more. The other end has not

@@ -15,7 +15,7 @@ prop_compose! {
         [name, peer, value, contents] in [bytes(), bytes(), bytes(), bytes()],
         (family, kind, protocol, shut_down) in any::<(i32, i32, i32, u32)>(),
         (number, sender) in any::<(u32, Option<u32>)>(),
-        state in 0..9,
+        state in 0..10,
     ) -> Socket {
         let state = match state {
             0 => SocketState::Unconnected,
@@ -26,6 +26,7 @@ prop_compose! {
             5 => SocketState::Towards { address: peer, peer: sender },
             6 => SocketState::Reset,
             7 => SocketState::Ended,
+            8 => SocketState::Connecting { peer },
             _ => SocketState::Distant { peer, is_accepted: number & 1 != 0, has_peer_ended: number & 2 != 0, held_back: sender.map(u64::from) },
         };
         let credentials = sender.map(|process| Credentials { process });

@@ -18,6 +18,7 @@ pub struct Endpoint {
 #[allow(missing_docs, reason = "RFC 9293 names them")]
 pub mod tcp_state {
     pub const ESTABLISHED: u8 = 1;
+    pub const SYN_SENT: u8 = 2;
     pub const FIN_WAIT_1: u8 = 4;
     pub const FIN_WAIT_2: u8 = 5;
     pub const TIME_WAIT: u8 = 6;

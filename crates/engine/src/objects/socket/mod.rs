@@ -11,7 +11,7 @@ use super::{Check, Kind, Known, Opening, Recorded, Walk};
 use crate::EngineError;
 pub(crate) use check::{SocketName, refuse_lone_part};
 pub(super) use collect::{Found, Unread, Usual};
-pub(crate) use restore::Renamed;
+pub(crate) use restore::{Connecting, Renamed};
 pub(super) use restore::{Made, Names};
 use standfast_format::records::{OpenFile, OpenFileKind};
 use std::os::unix::fs::FileTypeExt;

@@ -1,7 +1,8 @@
 //! The room that stays free in the send queues of connections between parts. A checkpoint may have to empty both queues of a
-//! connection, and then what was in them must fit again. How much they take differs by a few percent from time to time, with the
-//! sizes of the packets. So a program may leave a little less unsent than its queue takes (TCP_NOTSENT_LOWAT). What is sent and
-//! not yet acknowledged does not count: nothing becomes slower.
+//! connection, and then what was in them must fit again. How much they take differs by some percent from time to time, with the
+//! sizes of the packets. So a program may leave half as much unsent as its queue takes (TCP_NOTSENT_LOWAT). What is sent and not
+//! yet acknowledged does not count: the network is as busy as before. It may be sent again after a receive queue has dropped it,
+//! so that a smaller reserve can be used up.
 
 use standfast_linux::abi;
 use standfast_linux::sys::socket;
@@ -11,8 +12,8 @@ use std::os::fd::BorrowedFd;
 
 /// The largest size of a send queue, in bytes, is the last of these numbers.
 const SIZES: &str = "/proc/sys/net/ipv4/tcp_wmem";
-/// The part of the send queue that stays free.
-const SPARE: i64 = 8;
+/// The part of the send queue that the program may fill with what is unsent: one in this many.
+const FILLED: i64 = 2;
 /// As if there were no limit (`u32::MAX`).
 const UNLIMITED: i32 = -1;
 
@@ -31,7 +32,7 @@ impl UnsentLimit {
 
     fn beneath(sizes: &str) -> Option<Self> {
         let largest: i64 = sizes.split_whitespace().last()?.parse().ok()?;
-        Some(Self { bytes: (largest - largest / SPARE).try_into().ok()? })
+        Some(Self { bytes: (largest / FILLED).try_into().ok()? })
     }
 
     /// Sets it, unless the program has a lower limit.
@@ -102,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn an_eighth_of_the_largest_send_queue_stays_free() {
-        assert_eq!(UnsentLimit::beneath("4096\t16384\t4194304\n"), Some(UnsentLimit { bytes: 3_670_016 }));
+    fn half_of_the_largest_send_queue_stays_free() {
+        assert_eq!(UnsentLimit::beneath("4096\t16384\t4194304\n"), Some(UnsentLimit { bytes: 2_097_152 }));
         assert_eq!(UnsentLimit::beneath("4096 16384 many"), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::partners::Traffic;
 use standfast_format::records::{SocketMessage, SocketState};
 use standfast_linux::abi;
 use standfast_linux::proc::tcp_state::{
-    CLOSE_WAIT, CLOSED, CLOSING, ESTABLISHED, FIN_WAIT_1, FIN_WAIT_2, LAST_ACK, LISTENING,
+    CLOSE_WAIT, CLOSED, CLOSING, ESTABLISHED, FIN_WAIT_1, FIN_WAIT_2, LAST_ACK, LISTENING, SYN_SENT,
 };
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
@@ -58,14 +58,18 @@ impl Network {
         if found.is_some() || !is_here(local, remote) {
             return Ok(found);
         }
-        let all = match self.tcp.get() {
+        Ok(self.all_tcp()?.iter().find(|it| it.local == remote && it.remote == local).copied())
+    }
+
+    /// Returns all TCP connections of this machine.
+    pub(super) fn all_tcp(&self) -> io::Result<&[TcpConnection]> {
+        Ok(match self.tcp.get() {
             Some(all) => all,
             None => {
                 let all = TcpConnection::all()?;
                 self.tcp.get_or_init(|| all)
             }
-        };
-        Ok(all.iter().find(|it| it.local == remote && it.remote == local).copied())
+        })
     }
 }
 
@@ -76,7 +80,7 @@ fn is_here(local: Endpoint, remote: Endpoint) -> bool {
 
 /// The beginning of `TCP_INFO`.
 pub(super) struct TcpInformation {
-    state: u8,
+    pub(super) state: u8,
     /// Of a listening socket: how many connections may wait, and how many do.
     backlog: u32,
     waiting: u32,
@@ -84,6 +88,8 @@ pub(super) struct TcpInformation {
     segments: u32,
     received_segments: u32,
     data_segments: u32,
+    /// How many bytes wait to be sent for the first time.
+    not_sent: u32,
     /// Without what has not been acknowledged yet.
     pub(super) traffic: Traffic,
 }
@@ -91,7 +97,7 @@ pub(super) struct TcpInformation {
 impl TcpInformation {
     pub(super) fn of(own: BorrowedFd<'_>) -> io::Result<Self> {
         // struct tcp_info: state in byte 0, unacked at 24, sacked at 28, bytes_acked at 120, bytes_received at 128,
-        // segs_out at 136, segs_in at 140, data_segs_out at 156.
+        // segs_out at 136, segs_in at 140, notsent_bytes at 144, data_segs_out at 156.
         const BYTES: usize = 160;
         let mut bytes = socket::option(own, abi::IPPROTO_TCP, abi::TCP_INFO, BYTES)?;
         bytes.resize(BYTES, 0);
@@ -104,6 +110,7 @@ impl TcpInformation {
             segments: word(136),
             received_segments: word(140),
             data_segments: word(156),
+            not_sent: word(144),
             traffic: Traffic { unsent: 0, acknowledged: count(120), received: count(128) },
         })
     }
@@ -128,6 +135,11 @@ impl TcpInformation {
         matches!(self.state, FIN_WAIT_1 | FIN_WAIT_2 | LAST_ACK | CLOSING)
     }
 
+    /// Reports whether data was sent, or is to be, before there is a connection.
+    pub(super) fn holds_data(&self) -> bool {
+        self.data_segments > 0 || self.not_sent > 0
+    }
+
     /// Reports whether a closed socket had a connection. A failed attempt has had one answer at most.
     fn has_been_connected(&self) -> bool {
         self.received_segments > 1
@@ -142,8 +154,8 @@ impl Found {
 
 impl Walk<'_> {
     pub(super) fn connect_tcp(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
+        let information = self.await_answer(at)?;
         let found = &self.sockets[at];
-        let information = TcpInformation::of(found.own())?;
         let (state, shut_down) = match information.state {
             LISTENING => (SocketState::Listening { backlog: information.backlog }, 0),
             // That the sending direction is shut down does not show as long as there is no connection.
@@ -159,6 +171,7 @@ impl Walk<'_> {
                 let shut_down = if information.has_ended() { abi::SHUT_WR as u32 + 1 } else { 0 };
                 (self.tcp_partner(at, information.state, network)?, shut_down)
             }
+            SYN_SENT => (self.still_connecting(at, &information, network)?, 0),
             _ => return Err(Unsupported::for_now(RefusalCode::ConnectionUnsettled, "its connection is being made")),
         };
         let is_connected =

@@ -1,9 +1,10 @@
 //! Collects sockets. A socket belongs to one open file. Its peer and its received data are determined when all sockets
 //! are known, including those in flight in messages of others.
 //!
-//! This file determines the kind of a socket. `unix.rs` and `internet.rs` find its peer, `distant.rs` those in other
-//! parts of a distributed job, `queue.rs` its received data, and `options.rs` its options.
+//! This file determines the kind of a socket. `unix.rs` and `internet.rs` find its peer, `connecting.rs` one that has not
+//! answered, `distant.rs` those in other parts of a distributed job, `queue.rs` its received data, and `options.rs` its options.
 
+mod connecting;
 mod distant;
 mod internet;
 mod options;

@@ -7,6 +7,7 @@
 //! for a moment, to be connected to.
 
 pub(super) mod connect;
+mod connecting;
 mod datagrams;
 mod distant;
 mod greeting;
@@ -19,6 +20,7 @@ use crate::EngineError;
 use crate::error::kernel;
 use crate::objects::{F_SETFL, O_ASYNC, Opening};
 use connect::{Naming, Patience};
+pub(crate) use connecting::Connecting;
 use datagrams::was_connected_before;
 pub(in crate::objects) use names::Names;
 pub(crate) use names::Renamed;
@@ -186,6 +188,11 @@ impl Opening<'_> {
             if record.state == SocketState::Ended {
                 connect::forget_reset(made)?;
             }
+            if let SocketState::Connecting { peer } = &record.state {
+                let own = made.own.try_clone().map_err(|source| kernel("keeping a socket", source))?;
+                let (name, peer) = (record.name.clone(), peer.clone());
+                self.connecting.push(Connecting { own, name, peer });
+            }
             let notes = options::set_last(made.own(), record)?;
             self.names.borrow_mut().notes.extend(notes);
             if options::keeps_sharing(record) && !options::shares_address(record) {
@@ -204,9 +211,9 @@ impl Opening<'_> {
     }
 }
 
-/// Reports whether a socket is named at once. A waiting socket gets its name when it is connected.
+/// Reports whether a socket is named at once. Some get their name when they are connected.
 fn is_named_at_once(record: &Socket) -> bool {
-    has_name(record) && !matches!(record.state, SocketState::Waiting { .. })
+    has_name(record) && !matches!(record.state, SocketState::Waiting { .. } | SocketState::Connecting { .. })
 }
 
 /// Ignores the error of a side that the other side may have shut down already.

@@ -106,6 +106,7 @@ pub(super) fn keeps_sharing(record: &Socket) -> bool {
             | SocketState::PeerClosed { .. }
             | SocketState::Waiting { .. }
             | SocketState::Distant { .. }
+            | SocketState::Connecting { .. }
     );
     super::is_tcp(record) && is_in_use
 }
