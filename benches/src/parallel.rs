@@ -24,7 +24,7 @@ const FIVE_POINT: &str = include_str!("../programs/five_point.c");
 /// Pairs of jobs whose messages are compared. Each job is started for its pair.
 const PAIRS: usize = 20;
 /// Bursts of each job of a pair, in turns.
-const BURSTS: usize = 7;
+const BURSTS: usize = 15;
 /// The quantile of Student's distribution for a 95 % interval of that many pairs.
 const STUDENT: f64 = 2.093;
 const WIDTH_MAX: f64 = 0.02;

@@ -5,6 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::standfast_binary;
+use standfast_tests::cuts::{STREAMS, taken_under};
 use standfast_tests::distributed::Distributed;
 use standfast_tests::mpi::MPIS;
 use standfast_tests::running::{PATIENCE, Running, until};
@@ -19,6 +20,8 @@ const NODES: usize = 2;
 /// How often everything is killed.
 const KILLS: usize = 3;
 const LINES: usize = 60;
+/// Checkpoints of each kind of traffic. `make soak` takes a thousand, and counts those that are late.
+const CUTS: usize = 16;
 /// Some three seconds.
 const STEPS: u32 = 120;
 const STEPS_OF_MPICH: u32 = 400;
@@ -147,6 +150,18 @@ fn a_job_goes_on_without_its_coordinator_and_is_taken_over() -> Result<()> {
         ensure!(finished.errors.contains("has finished"), "it said: {}", finished.errors);
         job.arena.wait_until_empty(PATIENCE)
     })
+}
+
+#[test]
+#[ignore = "60 s: many checkpoints"]
+fn checkpoints_of_busy_connections_are_taken_and_lose_no_byte() -> Result<()> {
+    for traffic in STREAMS {
+        match taken_under(traffic, CUTS).with_context(|| traffic.to_string())? {
+            Some(cuts) => ensure!(cuts.taken == CUTS, "{traffic}: {cuts:?}"),
+            None => skip::skip("simulated nodes", &Lacking::system("this machine gives a plain user no namespaces")),
+        }
+    }
+    Ok(())
 }
 
 #[test]
