@@ -7,11 +7,13 @@ use super::questions::{complete, look, no_epoch};
 use super::reach::{Next, show};
 use crate::report::JobPhase;
 use crate::{Ending, Error};
-use standfast_parts::{CompleteEpoch, CoordinatorEvent, FromPart, PartsEpoch, PartsRestart, RestartOutcome};
+use standfast_parts::{CompleteEpoch, CoordinatorEvent, FromPart, PartIndex, PartsEpoch, PartsRestart, RestartOutcome};
 use std::time::{Duration, Instant};
 
 /// How long a restart may take.
 const RESTART_MAX: Duration = Duration::from_secs(240);
+/// How long the other parts may take to say why they have failed.
+const OTHER_FAILURES_MAX: Duration = Duration::from_secs(2);
 
 impl Coordinator<'_, '_> {
     /// Continues the parts, or takes over those that run. Returns how the job has ended, if it has.
@@ -71,9 +73,29 @@ impl Coordinator<'_, '_> {
                 }
                 Some(RestartOutcome::GivenUp { part, reason }) => {
                     let error = self.given_up(*part, reason);
+                    self.name_other_failures(*part, reason);
                     self.end_parts();
                     return Err(error);
                 }
+            }
+        }
+    }
+
+    /// Says why other parts have failed, since the first failure that is heard may be due to them: a part that fails closes
+    /// its connections before it says why.
+    fn name_other_failures(&mut self, first: Option<PartIndex>, given_up: &str) {
+        let deadline = Instant::now() + OTHER_FAILURES_MAX;
+        let mut waits: Vec<bool> = (0..self.nodes.count()).map(|part| Some(part) != first).collect();
+        while waits.contains(&true) {
+            match self.next_event(deadline) {
+                CoordinatorEvent::TimeUp => return,
+                CoordinatorEvent::Lost(part) => waits[part] = false,
+                CoordinatorEvent::Said(part, FromPart::Failed { reason }) => {
+                    if std::mem::take(&mut waits[part]) && !reason.contains(given_up) {
+                        (self.tell)(&self.nodes.failed(part, &reason).to_string());
+                    }
+                }
+                CoordinatorEvent::Said(..) => {}
             }
         }
     }

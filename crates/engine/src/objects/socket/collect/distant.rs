@@ -116,16 +116,20 @@ impl Walk<'_> {
             }
             let (mut full, mut to_refill) = (Vec::new(), Vec::new());
             for (at, other) in distant.iter().zip(others) {
-                match other {
-                    OtherEnd::Open(Partner { empty_until: Some(received), .. }) => {
+                let noted = match other {
+                    OtherEnd::Open(partner @ Partner { empty_until: Some(received), .. }) => {
                         full.push(FullEnd { at: *at, received });
+                        // Nothing moves at this meeting, and so it is known who has connected. Before, it may not have been.
+                        self.note_partner(*at, &partner)
                     }
-                    OtherEnd::Open(Partner { is_to_refill: true, .. }) => to_refill.push(*at),
-                    _ if self.sockets[*at].emptied.is_some() => {}
-                    other => self
-                        .note_other(*at, other, scans)
-                        .map_err(|unsupported| Gathering::End { at: *at, unsupported })?,
-                }
+                    OtherEnd::Open(Partner { is_to_refill: true, .. }) => {
+                        to_refill.push(*at);
+                        Ok(())
+                    }
+                    _ if self.sockets[*at].emptied.is_some() => Ok(()),
+                    other => self.note_other(*at, other, scans),
+                };
+                noted.map_err(|unsupported| Gathering::End { at: *at, unsupported })?;
             }
             self.empty(&full).map_err(other_parts)?;
             self.refill(&to_refill).map_err(other_parts)?;
@@ -164,6 +168,12 @@ impl Walk<'_> {
         if partner.unsent > 0 {
             drive_on(found.own(), partner.unsent as usize, scans)?;
         }
+        self.note_partner(at, &partner)
+    }
+
+    /// Records what is known of an open end's partner.
+    fn note_partner(&mut self, at: usize, partner: &Partner) -> Result<(), Unsupported> {
+        let found = &self.sockets[at];
         let events = descriptors::ready_events(found.own(), abi::POLLRDHUP)?;
         let has_shut_down = !partner.has_ended && events & abi::POLLRDHUP != 0;
         let peer = found.peer.clone().unwrap_or_default();
