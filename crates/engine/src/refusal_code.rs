@@ -215,7 +215,7 @@ refusal_codes! {
         "The other end of the connection belongs to another program, which would not accept a restarted one. Start both under one `standfast run`, or let the connection come back as one that the peer has reset: `--external-sockets reset`. Most clients of databases and web services then connect again."
 
     402 ConnectionUnsettled "a connection is being made or has just ended"
-        "Connections are saved once both ends are established and accepted. This lasts for a moment; the next checkpoint tries again."
+        "Connections are saved once both ends are established and accepted, or as long as the other side has not answered at all. This lasts for a moment; the next checkpoint tries again."
 
     403 UnreadMessage "a socket holds a message that cannot be put back"
         "An unread message has a sender outside the job, passes a descriptor or credentials in a way that cannot be repeated, or is of no bytes. The next checkpoint, after the program has read it, succeeds."
