@@ -6,8 +6,7 @@
 
 use super::pipe::PipeEnds;
 use super::regular::RegularPlan;
-use super::socket::Connecting;
-use super::socket::{Made, Names, Renamed, SocketName};
+use super::socket::{Connecting, Made, Names, Renamed, SocketName};
 use super::terminal::TerminalSides;
 use super::{F_DUPFD, F_SETFL, KINDS, O_ASYNC, O_CLOEXEC};
 use crate::EngineError;

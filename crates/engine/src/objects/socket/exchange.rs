@@ -60,10 +60,17 @@ pub(super) struct Exchange<'a> {
     incoming: Vec<u8>,
     /// How many bytes are to be read that have stayed here at the last attempt.
     to_discard: usize,
-    has_said_go: bool,
-    /// Whether the receive queue of the other end is empty.
-    has_got_go: bool,
+    go: Go,
     room: Room<'a>,
+}
+
+/// Which ends of a connection have read all that came, so that their receive queues are empty.
+#[derive(Default)]
+struct Go {
+    /// This one, which has said so.
+    was_said: bool,
+    /// The other one.
+    was_heard: bool,
 }
 
 /// What the other end of a connection had received, as it was sent back.
@@ -167,8 +174,8 @@ impl<'a> Exchange<'a> {
     pub(super) fn new(own: BorrowedFd<'a>, contents: &'a [u8], held_back: u64) -> Self {
         let outgoing = [&(contents.len() as u64).to_le_bytes(), &held_back.to_le_bytes(), contents].concat();
         let room = Room { own, bytes: contents.len(), scans: 0, is_wide: false, chosen: None };
-        let (incoming, to_discard, has_said_go, has_got_go) = (Vec::new(), 0, false, false);
-        Self { own, held_back, contents, outgoing, sent: 0, incoming, to_discard, has_said_go, has_got_go, room }
+        let (incoming, go) = (Vec::new(), Go::default());
+        Self { own, held_back, contents, outgoing, sent: 0, incoming, to_discard: 0, go, room }
     }
 
     /// Returns another attempt, after one at which not all was taken at this end or at the other one.
@@ -176,14 +183,14 @@ impl<'a> Exchange<'a> {
         let SentBack { incoming, unsent, .. } = before;
         let outgoing = incoming[incoming.len() - unsent..].to_vec();
         let room = Room { own, bytes: contents.len(), scans: 0, is_wide: true, chosen: None };
-        let (to_discard, has_said_go, has_got_go) = (contents.len(), false, false);
-        Self { own, held_back, contents, outgoing, sent: 0, incoming, to_discard, has_said_go, has_got_go, room }
+        let (to_discard, go) = (contents.len(), Go::default());
+        Self { own, held_back, contents, outgoing, sent: 0, incoming, to_discard, go, room }
     }
 
     /// Returns how long nothing may happen until it is another attempt's turn.
     fn patience(&self) -> io::Result<Duration> {
         // Until both ends have all that the other one had received, no other attempt can begin.
-        if !self.has_got_go {
+        if !self.go.was_heard {
             return Ok(SILENCE_MAX);
         }
         Ok(if self.is_full()? { FULL_MAX } else { LATE_MAX })
@@ -258,19 +265,19 @@ impl<'a> Exchange<'a> {
 
     /// Says that all has been read here. Once the other end has said so, what it had received is queued to be sent back.
     fn agree_to_go(&mut self) -> io::Result<bool> {
-        if !self.has_said_go {
+        if !self.go.was_said {
             self.room.make()?;
             self.outgoing.push(GO);
-            self.has_said_go = true;
+            self.go.was_said = true;
         }
         let mut said = [0];
-        if self.has_got_go || received(self.own, &mut said)?.is_none() {
+        if self.go.was_heard || received(self.own, &mut said)?.is_none() {
             return Ok(false);
         }
         if said != [GO] {
             return Err(io::Error::other("another part has sent back something else"));
         }
-        self.has_got_go = true;
+        self.go.was_heard = true;
         self.outgoing.extend_from_slice(&self.incoming[HEADER_BYTES..]);
         Ok(true)
     }
@@ -289,7 +296,7 @@ impl<'a> Exchange<'a> {
 
     /// Reports whether everything has been sent and acknowledged, and everything that is to stay has arrived.
     fn is_done(&mut self) -> io::Result<bool> {
-        if !self.has_got_go {
+        if !self.go.was_heard {
             return Ok(false);
         }
         // The other end may be able to send what it still has to only when there is room for it here.
