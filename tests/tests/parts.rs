@@ -185,7 +185,10 @@ fn a_job_goes_on_without_the_supervisor_of_a_part_and_says_so() -> Result<()> {
 fn what_outlives_standfast_is_ended_before_a_restart() -> Result<()> {
     with_nodes(|mut job| {
         let script = format!("i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo line $i; sleep 0.05; done");
-        let running = job.run("100ms", &["sh", "-c", &script])?;
+        // Like mpiexec of MPICH, it passes on the environment of the first node.
+        let standfast = standfast_binary()?.display();
+        let elsewhere = format!("{standfast} rsh node2 \"export STANDFAST_PART=$STANDFAST_PART; exec sleep 5\"");
+        let running = job.run("100ms", &["sh", "-c", &format!("{elsewhere} & {script}; wait $!")])?;
         job.await_checkpoint(&running)?;
         // Some end with their parents.
         job.arena.processes_of(standfast_binary()?).into_iter().for_each(|pid| _ = kill(pid, Signal::SIGKILL));

@@ -14,16 +14,16 @@ const EXECUTING_GLANCES: usize = 200;
 /// Index of the end of the environment in [`Stat::layout`].
 const ENVIRONMENT_END: usize = 9;
 
-/// Kills the processes on this node whose environment has this entry, `NAME=VALUE`, and returns their number.
+/// Kills the processes on this node whose environment has an entry, `NAME=VALUE`, that is a mark. Returns their number.
 ///
 /// # Errors
 /// If one of them does not end.
-pub(crate) fn end_marked(mark: &[u8]) -> io::Result<usize> {
+pub(crate) fn end_marked(is_mark: impl Fn(&[u8]) -> bool) -> io::Result<usize> {
     let mut ended = Vec::new();
     let deadline = Instant::now() + ENDING_MAX;
     loop {
         // Each may have started another one before it was killed.
-        let left = marked(mark)?;
+        let left = marked(&is_mark)?;
         if left.is_empty() {
             return Ok(ended.len());
         }
@@ -43,14 +43,14 @@ pub(crate) fn end_marked(mark: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Returns the processes whose environment has this entry.
+/// Returns the processes whose environment has an entry that is a mark.
 ///
 /// # Errors
 /// If processes cannot be listed.
-pub(crate) fn marked(mark: &[u8]) -> io::Result<Vec<i32>> {
+pub(crate) fn marked(is_mark: impl Fn(&[u8]) -> bool) -> io::Result<Vec<i32>> {
     let has_mark = |pid: &standfast_linux::Pid| {
         // The environment of other users' processes is unreadable, and processes that have ended have none.
-        environment(*pid).split(|byte| *byte == 0).any(|entry| entry == mark)
+        environment(*pid).split(|byte| *byte == 0).any(&is_mark)
     };
     Ok(proc::all()?.into_iter().filter(has_mark).map(standfast_linux::Pid::get).collect())
 }
@@ -86,7 +86,7 @@ mod tests {
     const VARIABLE: &str = "STANDFAST_TEST_OF_MARKS";
 
     fn end_left(job: &str) -> io::Result<usize> {
-        end_marked(format!("{VARIABLE}={job}").as_bytes())
+        end_marked(|entry| entry == format!("{VARIABLE}={job}").as_bytes())
     }
 
     /// A process that does not outlive its test.

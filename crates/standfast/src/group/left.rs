@@ -30,7 +30,8 @@ pub fn group_purge(directory: &Path, memory: &Path) -> Result<(), Error> {
 
 /// Kills the processes of a job by its name, and returns their number.
 pub(super) fn end_left(job: &str) -> io::Result<usize> {
-    end_marked(sign_of(job).as_bytes())
+    let sign = sign_of(job);
+    end_marked(|entry| entry == sign.as_bytes())
 }
 
 /// Returns the entry that all processes of a job have in their environment.

@@ -18,9 +18,10 @@ use crate::queries::{phase, verify};
 use crate::report::JobPhase;
 use crate::{Error, InWords};
 use standfast_engine::{EngineError, Job};
-use standfast_format::manifest::{Epoch, Outcome};
-use standfast_parts::{FromPart, PartsEpoch, ToPart};
+use standfast_format::manifest::Outcome;
+use standfast_parts::{CutOrder, FromPart, ToPart};
 use standfast_store::{JobDirectory, LeaseState};
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -307,10 +308,15 @@ impl Agent {
     }
 
     /// Ends processes that have outlived both the server of the part and its supervisor: two lives would write the same
-    /// files.
+    /// files. Some launchers pass on the whole environment of the first node, so that its part is named to their processes
+    /// on all nodes.
     fn end_leftovers(&self) -> Result<(), Error> {
-        let mark = [PART_VARIABLE.as_bytes(), b"=", self.part.path().as_os_str().as_bytes()].concat();
-        end_marked(&mark).map(drop).map_err(Error::system("end the remaining processes of the part"))
+        let job = self.part.path().parent();
+        let is_of_job = |entry: &[u8]| {
+            let part = entry.strip_prefix(PART_VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            part.is_some_and(|part| Path::new(OsStr::from_bytes(part)).parent() == job)
+        };
+        end_marked(is_of_job).map(drop).map_err(Error::system("end the remaining processes of the part"))
     }
 
     /// Passes on what the command prints from now on.

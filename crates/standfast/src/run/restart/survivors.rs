@@ -25,7 +25,7 @@ pub(super) fn refuse_survivors(directory: &Path) -> Result<(), Error> {
     let ancestors = ancestors();
     let begun = Instant::now();
     loop {
-        let mut survivors = marked(&mark).map_err(Error::system("list processes"))?;
+        let mut survivors = marked(|entry| entry == mark).map_err(Error::system("list processes"))?;
         survivors.retain(|pid| !ancestors.contains(pid));
         let Some(pid) = survivors.first().copied() else { return Ok(()) };
         if begun.elapsed() > ALIVE_MIN {
