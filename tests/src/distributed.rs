@@ -22,6 +22,12 @@ const LIVES_MAX: usize = 2 * BLOWS_MAX;
 const LIFE: std::ops::Range<u64> = 300..2500;
 /// The time between checkpoints.
 const INTERVALS: [&str; 3] = ["100ms", "300ms", "700ms"];
+/// Where they go.
+const LEVELS: [&[&str]; 2] = [&[], &["--memory", "/dev/shm", "--flush-every", "3"]];
+/// How long MPI_Finalize may take.
+const FINALIZE_MAX: Duration = Duration::from_secs(20);
+/// The pause between two looks at what a job has printed.
+const GLANCE: Duration = Duration::from_millis(50);
 /// Some four seconds without checkpoints.
 const STEPS: u32 = 160;
 const STEPS_OF_MPICH: u32 = 500;
@@ -63,6 +69,17 @@ pub struct Distributed<'a> {
     lives: usize,
 }
 
+/// What a job is to run and to endure.
+#[derive(Debug, Clone, Copy)]
+pub struct Ordeal<'a> {
+    /// The command.
+    pub command: &'a [&'a str],
+    /// The number of blows.
+    pub blows: usize,
+    /// What its last line begins with, if it may hang after that: MPICH's MPI_Finalize sometimes does (docs/group-protocol.md).
+    pub last_line: Option<&'a str>,
+}
+
 /// A job that was struck again and again.
 #[derive(Debug)]
 pub struct Struck {
@@ -70,6 +87,19 @@ pub struct Struck {
     pub blows: usize,
     /// What it had printed when it ended well; `None` if a blow came before the first checkpoint that counts.
     pub printed: Option<String>,
+    /// Whether it had printed everything, and its MPI_Finalize did not end.
+    pub hung_at_end: bool,
+}
+
+/// How jobs have ended that were struck.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Endings {
+    /// The number of those that ended well.
+    pub well: usize,
+    /// Of those that were struck before their first checkpoint, so that they could not be continued.
+    pub too_early: usize,
+    /// Of those that had printed everything when MPI_Finalize did not end.
+    pub hung_at_end: usize,
 }
 
 impl<'a> Distributed<'a> {
@@ -88,9 +118,17 @@ impl<'a> Distributed<'a> {
     /// # Errors
     /// When `standfast run` cannot be started.
     pub fn run(&mut self, interval: &str, command: &[&str]) -> Result<Running> {
+        self.run_with(&["-i", interval], command)
+    }
+
+    /// Begins it with this command and these options.
+    ///
+    /// # Errors
+    /// When `standfast run` cannot be started.
+    pub fn run_with(&mut self, options: &[&str], command: &[&str]) -> Result<Running> {
         let (directory, nodes, agent) = (self.directory().display().to_string(), self.nodes.list(), self.nodes.agent());
-        let options = ["run", "--nodes", &nodes, "--agent", &agent, "-i", interval, "-d", &directory, "--"];
-        self.start(&[&options[..], command].concat())
+        let usual = ["run", "--nodes", &nodes, "--agent", &agent, "-d", &directory];
+        self.start(&[&usual, options, &["--"], command].concat())
     }
 
     /// Continues it, or takes it over.
@@ -149,13 +187,15 @@ impl<'a> Distributed<'a> {
         Ok(found.into_iter().map(|(_, pid)| pid).collect())
     }
 
-    /// Strikes a job of this command at random moments and in every way, up to `blows` times, and continues it each time.
+    /// Strikes a job at random moments and in every way, and continues it each time.
     ///
     /// # Errors
     /// When it hangs, cannot be continued, or leaves processes behind.
-    pub fn survives_blows(&mut self, command: &[&str], blows: usize, random: &mut Rng) -> Result<Struck> {
+    pub fn survives_blows(&mut self, ordeal: Ordeal<'_>, random: &mut Rng) -> Result<Struck> {
+        let Ordeal { command, blows, last_line } = ordeal;
         let interval = INTERVALS[random.usize(..INTERVALS.len())];
-        let mut running = self.run(interval, command)?;
+        let levels = LEVELS[random.usize(..LEVELS.len())];
+        let mut running = self.run_with(&[&["-i", interval], levels].concat(), command)?;
         let mut struck = Vec::new();
         for _ in 0..LIVES_MAX {
             let life = Duration::from_millis(random.u64(LIFE));
@@ -164,18 +204,36 @@ impl<'a> Distributed<'a> {
                 self.strike(blow, random)?;
                 struck.push(blow);
             }
+            if let Some(last_line) = last_line
+                && self.hangs_after(last_line, &mut running)?
+            {
+                self.arena.clear();
+                return Ok(Struck { blows: struck.len(), printed: Some(self.printed()?), hung_at_end: true });
+            }
             let ended = running.wait(2 * PATIENCE).with_context(|| format!("after {struck:?}"))?;
             if ended.exited(0) {
                 self.arena.wait_until_empty(PATIENCE).with_context(|| format!("after {struck:?}"))?;
-                return Ok(Struck { blows: struck.len(), printed: Some(self.printed()?) });
+                return Ok(Struck { blows: struck.len(), printed: Some(self.printed()?), hung_at_end: false });
             }
             if is_too_early(&ended) {
                 self.arena.clear();
-                return Ok(Struck { blows: struck.len(), printed: None });
+                return Ok(Struck { blows: struck.len(), printed: None, hung_at_end: false });
             }
             running = self.restart()?;
         }
         bail!("it did not end well in {LIVES_MAX} lives, after {struck:?}: {}", running.errors_so_far())
+    }
+
+    /// Waits until the job has ended, or has printed its last line and does not end.
+    fn hangs_after(&self, last_line: &str, running: &mut Running) -> Result<bool> {
+        let has_printed_all = || self.printed().is_ok_and(|it| it.lines().any(|line| line.starts_with(last_line)));
+        let begun = Instant::now();
+        while begun.elapsed() < 2 * PATIENCE && !has_printed_all() {
+            if ends_within(running, GLANCE)? {
+                return Ok(false);
+            }
+        }
+        Ok(has_printed_all() && !ends_within(running, FINALIZE_MAX)?)
     }
 
     fn strike(&self, blow: Blow, random: &mut Rng) -> Result<()> {
@@ -202,25 +260,34 @@ impl<'a> Distributed<'a> {
 }
 
 /// Strikes unmodified programs of this MPI `blows` times, on two to four nodes. All end with the output of an undisturbed run.
-/// Returns `false` if there are no simulated nodes here, or this MPI is not installed.
+/// Returns nothing if there are no simulated nodes here, or this MPI is not installed.
 ///
 /// # Errors
 /// When one ends with another output, or not at all.
-pub fn survives_blows(mpi: Mpi, blows: usize, seed: u64) -> Result<bool> {
+pub fn survives_blows(mpi: Mpi, blows: usize, seed: u64) -> Result<Option<Endings>> {
     let mut random = Rng::with_seed(seed);
     let is_mpich = mpi.name.starts_with("MPICH");
     let steps = if is_mpich { STEPS_OF_MPICH } else { STEPS };
-    let mut left = blows;
+    let (mut left, mut endings) = (blows, Endings::default());
     while left > 0 {
-        // MPICH's MPI_Finalize sometimes hangs on more nodes, also undisturbed (docs/group-protocol.md).
+        // On more nodes MPI_Finalize hangs more often.
         let ranks = if is_mpich { 2 } else { random.usize(2..5) };
-        let Some(program) = mpi.unmodified_across_nodes(ranks, steps)? else { return Ok(false) };
-        let Some(nodes) = Nodes::new(ranks)? else { return Ok(false) };
+        let Some(program) = mpi.unmodified_across_nodes(ranks, steps)? else { return Ok(None) };
+        let Some(nodes) = Nodes::new(ranks)? else { return Ok(None) };
         let arena = Arena::new()?;
         let words = program.words();
         let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let struck = Distributed::new(&nodes, &arena).survives_blows(&words, left, &mut random)?;
+        let last_line = format!("{} ", steps - 1);
+        let ordeal = Ordeal { command: &words, blows: left, last_line: is_mpich.then_some(last_line.as_str()) };
+        let struck = Distributed::new(&nodes, &arena).survives_blows(ordeal, &mut random)?;
         left -= struck.blows;
+        if struck.printed.is_none() {
+            endings.too_early += 1;
+        } else if struck.hung_at_end {
+            endings.hung_at_end += 1;
+        } else {
+            endings.well += 1;
+        }
         if let Some(printed) = struck.printed {
             let undisturbed = Arena::new()?;
             let mut command = undisturbed.command(&program.path);
@@ -229,7 +296,7 @@ pub fn survives_blows(mpi: Mpi, blows: usize, seed: u64) -> Result<bool> {
             ensure!(printed == expected, "on {ranks} nodes it printed {printed:?}, and undisturbed {expected:?}");
         }
     }
-    Ok(true)
+    Ok(Some(endings))
 }
 
 /// Reports whether a command ends within this time.

@@ -223,6 +223,57 @@ fn a_job_stops_after_a_checkpoint_of_all_parts_and_continues() -> Result<()> {
 }
 
 #[test]
+#[ignore = "10 s; as above"]
+fn checkpoints_in_memory_survive_the_program_and_those_on_disk_the_memory() -> Result<()> {
+    with_nodes(|mut job| {
+        let options = ["-i", "100ms", "--memory", "/dev/shm", "--flush-every", "1000"];
+        let running = job.run_with(&options, &["sh", "-c", &counting()?])?;
+        until(PATIENCE, "ten checkpoints", || {
+            Ok(running.errors_so_far().contains("epoch 10: in memory").then_some(()))
+        })?;
+        job.arena.clear();
+        drop(running);
+        let levels = |node| job.nodes.on(node, "ls -d /dev/shm/standfast-* | wc -l");
+        ensure!(
+            (0..NODES).all(|node| levels(node).is_ok_and(|it| it.trim() == "1")),
+            "the levels in memory are not there"
+        );
+        let directory = job.directory().display().to_string();
+        let refused = job.start(&["inspect", &directory, "10"])?.wait(PATIENCE)?.refusal("epoch 10")?;
+        ensure!(refused.contains("hint: these are on disk: 1"), "it said: {refused}");
+        let continued = |job: &mut Distributed<'_>| -> Result<(u64, Running)> {
+            let running = job.restart()?;
+            let epoch = || {
+                let said = running.errors_so_far();
+                Ok(said.split_once("parts from epoch ").and_then(|(_, rest)| rest.lines().next()?.parse().ok()))
+            };
+            Ok((until(PATIENCE, "the restart", epoch)?, running))
+        };
+        let (epoch, running) = continued(&mut job)?;
+        ensure!(epoch >= 10, "it continued from epoch {epoch}");
+        job.arena.clear();
+        drop(running);
+        job.nodes.on(1, "rm -r /dev/shm/standfast-*")?;
+        let (epoch, running) = continued(&mut job)?;
+        ensure!(epoch == 1, "it continued from epoch {epoch}");
+        until(PATIENCE, "a checkpoint", || Ok(running.errors_so_far().contains("in memory after").then_some(())))?;
+        let steers = job.processes_with("restart")?;
+        steers.into_iter().try_for_each(|pid| kill(pid, Signal::SIGTERM))?;
+        let stopped = running.wait(PATIENCE)?;
+        ensure!(stopped.exited(75), "it was not stopped: {} {}", stopped.status, stopped.errors);
+        let listed = job.start(&["list", &directory])?.wait(PATIENCE)?.well("list")?.output;
+        let is_on_disk = listed.lines().last().is_some_and(|newest| !newest.contains("in memory"));
+        ensure!(is_on_disk, "the last checkpoint is not on disk: {listed}");
+        job.restart()?.wait(PATIENCE)?.well("the continued job")?;
+        must_have_counted(&job)?;
+        job.arena.wait_until_empty(PATIENCE)?;
+        let left = |node| job.nodes.on(node, "ls /dev/shm");
+        ensure!((0..NODES).all(|node| left(node).is_ok_and(|it| it.trim().is_empty())), "something is left in memory");
+        Ok(())
+    })
+}
+
+#[test]
 #[ignore = "5 s; as above"]
 fn the_time_between_checkpoints_of_all_parts_is_chosen_if_that_is_wanted() -> Result<()> {
     with_nodes(|mut job| {
@@ -250,7 +301,7 @@ fn questions_about_the_whole_are_answered() -> Result<()> {
             ensure!(lacking.is_empty(), "{words:?} answered {answer:?}, without {lacking:?}");
             Ok(())
         };
-        ask(&mut job, &["checkpoint", &directory], &["epoch 1: durable on all nodes"])?;
+        ask(&mut job, &["checkpoint", &directory], &["epoch 1: saved on all nodes"])?;
         let watched = job.start(&["status", "--watch", &directory])?;
         ask(
             &mut job,
@@ -287,7 +338,8 @@ fn what_cannot_work_on_several_nodes_is_refused_before_anything_begins() -> Resu
         let nodes = job.nodes.list();
         let nowhere = format!("{nodes},nowhere");
         for (nodes, option, command, wanted) in [
-            (&nodes, "--memory=auto", "true", "--memory does not work with --nodes"),
+            (&nodes, "--free-memory", "true", "--free-memory does not work with --nodes"),
+            (&nodes, "--memory=/nowhere", "true", "--memory: the directory /nowhere does not exist there"),
             (&nodes, "--keep=3", "srun", "hint: start them with mpirun"),
             (&nowhere, "--keep=3", "true", "node nowhere: "),
         ] {

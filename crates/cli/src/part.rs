@@ -6,7 +6,7 @@ use crate::leave::leave;
 use crate::reporter::say;
 use crate::slurm::{NamedNodes, named_nodes};
 use anyhow::{Context, bail};
-use standfast::{DistributedRequest, GenerationNumber, Memory, Rehearse, TerminalKind, default_directory};
+use standfast::{DistributedRequest, FlushEvery, GenerationNumber, Rehearse, TerminalKind, default_directory};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -46,12 +46,9 @@ pub(crate) fn restart_distributed(directory: &Path, at: Option<GenerationNumber>
 fn refuse_unsuitable(run: &Run) -> anyhow::Result<()> {
     let (options, launch) = (&run.options, &run.launch);
     let unsuitable = [
-        ("memory", options.memory.as_ref().is_some_and(|it| *it != Memory::Off)),
         ("min-interval", options.min_interval.is_some()),
         ("rehearse", options.rehearse.is_some_and(|it| it != Rehearse::Off)),
-        ("flush", options.flush.is_some()),
-        ("flush-every", options.flush_every.is_some()),
-        ("durable-every", options.durable_every.is_some()),
+        ("flush-every auto", options.flush_every == Some(FlushEvery::Auto)),
         ("keep-finished", options.keep_finished.is_some()),
         ("grace", options.grace.is_some()),
         ("deadline", options.deadline.is_some()),

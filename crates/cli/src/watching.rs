@@ -222,6 +222,7 @@ mod tests {
             bytes: 4096,
             pause_nanoseconds: 2_000_000,
             is_in_doubt: false,
+            is_on_disk: true,
         };
         let first = DistributedReport {
             directory: "/job".into(),

@@ -25,7 +25,7 @@ pub(crate) fn answer(question: &Command) -> anyhow::Result<Option<ExitCode>> {
         Command::Checkpoint(Checkpoint { stop, .. }) => {
             let afterwards = if *stop { Afterwards::Stop } else { Afterwards::Continue };
             let epoch = standfast::checkpoint_distributed(&directory, afterwards)?;
-            print(place.form, &epoch, || format!("epoch {epoch}: durable on all nodes\n"))?;
+            print(place.form, &epoch, || format!("epoch {epoch}: saved on all nodes\n"))?;
         }
         Command::Status(Status { state: true, .. }) => {
             let report = standfast::distributed_status(&directory)?;

@@ -13,6 +13,19 @@ pub struct PartsEpoch {
     pub cut: u64,
 }
 
+/// What a part is asked for in a cut, and what it may forget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CutOrder {
+    /// The epoch that its checkpoint belongs to.
+    pub epoch: PartsEpoch,
+    /// The newest one that all parts have sealed and that is not in doubt: what is older may go.
+    pub complete: Option<PartsEpoch>,
+    /// The newest such epoch that all parts have on disk: what is older may go from there.
+    pub on_disk: Option<PartsEpoch>,
+    /// Whether a checkpoint in memory is flushed to the disk.
+    pub is_to_flush: bool,
+}
+
 /// A durable checkpoint of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedEpoch {

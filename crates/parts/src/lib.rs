@@ -23,7 +23,7 @@ mod pairing;
 mod restart;
 
 pub use cut::{Cut, CutOutcome};
-pub use epoch::{CompleteEpoch, PartsEpoch, SealedEpoch, complete_epochs};
+pub use epoch::{CompleteEpoch, CutOrder, PartsEpoch, SealedEpoch, complete_epochs};
 pub use list_changes::ListChanges;
 pub use message::{
     AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, FromPart, MeetingReport, OppositeEnd,

@@ -34,16 +34,16 @@ impl Coalescing {
     /// Starts a thread that coalesces the newest chain of a level, as the job's options say.
     pub(crate) fn begin(destination: &Destination, level: Level) -> io::Result<Self> {
         let rule = destination.max_files.rule(destination.keep);
-        let rule = match level {
-            Level::Directory => CoalesceRule { keep: destination.kept().map_err(io::Error::other)?, ..rule },
-            Level::Memory => CoalesceRule { keep: kept_in_memory(&destination.levels), ..rule },
-        };
+        let kept = destination.kept(level).map_err(io::Error::other)?;
+        let keep = if level == Level::Memory { kept.max(kept_in_memory(&destination.levels)) } else { kept };
+        let rule = CoalesceRule { keep, ..rule };
         Self::with(destination, level, rule)
     }
 
     /// Starts a thread that coalesces the directory's newest chain as much as possible.
     pub(crate) fn at_once(destination: &Destination) -> io::Result<Self> {
-        Self::with(destination, Level::Directory, CoalesceRule::at_once(destination.kept().map_err(io::Error::other)?))
+        let kept = destination.kept(Level::Directory).map_err(io::Error::other)?;
+        Self::with(destination, Level::Directory, CoalesceRule::at_once(kept))
     }
 
     fn with(destination: &Destination, level: Level, rule: CoalesceRule) -> io::Result<Self> {

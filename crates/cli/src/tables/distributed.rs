@@ -8,9 +8,16 @@ use std::time::Duration;
 
 /// Describes the whole of a job: how much would be lost now, who takes care of it, its nodes and its checkpoints.
 pub(crate) fn status(report: &DistributedReport) -> String {
-    let saved = match report.epochs.iter().rev().find(|it| !it.is_in_doubt) {
-        Some(epoch) => format!("{} ago: epoch {} is durable on all nodes", age(epoch), epoch.epoch),
+    let good = || report.epochs.iter().rev().filter(|it| !it.is_in_doubt);
+    let saved = match good().next() {
+        Some(epoch) if epoch.is_on_disk => format!("{} ago: epoch {} is durable on all nodes", age(epoch), epoch.epoch),
+        Some(epoch) => format!("{} ago: epoch {}, if no node loses its memory", age(epoch), epoch.epoch),
         None => "nothing yet: no checkpoint of all nodes".to_owned(),
+    };
+    let is_in_memory = good().next().is_some_and(|epoch| !epoch.is_on_disk);
+    let on_disk = || match good().find(|it| it.is_on_disk) {
+        Some(epoch) => format!("{} ago: epoch {} is durable on all nodes", age(epoch), epoch.epoch),
+        None => "nothing yet".to_owned(),
     };
     let is_alive = matches!(report.phase, JobPhase::Running | JobPhase::Unprotected);
     let coordinator = match &report.coordinator {
@@ -18,12 +25,13 @@ pub(crate) fn status(report: &DistributedReport) -> String {
         None if is_alive => "none: nobody takes checkpoints; standfast restart takes the job over".to_owned(),
         None => "none".to_owned(),
     };
-    let mut facts = vec![
-        ("saved", saved),
+    let mut facts = vec![("saved", saved)];
+    facts.extend(is_in_memory.then(|| ("on disk", on_disk())));
+    facts.extend([
         ("job", report.command.join(" ")),
         ("state", report.phase.to_string()),
         ("coordinator", coordinator),
-    ];
+    ]);
     facts.extend(report.given_up.as_ref().map(|why| ("failed", why.clone())));
     let mut nodes = bare_table(["node", "state", "checkpoints", "size"]);
     for node in &report.nodes {
@@ -41,14 +49,15 @@ pub(crate) fn epochs(epochs: &[EpochReport]) -> String {
     let mut table = bare_table(["epoch", "age", "pause", "size", "generations", ""]);
     for epoch in epochs {
         let generations: Vec<String> = epoch.generations.iter().map(u64::to_string).collect();
-        let doubt = if epoch.is_in_doubt { "in doubt: the program failed soon after" } else { "" };
+        let in_memory = (!epoch.is_on_disk).then_some("in memory");
+        let doubt = epoch.is_in_doubt.then_some("in doubt: the program failed soon after");
         table.add_row([
             epoch.epoch.to_string(),
             age(epoch),
             nanoseconds(epoch.pause_nanoseconds),
             size(epoch.bytes),
             generations.join(" "),
-            doubt.to_owned(),
+            in_memory.into_iter().chain(doubt).collect::<Vec<_>>().join("; "),
         ]);
     }
     (0..4).for_each(|column| align_right(&mut table, column));

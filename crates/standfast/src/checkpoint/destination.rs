@@ -169,25 +169,26 @@ impl Destination {
         Some(Err("two checkpoints of the program do not fit in half of the available memory".to_owned()))
     }
 
-    /// Removes generations that need not stay on a level. Memory is expensive and the disk has older generations, so
-    /// memory keeps only the newest.
+    /// Removes generations that need not stay on a level.
     pub(crate) fn retain(&self, level: Level) -> Result<(), StoreError> {
-        match (level, &self.levels.memory) {
-            (Level::Memory, Some(memory)) => memory.retain(&self.lease, NonZeroU32::MIN),
-            _ => self.levels.directory.retain(&self.lease, self.kept()?),
-        }
-        .map(drop)
+        self.on(level).retain(&self.lease, self.kept(level)?).map(drop)
     }
 
-    /// Returns how many generations stay on disk. A part keeps all from its last complete epoch on: the next one may not
-    /// become complete.
-    pub(crate) fn kept(&self) -> Result<NonZeroU32, StoreError> {
-        let Some(part) = &self.part else { return Ok(self.keep.get()) };
-        let Some(complete) = part.last_complete() else { return Ok(NonZeroU32::MAX) };
-        let manifest = self.levels.directory.manifest()?;
-        let needed = manifest.generations.iter().rev().take_while(|it| it.epoch.is_none_or(|epoch| epoch >= complete));
+    /// Returns how many generations stay on a level. Memory is expensive and the disk has older generations, so memory keeps
+    /// only the newest. A part keeps all from the last complete epoch on: the next one may not become complete.
+    pub(crate) fn kept(&self, level: Level) -> Result<NonZeroU32, StoreError> {
+        let usual = if level == Level::Memory { NonZeroU32::MIN } else { self.keep.get() };
+        let Some(part) = &self.part else { return Ok(usual) };
+        let oldest = if level == Level::Memory { part.last_complete() } else { part.last_on_disk() };
+        let Some(oldest) = oldest else { return Ok(NonZeroU32::MAX) };
+        let manifest = self.on(level).manifest()?;
+        let needed = manifest.generations.iter().rev().take_while(|it| it.epoch.is_none_or(|epoch| epoch >= oldest));
         let needed = u32::try_from(needed.count()).unwrap_or(u32::MAX);
-        Ok(NonZeroU32::new(needed).map_or(self.keep.get(), |needed| needed.max(self.keep.get())))
+        Ok(NonZeroU32::new(needed).map_or(usual, |needed| needed.max(usual)))
+    }
+
+    fn on(&self, level: Level) -> &JobDirectory {
+        self.levels.memory.as_ref().filter(|_| level == Level::Memory).unwrap_or(&self.levels.directory)
     }
 
     pub(super) fn capture_options(&self, prepared: &Prepared, method: Method, asking: Asking) -> CaptureOptions {

@@ -6,9 +6,9 @@ use crate::part_link::{Conversation, JobPart};
 use crate::settings::{JobOptions, Snapshot};
 use standfast_engine::{CaptureOptions, EngineError, Readiness, Tracking};
 use standfast_format::ImageSink;
-use standfast_format::manifest::{Epoch, JobDescription, RunOptions};
+use standfast_format::manifest::{JobDescription, RunOptions};
 use standfast_format::records::{JobState, ProcessState};
-use standfast_parts::{FromPart, ToPart};
+use standfast_parts::{CutOrder, FromPart, PartsEpoch, ToPart};
 use standfast_store::{JobDirectory, LeaseRequest, Levels};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -365,27 +365,67 @@ fn outdated_attributes_are_retried_and_finally_read_while_stopped() {
     assert_eq!(outcome.generations, 0);
 }
 
-/// Takes checkpoints of a part of a distributed job. The coordinator gives these answers at each, in this order.
+/// Returns the order to take the checkpoint of an epoch.
+fn cut_order(number: u64) -> CutOrder {
+    CutOrder { epoch: PartsEpoch { number, cut: 0 }, complete: None, on_disk: None, is_to_flush: false }
+}
+
+/// Takes the checkpoint of a part of a distributed job. The coordinator gives these answers, in this order.
+fn cut(part: &JobPart, setup: &Setup, order: CutOrder, answers: &[ToPart]) -> Outcome {
+    let (own, coordinators) = UnixStream::pair().unwrap();
+    let mut coordinator = Conversation::begin(coordinators, Duration::from_secs(60)).unwrap();
+    part.link().begin_cut(order, own, Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            answers.iter().for_each(|answer| {
+                setup.job.note(format!("said {:?}", coordinator.hear::<FromPart>().unwrap()));
+                coordinator.say(answer).unwrap();
+            });
+        });
+        let outcome = setup.checkpoint(Purpose::Protect);
+        part.link().end_cut();
+        outcome
+    })
+}
+
+/// Takes checkpoints of a part.
 fn cuts(script: Script, number: u64, answers: &[ToPart]) -> Vec<Outcome> {
     let (part, setup) = (JobPart::new(), Setup::new(Snapshot::Copy, script));
     let setup = Setup { destination: setup.destination.of_part(Some(&part)), ..setup };
-    let cut = |number| {
-        let (own, coordinators) = UnixStream::pair().unwrap();
-        let mut coordinator = Conversation::begin(coordinators, Duration::from_secs(60)).unwrap();
-        part.link().begin_cut(Epoch { number, cut: 0 }, None, own, Vec::new());
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                answers.iter().for_each(|answer| {
-                    setup.job.note(format!("said {:?}", coordinator.hear::<FromPart>().unwrap()));
-                    coordinator.say(answer).unwrap();
-                });
-            });
-            let outcome = setup.checkpoint(Purpose::Protect);
-            part.link().end_cut();
-            outcome
-        })
+    (1..=number).map(|number| cut(&part, &setup, cut_order(number), answers)).collect()
+}
+
+/// Returns the epochs of a level.
+fn epochs(level: &JobDirectory) -> Vec<u64> {
+    level.manifest().unwrap().generations.iter().filter_map(|it| Some(it.epoch?.number)).collect()
+}
+
+#[test]
+fn a_part_keeps_on_each_level_what_all_parts_have_there() {
+    let (part, setup) = (JobPart::new(), Setup::new(Snapshot::Copy, Script::default()));
+    let mut destination = setup.destination.clone().of_part(Some(&part));
+    destination.levels.make_memory(&destination.lease, setup.job.directory.parent().unwrap()).unwrap();
+    let setup = Setup { destination: destination.clone(), ..setup };
+    let (memory, disk) = (destination.levels.memory.clone().unwrap(), &destination.levels.directory);
+    let take = |order: CutOrder| {
+        assert!(cut(&part, &setup, order, &[ToPart::Freeze, ToPart::Thaw]).attempt.is_ok());
+        let number = memory.manifest().unwrap().generations.last().unwrap().number;
+        if part.link().is_to_flush() {
+            disk.take_from(&destination.lease, &memory, number, &standfast_store::Pacing::default()).unwrap();
+            destination.retain(Level::Directory).unwrap();
+        }
     };
-    (1..=number).map(cut).collect()
+    (1..=6).for_each(|number| take(CutOrder { is_to_flush: number % 2 == 1, ..cut_order(number) }));
+    assert_eq!(
+        (epochs(&memory), epochs(disk)),
+        (vec![1, 2, 3, 4, 5, 6], vec![1, 3, 5]),
+        "nothing is known of the others"
+    );
+    let epoch = |number| Some(PartsEpoch { number, cut: 0 });
+    take(CutOrder { complete: epoch(5), on_disk: epoch(1), is_to_flush: true, ..cut_order(7) });
+    assert_eq!((epochs(&memory), epochs(disk)), (vec![5, 6, 7], vec![1, 3, 5, 7]));
+    take(CutOrder { complete: epoch(7), on_disk: epoch(5), is_to_flush: true, ..cut_order(8) });
+    assert_eq!((epochs(&memory), epochs(disk)), (vec![7, 8], vec![5, 7, 8]));
 }
 
 #[test]
@@ -413,7 +453,7 @@ fn a_part_whose_job_ends_does_not_wait_for_the_others() {
         let setup = Setup { destination: setup.destination.of_part(Some(&part)), ..setup };
         let (own, coordinators) = UnixStream::pair().unwrap();
         let mut coordinator = Conversation::begin(coordinators, Duration::from_secs(60)).unwrap();
-        part.link().begin_cut(Epoch { number: 1, cut: 0 }, None, own, Vec::new());
+        part.link().begin_cut(cut_order(1), own, Vec::new());
         if ends_before {
             part.link().interrupt_wait();
         }

@@ -47,7 +47,7 @@ pub(crate) fn ask(directory: &Path, request: Request) -> Result<Reply, ControlEr
         return Err(ControlError::Untrusted);
     }
     let patience = match request {
-        Request::Checkpoint { .. } | Request::Cut { .. } | Request::Coalesce | Request::End => None,
+        Request::Checkpoint { .. } | Request::Cut(_) | Request::Coalesce | Request::End { .. } => None,
         Request::Status | Request::Here { .. } | Request::Enabled => Some(Duration::from_secs(ANSWER_SECONDS_MAX)),
     };
     let line = exchange(&mut stream, request, patience).map_err(ControlError::Silent)?;

@@ -9,6 +9,7 @@
 use crate::report::{CheckpointReport, CoalescingReport, LiveReport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use standfast_parts::CutOrder;
 
 /// Version of this protocol. Client and supervisor may be different builds, since a job may run for weeks.
 pub(crate) const VERSION: u32 = 1;
@@ -27,16 +28,12 @@ pub(crate) enum Request {
     },
     /// Take the checkpoint of a part of a distributed job. The connection carries the conversation with the coordinator
     /// meanwhile, and the reply ends it.
-    Cut {
-        /// The epoch that it belongs to: its number.
-        number: u64,
-        /// And its random part.
-        cut: u64,
-        /// The newest epoch that all parts have sealed and that is not in doubt, in the same form: what is older may go.
-        complete: Option<(u64, u64)>,
-    },
+    Cut(CutOrder),
     /// End the job where it is.
-    End,
+    End {
+        /// Whether it has done all that it was there for: what is in memory is not needed any more.
+        is_finished: bool,
+    },
     /// Coalesce the checkpoints that build upon each other.
     Coalesce,
     /// Report the state.

@@ -10,7 +10,9 @@ use crate::quoting::InWords;
 use standfast_engine::{CutPartners, CutReport, Meeting, RestartPartners, RestartStep, RestartToken};
 use standfast_format::BoxError;
 use standfast_format::manifest::Epoch;
-use standfast_parts::{ConnectionEnd, FromPart, ListChanges, MeetingReport, OppositeEnd, RestartBarrier, ToPart};
+use standfast_parts::{
+    ConnectionEnd, CutOrder, FromPart, ListChanges, MeetingReport, OppositeEnd, RestartBarrier, ToPart,
+};
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -60,11 +62,23 @@ impl JobPart {
 #[derive(Debug, Default)]
 pub(crate) struct PartLink {
     under_way: Mutex<Option<CutUnderWay>>,
-    /// The last epoch that all parts are known to have sealed.
-    complete: Mutex<Option<Epoch>>,
+    needed: Mutex<NeededEpochs>,
     /// Whether the last attempt of this part had used what was no longer so.
     was_outdated: AtomicBool,
     wait: Mutex<WaitForOthers>,
+}
+
+/// What the coordinator has said of epochs.
+#[derive(Debug, Clone, Copy, Default)]
+struct NeededEpochs {
+    /// The last one that all parts are known to have sealed.
+    complete: Option<Epoch>,
+    /// The last one that all parts are known to have on disk.
+    on_disk: Option<Epoch>,
+    /// The last one that was to be flushed.
+    to_flush: Option<Epoch>,
+    /// The last one that was asked for.
+    last: Option<Epoch>,
 }
 
 /// The wait until all parts are ready. It may be long, and ends with the job of this part.
@@ -86,7 +100,8 @@ struct CutUnderWay {
 
 impl PartLink {
     /// Begins a cut. `stream` is the connection to whoever has asked for it, and `said` what was read from it already.
-    pub(crate) fn begin_cut(&self, epoch: Epoch, complete: Option<Epoch>, stream: UnixStream, said: Vec<u8>) {
+    pub(crate) fn begin_cut(&self, order: CutOrder, stream: UnixStream, said: Vec<u8>) {
+        let epoch = wire::epoch(order.epoch);
         let conversation = Conversation::begin_after(said, stream, FROZEN_MAX);
         *locked(&self.under_way) = conversation.ok().map(|conversation| CutUnderWay {
             epoch,
@@ -95,8 +110,13 @@ impl PartLink {
             others: Vec::new(),
         });
         *locked(&self.wait) = WaitForOthers::default();
-        let mut known = locked(&self.complete);
-        *known = complete.or(*known);
+        let mut needed = locked(&self.needed);
+        *needed = NeededEpochs {
+            complete: order.complete.map(wire::epoch).or(needed.complete),
+            on_disk: order.on_disk.map(wire::epoch).or(needed.on_disk),
+            to_flush: order.is_to_flush.then_some(epoch).or(needed.to_flush),
+            last: Some(epoch),
+        };
     }
 
     /// Ends it, however it went.
@@ -111,7 +131,25 @@ impl PartLink {
 
     /// Returns the last epoch that all parts are known to have sealed.
     pub(crate) fn last_complete(&self) -> Option<Epoch> {
-        *locked(&self.complete)
+        locked(&self.needed).complete
+    }
+
+    /// Returns the last epoch that all parts are known to have on disk.
+    pub(crate) fn last_on_disk(&self) -> Option<Epoch> {
+        locked(&self.needed).on_disk
+    }
+
+    /// Reports whether the checkpoint that was asked for last is to be flushed to the disk, if it is in memory.
+    pub(crate) fn is_to_flush(&self) -> bool {
+        let needed = locked(&self.needed);
+        needed.last == needed.to_flush
+    }
+
+    /// Reports whether an epoch is to be on disk when the job has ended. Of newer ones it is not known whether all parts have
+    /// them.
+    pub(crate) fn is_for_disk(&self, epoch: Option<Epoch>) -> bool {
+        let needed = locked(&self.needed);
+        epoch.is_some() && (epoch == needed.complete || epoch == needed.to_flush)
     }
 
     pub(crate) fn was_outdated(&self) -> bool {

@@ -1,9 +1,16 @@
 //! What a part says at a meeting, and hears there, between the engine's form and that of the conversation.
 
 use standfast_engine::{self as engine, CutReport, DistantEnd, EndAddresses, Meeting, Partner};
+use standfast_format::manifest::Epoch;
 use standfast_linux::proc::Endpoint;
-use standfast_parts::{AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, OppositeEnd, PartnerEnd};
+use standfast_parts::{
+    AskedEnd, AskedEndFate, ClosedConnectionEnd, ConnectionEnd, EndName, OppositeEnd, PartnerEnd, PartsEpoch,
+};
 use std::net::SocketAddr;
+
+pub(super) fn epoch(PartsEpoch { number, cut }: PartsEpoch) -> Epoch {
+    Epoch { number, cut }
+}
 
 pub(super) fn report(report: &CutReport) -> (Vec<ConnectionEnd>, Vec<AskedEnd>) {
     (report.ends.iter().map(connection_end).collect(), report.found.iter().map(found_end).collect())

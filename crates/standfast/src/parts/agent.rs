@@ -2,10 +2,9 @@
 //! the supervisor of the node's part, passes messages on between that and the coordinator, and follows what the command
 //! prints. If the coordinator is lost, so is the agent; the part runs on.
 
-use super::agent_protocol::{
-    AgentReport, AgentRequest, FoundPart, PartCommand, PartPlace, RecordedEpoch, VERSION, from_hex, to_hex,
-};
+use super::agent_protocol::{AgentReport, AgentRequest, FoundPart, PartCommand, PartPlace, VERSION, from_hex, to_hex};
 use super::description::{PartDescription, PartDirectory, write};
+use super::found::epochs_on_disk;
 use super::output::{CommandOutput, CommandStream};
 use super::remote::PART_VARIABLE;
 use crate::checkpoint::end_job;
@@ -33,14 +32,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How long a part may take to begin.
 const BEGIN_MAX: Duration = Duration::from_secs(20);
 /// How long the server of another node may take to answer.
 const REACH_MAX: Duration = Duration::from_secs(5);
-/// How long its processes may take to end.
-const END_MAX: Duration = Duration::from_secs(30);
+/// How long its processes may take to end, and its supervisor to flush what is in memory.
+const END_MAX: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(20);
 /// The pause between two looks at what a command prints that has printed nothing for a while.
 const QUIET_PAUSE: Duration = Duration::from_millis(160);
@@ -95,18 +94,20 @@ impl Agent {
     fn carry_out(&mut self, request: AgentRequest) -> Result<(), Error> {
         match request {
             AgentRequest::Part(_) => Ok(()),
-            AgentRequest::Begin { secret, options, working_directory, command } => {
+            AgentRequest::Begin { secret, options, working_directory, memory, command } => {
+                must_be_there("the working directory", Some(&working_directory))?;
+                must_be_there("--memory: the directory", memory.as_deref())?;
                 self.begin(&secret, &options, &working_directory, command)
             }
             AgentRequest::Reach(servers) => reach(&servers),
             AgentRequest::Nodes(nodes) => self.note_nodes(&nodes),
-            AgentRequest::Cut { epoch, complete } => self.cut(epoch, complete),
+            AgentRequest::Cut(order) => self.cut(order),
             AgentRequest::Say(message) => {
                 self.pass_on(&message);
                 Ok(())
             }
             AgentRequest::Look => {
-                say(&AgentReport::Found(self.look()?));
+                say(&AgentReport::Found(FoundPart::look(&self.part.job())?));
                 Ok(())
             }
             AgentRequest::Follow => {
@@ -114,7 +115,7 @@ impl Agent {
                 Ok(())
             }
             AgentRequest::Restart { generation, token } => self.restart(generation, token),
-            AgentRequest::End => self.end(),
+            AgentRequest::End { is_finished } => self.end(is_finished),
             AgentRequest::Examine => {
                 say(&AgentReport::Examined(examine_machine()));
                 Ok(())
@@ -131,10 +132,6 @@ impl Agent {
         working_directory: &Path,
         command: Option<PartCommand>,
     ) -> Result<(), Error> {
-        if !working_directory.is_dir() {
-            let why = format!("the working directory {} does not exist there", working_directory.display());
-            return Err(Error::Declined(why));
-        }
         self.part.make()?;
         let secret = from_hex(secret).ok_or_else(|| Error::Declined("the secret has another form".into()))?;
         write(&self.part.secret(), 0o600, &secret)?;
@@ -175,14 +172,13 @@ impl Agent {
         write(&self.part.nodes(), 0o600, lines.as_bytes())
     }
 
-    fn cut(&self, epoch: PartsEpoch, complete: Option<PartsEpoch>) -> Result<(), Error> {
-        let complete = complete.map(|epoch| (epoch.number, epoch.cut));
-        let request = Request::Cut { number: epoch.number, cut: epoch.cut, complete };
-        match converse(&self.part.job(), request) {
-            Ok(stream) => self.converse(stream, Some(epoch.cut)),
+    fn cut(&self, order: CutOrder) -> Result<(), Error> {
+        let cut = Some(order.epoch.cut);
+        match converse(&self.part.job(), Request::Cut(order)) {
+            Ok(stream) => self.converse(stream, cut),
             Err(error) => {
                 let said = FromPart::Failed { reason: error.to_string() };
-                say(&AgentReport::Part { cut: Some(epoch.cut), said });
+                say(&AgentReport::Part { cut, said });
                 Ok(())
             }
         }
@@ -192,9 +188,9 @@ impl Agent {
     fn converse(&self, stream: UnixStream, cut: Option<u64>) -> Result<(), Error> {
         let to_part = stream.try_clone().map_err(Error::system("speak to the part"))?;
         *locked(&self.conversation) = Some(ToOwnPart { cut, stream: to_part });
-        let conversation = Arc::clone(&self.conversation);
+        let (conversation, job) = (Arc::clone(&self.conversation), self.part.job());
         std::thread::spawn(move || {
-            listen(stream, cut);
+            listen(stream, cut, &job);
             // The next one may have begun by now.
             let mut conversation = locked(&conversation);
             if conversation.as_ref().is_some_and(|current| current.cut == cut) {
@@ -211,30 +207,6 @@ impl Agent {
             line.push(b'\n');
             let _ = stream.write_all(&line);
         }
-    }
-
-    fn look(&self) -> Result<FoundPart, Error> {
-        let path = self.part.job();
-        let of_store = |error| Error::of_store(&path, error);
-        let phase = phase(&path)?;
-        if phase == JobPhase::None {
-            return Ok(FoundPart { phase, epochs: Vec::new() });
-        }
-        let directory = JobDirectory::open(&path).map_err(of_store)?;
-        let manifest = directory.manifest().map_err(of_store)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let sealed = manifest.generations.iter().filter(|it| !it.superseded).filter_map(|it| {
-            let Epoch { number, cut } = it.epoch?;
-            let age = now.saturating_sub(Duration::from_nanos(it.taken_nanoseconds));
-            Some(RecordedEpoch {
-                epoch: PartsEpoch { number, cut },
-                generation: it.number.get(),
-                age_milliseconds: age.as_millis() as u64,
-                bytes: it.file_bytes,
-                pause_nanoseconds: it.pause_nanoseconds,
-            })
-        });
-        Ok(FoundPart { phase, epochs: sealed.collect() })
     }
 
     fn verify(&self) -> Result<(), Error> {
@@ -284,15 +256,16 @@ impl Agent {
         self.converse(own, None)
     }
 
-    /// Ends all processes of the part, and waits until nobody holds it.
-    fn end(&self) -> Result<(), Error> {
+    /// Ends all processes of the part, and waits until nobody holds it. `is_finished` says whether its level in memory is
+    /// not needed any more.
+    fn end(&self, is_finished: bool) -> Result<(), Error> {
         let path = self.part.job();
         let of_store = |error| Error::of_store(&path, error);
         let directory = JobDirectory::open(&path).map_err(of_store)?;
         let deadline = Instant::now() + END_MAX;
         loop {
             match directory.lease_state().map_err(of_store)? {
-                LeaseState::Supervised(_) => drop(ask(&path, Request::End)),
+                LeaseState::Supervised(_) => drop(ask(&path, Request::End { is_finished })),
                 LeaseState::Orphaned(_, program) => match Job::adopt(in_engine(program)) {
                     Ok(job) => end_job(&job.freezer())?,
                     Err(EngineError::Ended) => self.end_leftovers()?,
@@ -348,6 +321,14 @@ impl PartPlace {
     }
 }
 
+/// Checks that the node has a directory.
+fn must_be_there(what: &str, directory: Option<&Path>) -> Result<(), Error> {
+    match directory.filter(|it| !it.is_dir()) {
+        Some(missing) => Err(Error::Declined(format!("{what} {} does not exist there", missing.display()))),
+        None => Ok(()),
+    }
+}
+
 /// Checks that the servers of all nodes can be reached.
 fn reach(servers: &[SocketAddr]) -> Result<(), Error> {
     for server in servers {
@@ -360,8 +341,8 @@ fn reach(servers: &[SocketAddr]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Passes on what a part says, until it has said all.
-fn listen(stream: UnixStream, cut: Option<u64>) {
+/// Passes on what the part at `job` says, until it has said all.
+fn listen(stream: UnixStream, cut: Option<u64>, job: &Path) {
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { return };
         let said = serde_json::from_str(&line).or_else(|_| {
@@ -376,6 +357,11 @@ fn listen(stream: UnixStream, cut: Option<u64>) {
             })
         });
         let said = said.unwrap_or_else(|error| FromPart::Failed { reason: error.to_string() });
+        if matches!(said, FromPart::Sealed { .. })
+            && let Ok(Some(epochs)) = epochs_on_disk(job)
+        {
+            say(&AgentReport::OnDisk(epochs));
+        }
         say(&AgentReport::Part { cut, said });
     }
 }

@@ -4,7 +4,7 @@
 use crate::doctor::Finding;
 use crate::report::JobPhase;
 use serde::{Deserialize, Serialize};
-use standfast_parts::{FromPart, PartsEpoch, SealedEpoch, ToPart};
+use standfast_parts::{CutOrder, FromPart, PartsEpoch, SealedEpoch, ToPart};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,6 +26,8 @@ pub(super) enum AgentRequest {
         options: Vec<String>,
         /// Where its commands run.
         working_directory: PathBuf,
+        /// Where checkpoints in memory go, if a directory was named.
+        memory: Option<PathBuf>,
         /// The command of the job, for the first part.
         command: Option<PartCommand>,
     },
@@ -34,12 +36,7 @@ pub(super) enum AgentRequest {
     /// The servers of all nodes. The command begins then.
     Nodes(Vec<(String, SocketAddr)>),
     /// Take the part's checkpoint of an epoch.
-    Cut {
-        /// That epoch.
-        epoch: PartsEpoch,
-        /// The newest one that all have sealed and that is not in doubt: what is older may go.
-        complete: Option<PartsEpoch>,
-    },
+    Cut(CutOrder),
     /// For the cut or restart under way.
     Say(ToPart),
     /// Does the part run, and which epochs has it sealed?
@@ -54,7 +51,10 @@ pub(super) enum AgentRequest {
         token: [u8; 16],
     },
     /// End all processes of the part.
-    End,
+    End {
+        /// Whether the command has succeeded: nothing in memory is needed any more.
+        is_finished: bool,
+    },
     /// Find out what the node supports.
     Examine,
     /// Verify every byte of the part's checkpoints.
@@ -108,6 +108,8 @@ pub(super) enum AgentReport {
         /// What it says.
         said: FromPart,
     },
+    /// What the part has on disk, if it has a level in memory as well.
+    OnDisk(Vec<PartsEpoch>),
     /// What there is of the part.
     Found(FoundPart),
     /// What the node supports.
@@ -157,6 +159,11 @@ pub(super) struct FoundPart {
 }
 
 impl FoundPart {
+    /// Returns its checkpoints on disk.
+    pub(super) fn on_disk(&self) -> impl Iterator<Item = &RecordedEpoch> {
+        self.epochs.iter().filter(|it| it.is_on_disk)
+    }
+
     /// Reports whether its processes run.
     pub(super) fn is_running(&self) -> bool {
         matches!(self.phase, JobPhase::Running | JobPhase::Unprotected | JobPhase::Elsewhere)
@@ -174,6 +181,8 @@ pub(super) struct RecordedEpoch {
     pub(super) bytes: u64,
     /// How long the part was frozen for it.
     pub(super) pause_nanoseconds: u64,
+    /// Whether it is on disk, not only in the memory of its node.
+    pub(super) is_on_disk: bool,
 }
 
 impl From<RecordedEpoch> for SealedEpoch {

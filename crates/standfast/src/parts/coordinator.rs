@@ -2,17 +2,19 @@
 //! out what it needs from the parts; only which epochs are in doubt is recorded in the job's directory.
 
 use super::agent_protocol::{AgentReport, AgentRequest, PartCommand, to_hex};
-use super::description::DistributedJob;
+use super::description::{DistributedJob, FlushRule};
+use super::flushes::EpochFlushes;
 use super::intervals::{EpochIntervals, EpochTimes};
 use super::lead::{self, Lead};
 use super::questions::ANSWER_MAX;
 use super::reach::{Next, ReachedNodes, show};
 use super::recent::RecentEpochs;
-use crate::ending::STOPPED_EXIT_STATUS;
 use crate::placeholder::text_with_nodes;
-use crate::{Ending, Error, OptionChoices};
+use crate::{Ending, Error, Memory, OptionChoices};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use standfast_parts::{CoordinatorEffect, CoordinatorEvent, Cut, CutOutcome, FromPart, PartIndex, PartsEpoch, ToPart};
+use standfast_parts::{
+    CoordinatorEffect, CoordinatorEvent, Cut, CutOrder, CutOutcome, FromPart, PartIndex, PartsEpoch, ToPart,
+};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,8 +25,6 @@ use std::time::{Duration, Instant};
 const RUNNING_MAX: Duration = Duration::from_secs(600);
 /// How much longer a cut takes each time that it cannot be given up yet.
 const OVERDUE: Duration = Duration::from_secs(1);
-/// How long the parts may take to end.
-const END_MAX: Duration = Duration::from_secs(30);
 /// The pauses after cuts that were given up, one after the other: a connection that nobody has accepted yet is accepted soon.
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(1)];
@@ -63,6 +63,7 @@ pub fn run_distributed(request: &DistributedRequest, tell: &mut Teller<'_>) -> R
         interval: request.options.interval.unwrap_or_default().to_string(),
         mtbf: request.options.mtbf.unwrap_or_default().to_string(),
         pause_limit_milliseconds: request.pause_limit.as_millis() as u64,
+        flushes: FlushRule::of(&request.options),
         ..DistributedJob::of_nodes(request.nodes.clone(), &request.agent)
     };
     let making = |error| Error::system("make the directory of the job")(error);
@@ -120,8 +121,9 @@ pub(super) struct Coordinator<'a, 't> {
     /// Whether a part has no supervisor any more.
     is_unprotected: bool,
     /// Which parts have ended.
-    has_ended: Vec<bool>,
+    pub(super) has_ended: Vec<bool>,
     intervals: EpochIntervals,
+    pub(super) flushes: EpochFlushes,
     /// The last epoch that all parts have sealed.
     pub(super) complete: Option<PartsEpoch>,
     pub(super) recent: RecentEpochs,
@@ -165,6 +167,7 @@ impl<'a, 't> Coordinator<'a, 't> {
             is_unprotected: false,
             has_ended: vec![false; parts],
             intervals: EpochIntervals::of(&job, Instant::now())?,
+            flushes: EpochFlushes::new(job.flushes, parts, Instant::now()),
             complete: None,
             recent: RecentEpochs::default(),
             last_given_up: None,
@@ -190,11 +193,18 @@ impl<'a, 't> Coordinator<'a, 't> {
         self.nodes.job.save(&self.nodes.directory)?;
         let here = std::env::current_dir().map_err(Error::system("find the working directory"))?;
         let (secret, words) = (to_hex(&random::<32>()?), self.nodes.job.command.clone());
+        let memory = options.memory.as_ref().and_then(Memory::named);
         for part in 0..self.nodes.count() {
             let environment = || std::env::vars_os().collect();
             let command = (part == 0).then(|| PartCommand { words: words.clone(), environment: environment() });
-            let (secret, options, working_directory) = (secret.clone(), options.to_words(), here.clone());
-            self.nodes.ask(part, &AgentRequest::Begin { secret, options, working_directory, command })?;
+            let begin = AgentRequest::Begin {
+                secret: secret.clone(),
+                options: options.to_words(),
+                working_directory: here.clone(),
+                memory: memory.map(Path::to_owned),
+                command,
+            };
+            self.nodes.ask(part, &begin)?;
         }
         let servers = self.nodes.answers(ANSWER_MAX, |report| match report {
             AgentReport::Ready { server } => Ok(server),
@@ -208,15 +218,6 @@ impl<'a, 't> Coordinator<'a, 't> {
         // The first part begins the command when it has the list: the others must have it by then.
         let mut others_first = (0..self.nodes.count()).rev();
         others_first.try_for_each(|part| self.nodes.ask(part, &AgentRequest::Nodes(servers.clone())))
-    }
-
-    /// Removes the parts of a job that could not begin, as far as that is possible.
-    fn abandon(mut self) {
-        self.end_parts();
-        let _ = self.nodes.ask_all(&AgentRequest::Remove { is_dry_run: false }, END_MAX, |report| match report {
-            AgentReport::Removed { .. } | AgentReport::Failed { .. } => Ok(()),
-            other => Err(other),
-        });
     }
 
     /// Takes checkpoints until the command has ended.
@@ -277,13 +278,6 @@ impl<'a, 't> Coordinator<'a, 't> {
         next
     }
 
-    /// Ends the job after a checkpoint, as asked.
-    fn stop(&mut self, number: u64) -> Ending {
-        self.end_parts();
-        (self.tell)(&format!("stopped after epoch {number}; standfast restart continues it"));
-        Ending::Stopped { generation: number, exit_status: STOPPED_EXIT_STATUS }
-    }
-
     /// Takes a checkpoint of all parts. `is_asked` says whether somebody waits for it, and `gives_answer` whether a
     /// failure is an answer, too.
     fn cut(&mut self, is_asked: bool, gives_answer: bool) -> Result<Progress, Error> {
@@ -292,9 +286,15 @@ impl<'a, 't> Coordinator<'a, 't> {
         let epoch = PartsEpoch { number, cut: u64::from_le_bytes(random::<8>()?) };
         // The parts keep what a restart may have to use.
         let complete = self.recent.trusted(begun);
+        let order = CutOrder {
+            epoch,
+            complete,
+            on_disk: self.flushes.newest_on_disk(complete),
+            is_to_flush: self.signals.stop.load(Ordering::Relaxed) || self.flushes.is_due(begun),
+        };
         let limit = Duration::from_millis(self.nodes.job.pause_limit_milliseconds);
         for part in 0..self.nodes.count() {
-            self.nodes.ask(part, &AgentRequest::Cut { epoch, complete })?;
+            self.nodes.ask(part, &AgentRequest::Cut(order))?;
             self.attempts[part] = true;
         }
         let mut cut = Cut::begin(self.nodes.count());
@@ -335,6 +335,9 @@ impl<'a, 't> Coordinator<'a, 't> {
             }
             self.carry_out(effects);
         };
+        if matches!(outcome, CutOutcome::Sealed { .. }) {
+            self.flushes.note_sealed(epoch, order.is_to_flush, begun);
+        }
         let answers = gives_answer || is_asked && matches!(outcome, CutOutcome::Sealed { .. });
         let progress = self.conclude(epoch, begun, outcome, answers);
         lost.map_or(Ok(()), |part| self.reach_again(part))?;
@@ -351,7 +354,8 @@ impl<'a, 't> Coordinator<'a, 't> {
                 (self.complete, self.older) = (Some(epoch), None);
                 self.recent.note(epoch, begun);
                 self.lead.note(Ok(number), answers);
-                (self.tell)(&format!("epoch {number}: durable after {:?}{}", now - begun, self.intervals));
+                let where_it_is = if self.nodes.job.flushes.is_some() { "in memory" } else { "durable" };
+                (self.tell)(&format!("epoch {number}: {where_it_is} after {:?}{}", now - begun, self.intervals));
                 Progress::Taken(number)
             }
             CutOutcome::GivenUp { part, reason } => {
@@ -372,16 +376,20 @@ impl<'a, 't> Coordinator<'a, 't> {
         match report {
             AgentReport::Ended { status } if part == 0 => {
                 self.has_ended[part] = true;
-                self.end_parts();
+                self.end_parts(status == Some(0));
                 let status = status.ok_or_else(|| self.nodes.failed(0, "its supervisor was killed"))?;
                 if status != 0 {
                     self.note_failure()?;
                 }
                 Ok(Some(Ending::Exited { status }))
             }
+            AgentReport::OnDisk(epochs) => {
+                self.flushes.note_on_disk(part, epochs);
+                Ok(None)
+            }
             AgentReport::Ended { .. } => {
                 self.has_ended[part] = true;
-                self.end_parts();
+                self.end_parts(false);
                 Err(self.nodes.failed(part, "its part has ended before the command"))
             }
             AgentReport::Unprotected => {
@@ -397,34 +405,6 @@ impl<'a, 't> Coordinator<'a, 't> {
             report => {
                 show(report);
                 Ok(None)
-            }
-        }
-    }
-
-    /// Records which epochs are in doubt, since the command has failed.
-    fn note_failure(&mut self) -> Result<(), Error> {
-        self.nodes.job.in_doubt = self.recent.in_doubt(Instant::now());
-        if let Some(older) = self.older {
-            (self.tell)(&format!(
-                "the command failed again\nhint: continue it from an earlier checkpoint: standfast restart --at {older}"
-            ));
-        }
-        self.nodes.job.save(&self.nodes.directory)
-    }
-
-    /// Ends all parts, and waits until they have ended. Shows what has been printed until then.
-    pub(super) fn end_parts(&mut self) {
-        for part in 0..self.nodes.count() {
-            if !self.has_ended[part] && self.nodes.ask(part, &AgentRequest::End).is_err() {
-                self.has_ended[part] = true;
-            }
-        }
-        let deadline = Instant::now() + END_MAX;
-        while self.has_ended.contains(&false) {
-            match self.nodes.next_report(deadline) {
-                Next::TimeUp => return,
-                Next::Lost(part) | Next::Report(part, AgentReport::Ended { .. }) => self.has_ended[part] = true,
-                Next::Report(_, report) => show(report),
             }
         }
     }

@@ -2,12 +2,13 @@
 //! directory; and for each part what its server needs, in the directory of the part.
 
 use super::agent_protocol::PartCommand;
-use crate::{Error, Interval, MeanTime};
+use crate::{Error, Interval, MeanTime, OptionChoices};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use standfast_parts::PartsEpoch;
 use std::fs;
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -37,8 +38,19 @@ pub(super) struct DistributedJob {
     pub(super) mtbf: String,
     /// How long the parts may be frozen for a checkpoint, in milliseconds.
     pub(super) pause_limit_milliseconds: u64,
+    /// Which checkpoints in memory are flushed to the disk, if there is a level in memory.
+    pub(super) flushes: Option<FlushRule>,
     /// Epochs after which the command soon failed. A restart passes over them.
     pub(super) in_doubt: Vec<PartsEpoch>,
+}
+
+/// Which checkpoints in memory are flushed to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FlushRule {
+    /// Every Nth.
+    pub(super) every: NonZeroU32,
+    /// The longest time, in milliseconds, that the newest one on disk may lag behind.
+    pub(super) durable_every_milliseconds: u64,
 }
 
 /// A part of it.
@@ -52,6 +64,18 @@ pub(super) struct PartDescription {
     pub(super) command: Option<PartCommand>,
 }
 
+impl FlushRule {
+    /// Returns the rule of a job with these options, if it has a level in memory.
+    pub(super) fn of(options: &OptionChoices) -> Option<Self> {
+        options.memory.as_ref()?.place()?;
+        let durable_every = options.durable_every.unwrap_or_default().get();
+        Some(Self {
+            every: options.flush_every.unwrap_or_default().at_first(),
+            durable_every_milliseconds: durable_every.as_millis() as u64,
+        })
+    }
+}
+
 impl DistributedJob {
     /// Returns a job that has nodes only.
     pub(super) fn of_nodes(nodes: Vec<String>, agent: &str) -> Self {
@@ -62,6 +86,7 @@ impl DistributedJob {
             interval: Interval::Off.to_string(),
             mtbf: MeanTime::default().to_string(),
             pause_limit_milliseconds: 0,
+            flushes: None,
             in_doubt: Vec::new(),
         }
     }

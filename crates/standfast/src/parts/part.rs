@@ -7,7 +7,7 @@ use crate::event::JobEvent;
 use crate::messages::open_messages;
 use crate::part_link::{Conversation, JobPart};
 use crate::run::{LaunchOptions, RestartRequest, RunRequest, Unfinished, restart, run};
-use crate::settings::{Interval, Memory, MinInterval, OptionChoices, Rehearse};
+use crate::settings::{Interval, MinInterval, OptionChoices, Rehearse};
 use crate::{Ending, Error};
 use standfast_engine::{ClockPolicy, RestartToken};
 use standfast_format::manifest::GenerationNumber;
@@ -78,7 +78,6 @@ fn context(part: &PartDirectory, job_part: JobPart, given: OptionChoices) -> Job
     let options = OptionChoices {
         interval: Some(Interval::Off),
         min_interval: Some(MinInterval::Never),
-        memory: Some(Memory::Off),
         rehearse: Some(Rehearse::Off),
         ..given
     };

@@ -91,15 +91,17 @@ pub struct NodeImage {
     pub generation: GenerationNumber,
 }
 
-/// Returns the images of the epoch with this number, or of the newest complete one, in the order of the nodes.
+/// Returns the images of the epoch with this number, or of the newest complete one, in the order of the nodes. Only those on
+/// disk can be read here.
 ///
 /// # Errors
 /// If a node does not answer, or there is no such epoch.
 pub fn node_images(directory: &Path, at: Option<u64>) -> Result<Vec<NodeImage>, Error> {
     let mut nodes = reach(directory)?;
-    let complete = complete(&look(&mut nodes)?);
+    let found = look(&mut nodes)?;
+    let complete = complete_on_disk(&found);
     let is_meant = |it: &&CompleteEpoch| at.is_none_or(|number| it.epoch.number == number);
-    let epoch = complete.iter().find(is_meant).ok_or_else(|| no_epoch(&complete, at))?;
+    let epoch = complete.iter().find(is_meant).ok_or_else(|| not_on_disk(&found, &complete, at))?;
     let parts = nodes.job.nodes.iter().zip(&epoch.generations).enumerate();
     let image = |(index, (node, generation)): (usize, (&String, &u64))| {
         Some(NodeImage {
@@ -110,6 +112,19 @@ pub fn node_images(directory: &Path, at: Option<u64>) -> Result<Vec<NodeImage>, 
         })
     };
     parts.map(image).collect::<Option<_>>().ok_or_else(|| no_epoch(&complete, at))
+}
+
+/// Says which epochs are on disk instead.
+fn not_on_disk(found: &[FoundPart], on_disk: &[CompleteEpoch], at: Option<u64>) -> Error {
+    let all = complete(found);
+    let is_meant = |it: &&CompleteEpoch| at.is_none_or(|number| it.epoch.number == number);
+    let Some(in_memory) = all.iter().find(is_meant) else { return no_epoch(on_disk, at) };
+    let numbers: Vec<String> = on_disk.iter().map(|it| it.epoch.number.to_string()).collect();
+    Error::Declined(format!(
+        "epoch {} is only in the memory of its nodes, which cannot be read from here\nhint: these are on disk: {}",
+        in_memory.epoch.number,
+        if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") }
+    ))
 }
 
 /// Says which epochs there are instead.
@@ -133,6 +148,7 @@ fn report_of(epoch: &CompleteEpoch, job: &DistributedJob, found: &[FoundPart]) -
         bytes: images.clone().map(|it| it.bytes).sum(),
         pause_nanoseconds: images.map(|it| it.pause_nanoseconds).max().unwrap_or_default(),
         is_in_doubt: job.in_doubt.contains(&epoch.epoch),
+        is_on_disk: found.iter().all(|part| part.on_disk().any(|it| it.epoch == epoch.epoch)),
     }
 }
 
@@ -256,6 +272,12 @@ pub(super) fn look(nodes: &mut ReachedNodes) -> Result<Vec<FoundPart>, Error> {
 /// Returns the epochs that all parts have sealed, newest first.
 pub(super) fn complete(found: &[FoundPart]) -> Vec<CompleteEpoch> {
     let sealed = |part: &FoundPart| part.epochs.iter().copied().map(SealedEpoch::from).collect();
+    complete_epochs(&found.iter().map(sealed).collect::<Vec<_>>())
+}
+
+/// Returns the epochs that all parts have on disk, newest first.
+fn complete_on_disk(found: &[FoundPart]) -> Vec<CompleteEpoch> {
+    let sealed = |part: &FoundPart| part.on_disk().copied().map(SealedEpoch::from).collect();
     complete_epochs(&found.iter().map(sealed).collect::<Vec<_>>())
 }
 

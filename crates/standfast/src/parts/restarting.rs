@@ -19,6 +19,9 @@ impl Coordinator<'_, '_> {
     /// Continues the parts, or takes over those that run. Returns how the job has ended, if it has.
     pub(super) fn restart(&mut self, at: Option<u64>) -> Result<Option<Ending>, Error> {
         let found = look(&mut self.nodes)?;
+        for (part, found) in found.iter().enumerate() {
+            self.flushes.note_on_disk(part, found.on_disk().map(|it| it.epoch).collect());
+        }
         let mut complete = complete(&found);
         self.complete = complete.first().map(|newest| newest.epoch);
         if at.is_none() {
@@ -37,7 +40,7 @@ impl Coordinator<'_, '_> {
         }
         // What is left of it cannot go on without the others.
         for (part, _) in found.iter().enumerate().filter(|(_, found)| found.is_running()) {
-            self.nodes.ask(part, &AgentRequest::End)?;
+            self.nodes.ask(part, &AgentRequest::End { is_finished: false })?;
         }
         if found[0].phase == JobPhase::Finished && at.is_none() {
             (self.tell)("the job has finished");
@@ -74,7 +77,7 @@ impl Coordinator<'_, '_> {
                 Some(RestartOutcome::GivenUp { part, reason }) => {
                     let error = self.given_up(*part, reason);
                     self.name_other_failures(*part, reason);
-                    self.end_parts();
+                    self.end_parts(false);
                     return Err(error);
                 }
             }

@@ -51,6 +51,8 @@ pub struct EpochReport {
     pub pause_nanoseconds: u64,
     /// Whether the command failed soon after it: a restart passes over it.
     pub is_in_doubt: bool,
+    /// Whether all nodes have it on disk. Otherwise it is lost with the memory of a node.
+    pub is_on_disk: bool,
 }
 
 /// What the image of a node holds.

@@ -32,6 +32,11 @@ impl Memory {
             Self::At(place) => Some(place),
         }
     }
+
+    /// Returns that directory if it was named.
+    pub(crate) fn named(&self) -> Option<&Path> {
+        if let Self::At(place) = self { Some(place) } else { None }
+    }
 }
 
 impl FromStr for Memory {

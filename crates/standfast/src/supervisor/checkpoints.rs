@@ -59,6 +59,7 @@ impl Supervisor<'_, '_> {
         TakenFacts {
             report: taken.report,
             level: taken.level,
+            may_be_flushed: self.setup.destination.part.as_ref().is_none_or(|part| part.is_to_flush()),
             shortfalls: taken.shortfalls,
             broken: taken.broken,
             listing: freezer.listing_news(),

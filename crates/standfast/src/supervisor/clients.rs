@@ -5,7 +5,7 @@ use super::machine::{CheckpointRequest, Event};
 use crate::checkpoint::{Purpose, end_job};
 use crate::control::{ClientId, Reply, Request};
 use standfast_engine::EngineError;
-use standfast_format::manifest::Epoch;
+use standfast_parts::CutOrder;
 use std::time::Instant;
 
 impl Supervisor<'_, '_> {
@@ -18,15 +18,15 @@ impl Supervisor<'_, '_> {
                     let purpose = if stop { Purpose::Stop } else { Purpose::Protect };
                     Event::Asked(CheckpointRequest { client, purpose })
                 }
-                Request::Cut { number, cut, complete } => {
-                    let complete = complete.map(|(number, cut)| Epoch { number, cut });
-                    if let Err(reason) = self.begin_cut(client, Epoch { number, cut }, complete) {
+                Request::Cut(order) => {
+                    if let Err(reason) = self.begin_cut(client, order) {
                         self.answer(client, &Reply::Failed { message: reason });
                         continue;
                     }
                     Event::Asked(CheckpointRequest { client, purpose: Purpose::Protect })
                 }
-                Request::End => {
+                Request::End { is_finished } => {
+                    self.is_finished |= is_finished;
                     let failed = |error: EngineError| Reply::Failed { message: error.to_string() };
                     let reply = end_job(&self.job.freezer()).map_or_else(failed, |()| Reply::Noted);
                     self.answer(client, &reply);
@@ -49,7 +49,7 @@ impl Supervisor<'_, '_> {
     }
 
     /// Begins the part of a cut that is this job's.
-    fn begin_cut(&mut self, client: ClientId, epoch: Epoch, complete: Option<Epoch>) -> Result<(), String> {
+    fn begin_cut(&mut self, client: ClientId, order: CutOrder) -> Result<(), String> {
         let Some(part) = &self.setup.destination.part else {
             return Err("it is not a part of a distributed job".to_owned());
         };
@@ -59,7 +59,7 @@ impl Supervisor<'_, '_> {
         let conversation = self.setup.control.as_mut().map(|control| control.conversation(client));
         match conversation {
             Some(Ok((stream, said))) => {
-                part.begin_cut(epoch, complete, stream, said);
+                part.begin_cut(order, stream, said);
                 Ok(())
             }
             Some(Err(error)) => Err(error.to_string()),

@@ -1,22 +1,21 @@
-//! Flushing: copies checkpoints from memory to the disk. A pure schedule decides when, and
-//! [`FlushMode`](crate::settings::FlushMode) whether the program is stopped meanwhile. The copying has a thread of its
-//! own, beside the program with the lowest priority (H6, H7). At most one such thread runs at a time.
+//! Flushing: copies checkpoints from memory to the disk. A [schedule](super::flush_schedule) decides when, and [`FlushMode`]
+//! whether the program is stopped meanwhile. The copying has a thread of its own, beside the program with the lowest priority
+//! (H6, H7). At most one such thread runs at a time.
 
 use crate::background::Background;
 use crate::checkpoint::{Destination, FREEZE_MAX, Failure, STOPPABLE_MAX, sync_outputs};
 use crate::event::{JobEvent, Listener, LongWork};
 use crate::history::HistoryEntry;
 use crate::progress::Reports;
-use crate::settings::{Beside, DurableEvery, FlushCosts, FlushEvery, FlushMode};
+use crate::settings::{Beside, FlushCosts, FlushMode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::setpriority_process;
 use standfast_engine::{Delays, Freezer, Output, own_delay};
 use standfast_format::manifest::{Generation, GenerationNumber};
-use standfast_store::{Pacer, Pacing};
+use standfast_store::{Level, Pacer, Pacing};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,102 +24,6 @@ use std::time::{Duration, Instant};
 /// Lowest priority, so that every other thread goes first. The kernel derives the I/O priority of the thread from this,
 /// and on a machine with a spare core the thread runs there.
 const NICENESS: i32 = 19;
-
-/// Time after which a failed flush is tried again.
-const RETRY: Duration = Duration::from_secs(30);
-
-/// Decides which checkpoint is flushed to the disk next, and when. It is pure: the present time is an argument.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FlushSchedule {
-    every: NonZeroU32,
-    durable_every: DurableEvery,
-    /// The newest checkpoint that is in memory only.
-    newest: Option<GenerationNumber>,
-    /// Number of checkpoints since the last one for which a flush began.
-    since: u32,
-    /// When the disk last had the newest checkpoint.
-    durable: Instant,
-    /// When the last flush began, and how long the last completed flush took.
-    begun: Instant,
-    took: Duration,
-    /// Earliest next attempt after a failure.
-    not_before: Instant,
-}
-
-impl FlushSchedule {
-    /// Makes a schedule for a disk without checkpoints: the first one goes there.
-    pub(crate) fn new(every: FlushEvery, durable_every: DurableEvery, now: Instant) -> Self {
-        let every = every.at_first();
-        let since = every.get() - 1;
-        let took = Duration::ZERO;
-        Self { every, durable_every, newest: None, since, durable: now, begun: now, took, not_before: now }
-    }
-
-    /// Returns N, if every Nth checkpoint is flushed.
-    pub(crate) fn every(&self) -> NonZeroU32 {
-        self.every
-    }
-
-    /// Flushes every Nth checkpoint from now on.
-    pub(crate) fn set_every(&mut self, every: NonZeroU32) {
-        self.every = every;
-    }
-
-    /// Records that a checkpoint is in memory.
-    pub(crate) fn taken_in_memory(&mut self, number: GenerationNumber) {
-        self.newest = Some(number);
-        self.since += 1;
-    }
-
-    /// Records that a checkpoint went to the disk straight from the program.
-    pub(crate) fn durable(&mut self, number: GenerationNumber, now: Instant) {
-        self.newest = self.newest.filter(|newest| *newest > number);
-        self.durable = now;
-    }
-
-    /// Records that a checkpoint went to the disk from memory.
-    pub(crate) fn flushed(&mut self, number: GenerationNumber, now: Instant) {
-        self.took = now.saturating_duration_since(self.begun);
-        self.durable(number, now);
-    }
-
-    /// Records that a flush failed.
-    pub(crate) fn failed(&mut self, now: Instant) {
-        self.since = self.every.get();
-        self.not_before = now + RETRY;
-    }
-
-    /// Records that a flush was abandoned: the newest checkpoint is due.
-    pub(crate) fn abandoned(&mut self) {
-        self.since = self.every.get();
-    }
-
-    /// Returns when the newest checkpoint is to be flushed, if there is one.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.newest?;
-        let is_turn = self.since >= self.every.get();
-        // Early enough to be in time, if this flush takes as long as the last one.
-        let every = self.durable_every.get();
-        let by_time = self.durable + (every - self.took.min(every / 2));
-        Some(if is_turn { self.not_before } else { by_time.max(self.not_before) })
-    }
-
-    /// Returns the checkpoint to flush now, and notes that its flush begins.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<GenerationNumber> {
-        let number = self.newest.filter(|_| self.due().is_some_and(|due| due <= now))?;
-        self.since = 0;
-        self.begun = now;
-        Some(number)
-    }
-
-    /// Returns the time until which the flush that begins now may rest between turns. If it can hardly be in time,
-    /// others can still use the disk for a while.
-    pub(crate) fn gentle_until(&self, now: Instant) -> Instant {
-        let every = self.durable_every.get();
-        let in_time = self.durable + every;
-        if now + self.took <= in_time { in_time } else { now + every / 2 }
-    }
-}
 
 /// State of the program when a flush begins.
 pub(crate) enum Beginning {
@@ -323,7 +226,7 @@ impl Flush {
     }
 
     fn copy(&self, pacer: &dyn Pacer) -> Result<End, Failure> {
-        let Destination { levels, lease, keep, .. } = &self.destination;
+        let Destination { levels, lease, .. } = &self.destination;
         let Some(memory) = &levels.memory else { return Ok(End::Abandoned) };
         if levels.directory.manifest()?.generation(self.number).is_some() {
             return Ok(End::OnDisk(None));
@@ -333,7 +236,7 @@ impl Flush {
         let Some(flushed) = levels.directory.take_from(lease, memory, self.number, pacer)? else {
             return Ok(End::Abandoned);
         };
-        levels.directory.retain(lease, keep.get())?;
+        self.destination.retain(Level::Directory)?;
         Ok(End::OnDisk(Some(flushed)))
     }
 }
@@ -380,97 +283,4 @@ pub(crate) fn sync_paths(paths: &[PathBuf]) -> io::Result<()> {
         _ => Ok(()),
     };
     paths.iter().try_for_each(sync)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn number(number: u64) -> GenerationNumber {
-        GenerationNumber::new(number).expect("not zero")
-    }
-
-    fn schedule(every: u32, now: Instant) -> FlushSchedule {
-        let every = every.to_string().parse().expect("a number");
-        FlushSchedule::new(every, "10m".parse().expect("a time"), now)
-    }
-
-    #[test]
-    fn the_first_and_then_every_nth_checkpoint_is_flushed() {
-        let now = Instant::now();
-        let mut schedule = schedule(4, now);
-        assert_eq!((schedule.due(), schedule.take_due(now)), (None, None));
-        let mut flushed = Vec::new();
-        for at in 1..=10 {
-            schedule.taken_in_memory(number(at));
-            if let Some(due) = schedule.take_due(now) {
-                flushed.push(due.get());
-                schedule.durable(due, now);
-            }
-        }
-        assert_eq!(flushed, [1, 5, 9]);
-        schedule.set_every(NonZeroU32::new(2).expect("not zero"));
-        assert_eq!(schedule.take_due(now), None, "one has been taken since");
-        schedule.taken_in_memory(number(11));
-        assert_eq!(schedule.take_due(now), Some(number(11)));
-    }
-
-    #[test]
-    fn checkpoints_in_memory_are_flushed_within_ten_minutes() {
-        let now = Instant::now();
-        let mut schedule = schedule(100, now);
-        schedule.taken_in_memory(number(1));
-        assert_eq!(schedule.take_due(now), Some(number(1)));
-        schedule.durable(number(1), now);
-        schedule.taken_in_memory(number(2));
-        let later = now + Duration::from_secs(600);
-        assert_eq!(schedule.due(), Some(later));
-        assert_eq!(schedule.take_due(later - Duration::from_secs(1)), None);
-        assert_eq!(schedule.take_due(later), Some(number(2)));
-        schedule.durable(number(2), later);
-        assert_eq!(schedule.due(), None, "the disk has the newest");
-    }
-
-    #[test]
-    fn a_flush_starts_earlier_by_the_duration_of_the_last_one() {
-        let (now, seconds) = (Instant::now(), Duration::from_secs);
-        let mut schedule = schedule(100, now);
-        schedule.taken_in_memory(number(1));
-        assert_eq!(schedule.take_due(now), Some(number(1)));
-        assert_eq!(schedule.gentle_until(now), now + seconds(600));
-        let there = now + seconds(100);
-        schedule.flushed(number(1), there);
-        schedule.taken_in_memory(number(2));
-        assert_eq!(schedule.due(), Some(there + seconds(500)));
-        let (begun, later) = (there + seconds(500), there + seconds(1100));
-        assert_eq!(schedule.take_due(begun), Some(number(2)));
-        assert_eq!(schedule.gentle_until(begun), there + seconds(600));
-        assert_eq!(schedule.gentle_until(later), later + seconds(300), "there is always some time to be gentle in");
-        schedule.flushed(number(2), later);
-        schedule.taken_in_memory(number(3));
-        assert_eq!(schedule.due(), Some(later + seconds(300)), "no sooner than after half of the time");
-    }
-
-    #[test]
-    fn an_abandoned_flush_is_due_again_at_once() {
-        let now = Instant::now();
-        let mut schedule = schedule(100, now);
-        schedule.taken_in_memory(number(1));
-        assert_eq!(schedule.take_due(now), Some(number(1)));
-        assert_eq!(schedule.take_due(now), None, "it is on its way");
-        schedule.abandoned();
-        assert_eq!(schedule.take_due(now), Some(number(1)));
-    }
-
-    #[test]
-    fn a_flush_that_failed_is_tried_again_with_the_newest() {
-        let now = Instant::now();
-        let mut schedule = schedule(100, now);
-        schedule.taken_in_memory(number(1));
-        assert_eq!(schedule.take_due(now), Some(number(1)));
-        schedule.failed(now);
-        schedule.taken_in_memory(number(2));
-        assert_eq!(schedule.take_due(now), None);
-        assert_eq!(schedule.take_due(now + RETRY), Some(number(2)));
-    }
 }

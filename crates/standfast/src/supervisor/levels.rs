@@ -9,7 +9,7 @@ use crate::quoting::{InWords, without_numbers};
 use crate::settings::FlushMode;
 use crate::{Ending, GenerationNumber};
 use standfast_engine::hold_child_signal;
-use standfast_format::manifest::Manifest;
+use standfast_format::manifest::{Generation, Manifest};
 use standfast_store::JobDirectory;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ impl Supervisor<'_, '_> {
         if self.setup.destination.levels.memory.is_none() {
             return;
         }
-        let is_done = matches!(ending, Ending::Exited { status: 0 });
+        let is_done = self.is_finished || matches!(ending, Ending::Exited { status: 0 });
         let grace = if is_done { Duration::ZERO } else { self.setup.options.grace.get() };
         let deadline = Instant::now() + grace;
         if let Some(flushing) = self.flushing.take() {
@@ -93,20 +93,34 @@ impl Supervisor<'_, '_> {
         if !is_done && let Err(reason) = self.flush_newest(deadline) {
             return self.report_left_in_memory(reason);
         }
+        // All parts of a distributed job may have what is newer, and continue from that.
+        if !is_done && self.newest_in_memory_only(|_| true).is_ok_and(|newest| newest.is_some()) {
+            return;
+        }
         let destination = &mut self.setup.destination;
         if let Err(error) = destination.levels.discard_memory(&destination.lease, !is_done) {
             self.warn(format!("cannot free the memory: {error}"));
         }
     }
 
-    /// Flushes the newest checkpoint to the disk, if it is in memory only.
+    /// Returns the newest generation of this kind in memory, if the disk has none that is as new.
+    fn newest_in_memory_only(
+        &self,
+        is_meant: impl Fn(&Generation) -> bool,
+    ) -> Result<Option<GenerationNumber>, String> {
+        let levels = &self.setup.destination.levels;
+        let Some(memory) = &levels.memory else { return Ok(None) };
+        let manifest = |level: &JobDirectory| level.manifest().map_err(|error| error.to_string());
+        let (in_memory, on_disk) = (manifest(memory)?, newest_of(&manifest(&levels.directory)?));
+        let newest = in_memory.generations.iter().rev().find(|it| !it.superseded && is_meant(it));
+        Ok(newest.map(|it| it.number).filter(|number| Some(*number) > on_disk))
+    }
+
+    /// Flushes the newest checkpoint to the disk, if it is in memory only. A part flushes the newest one that all parts have.
     fn flush_newest(&mut self, deadline: Instant) -> Result<(), String> {
         let destination = &self.setup.destination;
-        let newest = |level_directory: &JobDirectory| level_directory.manifest().map(|it| newest_of(&it));
-        let in_memory =
-            destination.levels.memory.as_ref().map(newest).transpose().map_err(|error| error.to_string())?;
-        let on_disk = newest(&destination.levels.directory).map_err(|error| error.to_string())?;
-        let Some(number) = in_memory.flatten().filter(|number| Some(*number) > on_disk) else { return Ok(()) };
+        let is_meant = |it: &Generation| destination.part.as_ref().is_none_or(|part| part.is_for_disk(it.epoch));
+        let Some(number) = self.newest_in_memory_only(is_meant)? else { return Ok(()) };
         if self.unsynced.is_none() {
             // It is the checkpoint that this life began with.
             sync_paths(&self.setup.outputs).map_err(|error| InWords(&error).to_string())?;

@@ -6,6 +6,7 @@ mod checkpoints;
 mod clients;
 mod coalescing;
 mod end;
+mod flush_schedule;
 mod flushing;
 mod history;
 mod levels;
@@ -42,7 +43,8 @@ use crate::signals::SignalInbox;
 use crate::terminal::{Foreground, ForegroundConnection, HeldTerminal};
 use crate::watch::Watcher;
 use crate::{Ending, Error};
-use flushing::{FlushSchedule, Flushing};
+use flush_schedule::FlushSchedule;
+use flushing::Flushing;
 use metrics::Metrics;
 use preflight::{Preflight, look};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -90,7 +92,10 @@ pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Lis
     let now = Instant::now();
     let options = &setup.options;
     let has_memory = setup.destination.levels.memory.is_some();
-    let flushes = FlushSchedule::new(options.flush_every, options.durable_every, now);
+    let flushes = match &setup.destination.part {
+        Some(_) => FlushSchedule::of_part(options.durable_every, now),
+        None => FlushSchedule::new(options.flush_every, options.durable_every, now),
+    };
     let settings = Settings::of(options, has_memory, setup.memory_is_automatic)
         .notifying(setup.context.machine.notify.as_ref().map(|notify| notify.after));
     let mut supervisor = Supervisor {
@@ -100,6 +105,7 @@ pub(crate) fn supervise(setup: SupervisorSetup, mut job: Job, listener: &mut Lis
         size_due: options.deadline.get().map(|_| now),
         metrics: Metrics::new(setup.context.machine.metrics.clone(), &setup.context.directory, now),
         is_named: false,
+        is_finished: false,
         checkpointing: None,
         reports: None,
         coalescing: None,
@@ -135,6 +141,8 @@ struct Supervisor<'a, 'l> {
     metrics: Metrics,
     /// Whether the lease names the program.
     is_named: bool,
+    /// Whether the job was ended because all that it was there for is done.
+    is_finished: bool,
     checkpointing: Option<Checkpointing>,
     /// When progress of the checkpoint is reported, if somebody waits for it.
     reports: Option<Reports>,

@@ -32,7 +32,7 @@ use crate::report::{CheckpointReport, CoalescingReport, LiveReport, RehearsalRep
 use crate::settings::{
     Flush, FlushCosts, FlushEvery, FlushMode, Incremental, Interval, JobOptions, MinInterval, Rehearse, tracking,
 };
-use crate::supervisor::flushing::FlushSchedule;
+use crate::supervisor::flush_schedule::FlushSchedule;
 use crate::supervisor::schedule::{AttemptEnd, Schedule};
 use conditions::{Condition, ReportedConditions};
 use flush_ratio::FlushRatio;

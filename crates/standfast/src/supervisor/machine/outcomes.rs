@@ -24,6 +24,8 @@ pub(in crate::supervisor) struct TakenFacts {
     pub(in crate::supervisor) report: CheckpointReport,
     /// Level that holds it.
     pub(in crate::supervisor) level: Level,
+    /// Whether it may be flushed to the disk. That of a part may not, if others do not flush theirs.
+    pub(in crate::supervisor) may_be_flushed: bool,
     /// What it lacks.
     pub(in crate::supervisor) shortfalls: Shortfalls,
     /// Promises that the program has broken.
@@ -43,6 +45,7 @@ impl TakenFacts {
         Self {
             report: CheckpointReport { generation, ..CheckpointReport::default() },
             level,
+            may_be_flushed: true,
             shortfalls: Shortfalls::default(),
             broken: Vec::new(),
             listing: Vec::new(),
@@ -105,7 +108,9 @@ impl Machine {
         let generation = report.generation;
         self.disabled_since = None;
         self.has_promises = taken.has_promises;
-        self.note_level(level, generation, now);
+        if taken.may_be_flushed || level == Level::Directory {
+            self.note_level(level, generation, now);
+        }
         if let Some(ratio) = &mut self.flush_ratio {
             ratio.note_checkpoint(&report);
         }

@@ -156,6 +156,7 @@ impl World {
         TakenFacts {
             report,
             level: if is_in_memory { Level::Memory } else { Level::Directory },
+            may_be_flushed: true,
             shortfalls: all.into_iter().filter_map(|shortfall| Some((shortfall, reason()?))).collect(),
             broken: Vec::new(),
             listing: Vec::new(),
