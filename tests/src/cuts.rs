@@ -3,7 +3,7 @@
 use crate::arena::Arena;
 use crate::command::standfast_binary;
 use crate::distributed::Distributed;
-use crate::mpi::Mpi;
+use crate::mpi::{Mpi, Unmodified};
 use crate::running::{Ended, PATIENCE, Running, until};
 use crate::simulated::Nodes;
 use crate::victims::FLOWS;
@@ -103,7 +103,9 @@ pub fn taken_under(traffic: Traffic, cuts: usize) -> Result<Option<Cuts>> {
 /// Returns the command of a job with this traffic, which ends when a file appears.
 fn command(traffic: Traffic, end: &Path) -> Result<Option<Vec<String>>> {
     let (longest, piece, room) = match traffic {
-        Traffic::Of(mpi) => return Ok(mpi.unmodified_across_nodes(NODES, ENDLESS)?.map(|program| program.words())),
+        Traffic::Of(mpi) => {
+            return Ok(mpi.unmodified_across_nodes(Unmodified::Steps, NODES, ENDLESS)?.map(|program| program.words()));
+        }
         Traffic::Streams => (u64::MAX >> 1, 64 << 10, 0),
         Traffic::Narrow => (u64::MAX >> 1, 64 << 10, 16 << 10),
         Traffic::Small => (u64::MAX >> 1, 200, 0),

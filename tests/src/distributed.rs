@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::command::standfast_binary;
-use crate::mpi::Mpi;
+use crate::mpi::{Mpi, Unmodified};
 use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::simulated::Nodes;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -272,7 +272,7 @@ pub fn survives_blows(mpi: Mpi, blows: usize, seed: u64) -> Result<Option<Ending
     while left > 0 {
         // On more nodes MPI_Finalize hangs more often.
         let ranks = if is_mpich { 2 } else { random.usize(2..5) };
-        let Some(program) = mpi.unmodified_across_nodes(ranks, steps)? else { return Ok(None) };
+        let Some(program) = mpi.unmodified_across_nodes(Unmodified::Steps, ranks, steps)? else { return Ok(None) };
         let Some(nodes) = Nodes::new(ranks)? else { return Ok(None) };
         let arena = Arena::new()?;
         let words = program.words();

@@ -17,7 +17,8 @@ use std::{env, fs};
 
 const SOURCE: &str = include_str!("../victims/mpi/field.c");
 const SOURCE_CPP: &str = include_str!("../victims/mpi/spread.cpp");
-const SOURCE_UNMODIFIED: &str = include_str!("../victims/mpi/steps.c");
+const SOURCE_STEPS: &str = include_str!("../victims/mpi/steps.c");
+const SOURCE_WINDOWS: &str = include_str!("../victims/mpi/windows.c");
 pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("standfast_group.h", include_str!("../../bindings/mpi/include/standfast_group.h")),
     ("standfast_mpi.h", include_str!("../../bindings/mpi/include/standfast_mpi.h")),
@@ -40,6 +41,15 @@ pub struct Mpi {
     /// Launcher arguments that select an agent for reaching nodes, followed by those that select the nodes.
     agent: &'static str,
     hosts: &'static str,
+}
+
+/// A program that knows nothing of Standfast. Both print a line for each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmodified {
+    /// Messages of every size, collectives, a second thread and children.
+    Steps,
+    /// One-sided communication.
+    Windows,
 }
 
 /// The two MPIs of Debian.
@@ -150,15 +160,17 @@ impl Mpi {
         let port = fastrand::u16(10_000..30_000).to_string();
         let own_ports = ["--mca", "btl_tcp_port_min_v4", &port, "--mca", "btl_tcp_port_min_v6", &port];
         let own_ports: &[&str] = if self.is_open_mpi() { &own_ports } else { &[] };
-        self.unmodified_with(&[own_ports, &["-n", "3"]].concat(), steps)
+        self.unmodified_with(Unmodified::Steps, &[own_ports, &["-n", "3"]].concat(), steps)
     }
 
     /// Returns the same with this many ranks, each on a node of its own. Nothing else is said about nodes.
     ///
     /// # Errors
     /// When the program does not compile.
-    pub fn unmodified_across_nodes(&self, ranks: usize, steps: u32) -> Result<Option<Program>> {
-        self.unmodified_with(&[&self.spread()[..], &["-n", &ranks.to_string()]].concat(), steps)
+    pub fn unmodified_across_nodes(&self, kind: Unmodified, ranks: usize, steps: u32) -> Result<Option<Program>> {
+        // The component that Open MPI 4 prefers does not work over TCP.
+        let windows: &[&str] = if self.name == "Open MPI" { &["--mca", "osc", "pt2pt"] } else { &[] };
+        self.unmodified_with(kind, &[windows, &self.spread(), &["-n", &ranks.to_string()]].concat(), steps)
     }
 
     fn is_open_mpi(&self) -> bool {
@@ -194,8 +206,12 @@ impl Mpi {
         Ok(Some(path))
     }
 
-    fn unmodified_with(&self, words: &[&str], steps: u32) -> Result<Option<Program>> {
-        let Some(path) = self.compiled_alone("steps", SOURCE_UNMODIFIED)? else { return Ok(None) };
+    fn unmodified_with(&self, kind: Unmodified, words: &[&str], steps: u32) -> Result<Option<Program>> {
+        let (name, source) = match kind {
+            Unmodified::Steps => ("steps", SOURCE_STEPS),
+            Unmodified::Windows => ("windows", SOURCE_WINDOWS),
+        };
+        let Some(path) = self.compiled_alone(name, source)? else { return Ok(None) };
         let launcher = in_path(self.launcher[0]).context("it was there")?;
         let words = [&self.launcher[1..], words].concat().into_iter().map(OsString::from);
         let arguments = words.chain([path.into(), steps.to_string().into()]).collect();

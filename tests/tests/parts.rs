@@ -7,7 +7,7 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::standfast_binary;
 use standfast_tests::cuts::{STREAMS, taken_under};
 use standfast_tests::distributed::Distributed;
-use standfast_tests::mpi::MPIS;
+use standfast_tests::mpi::{MPIS, Unmodified};
 use standfast_tests::running::{PATIENCE, Running, until};
 use standfast_tests::simulated::Nodes;
 use standfast_tests::victims::{CLOSING, Program};
@@ -355,10 +355,14 @@ fn what_cannot_work_on_several_nodes_is_refused_before_anything_begins() -> Resu
 }
 
 /// Checks a promise with an unmodified program of this length under every installed MPI, and that it has printed what it prints undisturbed.
-fn with_every_mpi(longer: u32, promise: impl Fn(&mut Distributed<'_>, &Program) -> Result<()>) -> Result<()> {
+fn with_every_mpi(
+    kind: Unmodified,
+    longer: u32,
+    promise: impl Fn(&mut Distributed<'_>, &Program) -> Result<()>,
+) -> Result<()> {
     for mpi in MPIS.iter() {
         let steps = if mpi.name.starts_with("MPICH") { STEPS_OF_MPICH } else { STEPS };
-        let Some(program) = mpi.unmodified_across_nodes(NODES, longer * steps)? else {
+        let Some(program) = mpi.unmodified_across_nodes(kind, NODES, longer * steps)? else {
             skip::skip(mpi.name, &Lacking::program("its compiler and its launcher"));
             continue;
         };
@@ -378,7 +382,16 @@ fn with_every_mpi(longer: u32, promise: impl Fn(&mut Distributed<'_>, &Program) 
 #[test]
 #[ignore = "20 s; streams between nodes are killed in make test"]
 fn unmodified_programs_on_several_nodes_survive_kills() -> Result<()> {
-    with_every_mpi(1, |job, program| {
+    with_every_mpi(Unmodified::Steps, 1, |job, program| {
+        let words = program.words();
+        survives_kills(job, &words.iter().map(String::as_str).collect::<Vec<_>>())
+    })
+}
+
+#[test]
+#[ignore = "20 s; as above"]
+fn one_sided_communication_between_nodes_survives_kills() -> Result<()> {
+    with_every_mpi(Unmodified::Windows, 1, |job, program| {
         let words = program.words();
         survives_kills(job, &words.iter().map(String::as_str).collect::<Vec<_>>())
     })
@@ -387,7 +400,7 @@ fn unmodified_programs_on_several_nodes_survive_kills() -> Result<()> {
 #[test]
 #[ignore = "100 s: a launcher may notice a death late"]
 fn unmodified_programs_on_several_nodes_survive_the_loss_of_a_rank() -> Result<()> {
-    with_every_mpi(4, |job, program| {
+    with_every_mpi(Unmodified::Steps, 4, |job, program| {
         let words = program.words();
         let running = job.run("200ms", &words.iter().map(String::as_str).collect::<Vec<_>>())?;
         job.await_checkpoint(&running)?;
