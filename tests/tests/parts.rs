@@ -223,6 +223,35 @@ fn a_job_stops_after_a_checkpoint_of_all_parts_and_continues() -> Result<()> {
 }
 
 #[test]
+#[ignore = "6 s; as above"]
+fn no_part_runs_unless_the_files_of_all_are_right() -> Result<()> {
+    with_nodes(|mut job| {
+        // Others may have written to it: it was there before the program, which does not keep it open.
+        fs::write(job.arena.work().join("list"), "begun before\n")?;
+        let script = format!("{}; cat list", counting()?.replace("echo line $i", "echo line $i; echo $i >> list"));
+        let running = job.run("100ms", &["sh", "-c", &script])?;
+        job.await_checkpoint(&running)?;
+        job.await_checkpoint(&running)?;
+        job.arena.clear();
+        drop(running);
+        fs::write(job.arena.work().join("list"), fs::read_to_string(job.arena.work().join("list"))? + "another's\n")?;
+        let printed = job.printed()?;
+        let refused = job.restart()?.wait(PATIENCE)?.refusal("a file of another")?;
+        ensure!(refused.contains("list") && refused.contains("--files rollback"), "it said: {refused}");
+        ensure!(job.printed()? == printed, "a part has run: {:?}", job.printed()?);
+        job.arena.wait_until_empty(PATIENCE)?;
+        let directory = job.directory().display().to_string();
+        let refused = job.start(&["restart", &directory, "--wait"])?.wait(PATIENCE)?.refusal("--wait")?;
+        ensure!(refused.contains("--wait does not work with --nodes"), "it said: {refused}");
+        let restart = ["restart", &directory, "--files", "rollback"];
+        job.start(&restart)?.wait(PATIENCE)?.well("the continued job")?;
+        let listed: String = (1..=LINES).map(|line| format!("{line}\n")).collect();
+        ensure!(job.printed()?.ends_with(&format!("done\nbegun before\n{listed}")), "it printed {:?}", job.printed()?);
+        job.arena.wait_until_empty(PATIENCE)
+    })
+}
+
+#[test]
 #[ignore = "10 s; as above"]
 fn checkpoints_in_memory_survive_the_program_and_those_on_disk_the_memory() -> Result<()> {
     with_nodes(|mut job| {

@@ -493,6 +493,6 @@ mod nodes;
 pub(crate) use advise::{Advise, Report};
 pub(crate) use batch::{Batch, Requeue, Scheduler};
 pub(crate) use group::{Group, GroupRun};
-pub(crate) use nodes::{NodeOptions, PartCommand, PartRun};
+pub(crate) use nodes::{NodeOptions, PartCommand, PartRestart, PartRun};
 #[cfg(test)]
 mod tests;

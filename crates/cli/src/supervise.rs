@@ -66,15 +66,15 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
     })
 }
 
-pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<ExitCode> {
-    let directory = match restart.directory {
+pub(crate) fn restart(mut restart: Restart, reporter: Reporter) -> anyhow::Result<ExitCode> {
+    let directory = match restart.directory.take() {
         Some(program) if restart.ckptrc => {
             Ckptrc::load(Path::new(CKPTRC))?.unwrap_or_default().directory(program.as_os_str())
         }
         named => named.map_or_else(only_directory, Ok)?,
     };
     if standfast::is_distributed(&directory) {
-        return part::restart_distributed(&directory, restart.at);
+        return part::restart_distributed(restart, directory);
     }
     let options = from_here(restart.options.into())?;
     let clocks = clocks(restart.clock_jump);
@@ -151,7 +151,8 @@ fn streams(redirect: bool) -> Streams {
 }
 
 /// Makes the directory in memory absolute, so that a restart from another working directory finds it.
-fn from_here(mut options: OptionChoices) -> anyhow::Result<OptionChoices> {
+/// Makes paths among options independent of the working directory.
+pub(crate) fn from_here(mut options: OptionChoices) -> anyhow::Result<OptionChoices> {
     if let Some(Memory::At(place)) = &mut options.memory {
         *place = std::path::absolute(&*place).context("--memory names no directory")?;
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! checkpoint   all parts are frozen   meet, meet, ...  until nothing is on its way between them   contents are recorded
-//! restart      listeners   arrive(Listening)   connections   connect(has_all)   own listeners   ...   arrive(Rebuilt)
+//! restart      listeners   arrive(Listening)   connections   connect(has_all)   own listeners   ...   arrive(Rebuilt)   files   arrive(Ready)
 //! ```
 
 use standfast_format::BoxError;
@@ -55,8 +55,10 @@ impl fmt::Debug for RestartToken {
 pub enum RestartStep {
     /// It listens where connections between the parts had been accepted.
     Listening,
-    /// It is complete, and has been compared with its image.
+    /// It is complete, has been compared with its image, and nothing speaks against it. Its files may be changed now.
     Rebuilt,
+    /// Its files are as they were, and its new life is recorded: all that is left is to let it run.
+    Ready,
 }
 
 /// What a part says at a meeting.

@@ -221,8 +221,10 @@ pub enum RestartBarrier {
     Listening,
     /// It has its connections to other parts, with everything that they had received.
     Connected,
-    /// It is complete, and has been compared with its image.
+    /// It is complete, has been compared with its image, and nothing speaks against it. Its files may be changed now.
     Rebuilt,
+    /// Its files are as they were, and its new life is recorded: all that is left is to let it run.
+    Ready,
 }
 
 /// What a part says.

@@ -93,7 +93,8 @@ impl PartsRestart {
             _ if message == ToPart::Again => {}
             RestartBarrier::Listening => self.phase = RestartBarrier::Connected,
             RestartBarrier::Connected => self.phase = RestartBarrier::Rebuilt,
-            RestartBarrier::Rebuilt => self.outcome = Some(RestartOutcome::Running),
+            RestartBarrier::Rebuilt => self.phase = RestartBarrier::Ready,
+            RestartBarrier::Ready => self.outcome = Some(RestartOutcome::Running),
         }
         self.finished.fill(false);
         (0..self.finished.len()).map(|to| CoordinatorEffect { to, message: message.clone() }).collect()

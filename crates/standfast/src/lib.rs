@@ -76,9 +76,9 @@ pub use history::{FlushedReport, JobHistory, JobLife, LifeEnd};
 pub use messages::open_messages;
 pub use part_link::JobPart;
 pub use parts::{
-    DistributedRequest, DistributedWatch, NodeImage, answer_remote, ask_remote, checkpoint_distributed,
-    clean_distributed, distributed_status, examine_nodes, is_distributed, node_images, part_agent, restart_distributed,
-    restart_part, run_distributed, run_part, serve_part, verify_distributed,
+    DistributedRequest, DistributedRestart, DistributedWatch, NodeImage, PartToRestart, answer_remote, ask_remote,
+    checkpoint_distributed, clean_distributed, distributed_status, examine_nodes, is_distributed, node_images,
+    part_agent, restart_distributed, restart_part, run_distributed, run_part, serve_part, verify_distributed,
 };
 pub use queries::{
     CoreFilesRequest, StatusWatch, inspect, list, overhead, phase, rehearse, status, verify, write_core_files,

@@ -68,6 +68,11 @@ pub(crate) struct PartRestart {
     /// Checkpoint to continue from
     #[arg(value_parser = generation)]
     pub(crate) generation: GenerationNumber,
+    #[command(flatten)]
+    pub(crate) options: OptionChoices,
+    /// Continue although the rebuilt part differs from the checkpoint in FIELD
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) despite: Vec<String>,
 }
 
 /// A command for another node.

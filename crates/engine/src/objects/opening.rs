@@ -12,7 +12,7 @@ use super::{F_DUPFD, F_SETFL, KINDS, O_ASYNC, O_CLOEXEC};
 use crate::EngineError;
 use crate::construction::Construction;
 use crate::error::kernel;
-use crate::partners::RestartPartners;
+use crate::partners::{RestartPartners, RestartStep};
 use standfast_core::Address;
 use standfast_format::BoxError;
 use standfast_format::records::{JobState, OpenFile, OpenFileKind, ProcessState};
@@ -42,6 +42,16 @@ pub(crate) struct OutsideWorld<'a> {
     pub(crate) on_wait: &'a OnWait<'a>,
     /// The other parts, if the job is a part of a distributed one.
     pub(crate) partners: Option<&'a dyn RestartPartners>,
+}
+
+impl OutsideWorld<'_> {
+    /// Waits until all parts have come this far, if there are others.
+    ///
+    /// # Errors
+    /// When another part has given up, or does not answer.
+    pub(crate) fn arrive(&self, step: RestartStep) -> Result<(), EngineError> {
+        self.partners.map_or(Ok(()), |partners| partners.arrive(step).map_err(EngineError::Image))
+    }
 }
 
 /// How an open file is restored.

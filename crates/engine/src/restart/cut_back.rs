@@ -41,7 +41,8 @@ impl Family {
         if blockers.is_empty() { Ok((settled, stay)) } else { Err(EngineError::Refused(blockers)) }
     }
 
-    /// Cuts them back and sets them aside; nothing is touched before all of it has been kept.
+    /// Cuts them back and sets them aside; nothing is touched before all of it has been kept. Other parts of a distributed job
+    /// may do the same at the same time: what is as it should be already is left alone.
     pub(super) fn cut_back_listed(
         &mut self,
         settled: &[&ListedPlan],
@@ -52,7 +53,8 @@ impl Family {
         let mut files = Vec::new();
         for listed in settled {
             let path = listed.path.clone();
-            let file = listed.open().map_err(|source| kernel(&format!("opening {}", path.display()), source))?;
+            let opened = listed.open().map_err(|source| kernel(&format!("opening {}", path.display()), source))?;
+            let Some(file) = opened else { continue };
             let start = listed.cut.unwrap_or_default();
             let bytes = listed.length - start;
             let is_removed = listed.cut.is_none();
@@ -62,9 +64,9 @@ impl Family {
                 Some(_) => FileNote::CutBack { path, bytes, kept, is_whole: true },
                 None => FileNote::SetAside { path, kept },
             });
-            files.push(file);
+            files.push((listed, file));
         }
-        for (listed, file) in settled.iter().zip(files) {
+        for (listed, file) in files {
             listed
                 .cut_back(&file)
                 .map_err(|source| kernel(&format!("cutting {} back", listed.path.display()), source))?;
@@ -93,30 +95,38 @@ impl ComePlan {
 }
 
 impl ListedPlan {
-    /// Opens the file that was judged.
-    fn open(&self) -> io::Result<File> {
+    /// Opens the file that was judged, unless another part has cut it back or set it aside.
+    fn open(&self) -> io::Result<Option<File>> {
         let flags = abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_NOCTTY;
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path)?;
-        self.check(&file)?;
-        Ok(file)
+        match OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path) {
+            Ok(file) => Ok(self.is_to_change(&file)?.then_some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.cut.is_none() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
-    fn check(&self, file: &File) -> io::Result<()> {
+    /// Reports whether it is as it was judged, and not yet as it should be.
+    fn is_to_change(&self, file: &File) -> io::Result<bool> {
         let status = file.metadata()?;
-        let is_same = (FileId::of(&status), status.len()) == (self.key, self.length);
-        let changed = || io::Error::other("another program is writing to it");
-        if is_same { Ok(()) } else { Err(changed()) }
+        if (FileId::of(&status), status.len()) == (self.key, self.length) {
+            return Ok(true);
+        }
+        let is_done = FileId::of(&status) == self.key && Some(status.len()) == self.cut;
+        if is_done { Ok(false) } else { Err(io::Error::other("another program is writing to it")) }
     }
 
     fn cut_back(&self, file: &File) -> io::Result<()> {
-        self.check(file)?;
+        if !self.is_to_change(file)? {
+            return Ok(());
+        }
         match self.cut {
             Some(length) => file.set_len(length),
-            None => {
-                let status = self.path.symlink_metadata()?;
-                let is_there = FileId::of(&status) == self.key;
-                if is_there { std::fs::remove_file(&self.path) } else { Ok(()) }
-            }
+            None => match self.path.symlink_metadata() {
+                Ok(status) if FileId::of(&status) == self.key => std::fs::remove_file(&self.path),
+                Ok(_) => Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(error),
+            },
         }
     }
 }

@@ -85,6 +85,8 @@ use family::Family;
 pub use files::{FileNote, FileOptions};
 pub use ids::IdPolicy;
 use known_names::KnownNames;
+use listing::ListedPlan;
+use mapped_files::MappedPlan;
 pub use namespaces::ClockPolicy;
 use notes::condensed;
 use plan::JobPlan;
@@ -196,6 +198,16 @@ struct ReadyJob {
     compared: Vec<String>,
 }
 
+/// What is to be done about files.
+struct JudgedFiles<'a> {
+    /// Those that the job has mapped, and whose contents are to be restored.
+    differing: Vec<&'a MappedPlan>,
+    /// Those that it has appended to, and that are to be cut back.
+    appended: Vec<&'a ListedPlan>,
+    /// A note of those that stay.
+    stay: Option<FileNote>,
+}
+
 impl Family {
     /// Builds the job, compares it with the image, and puts its files right. Then lets the caller record that it runs.
     fn make_ready(
@@ -209,11 +221,10 @@ impl Family {
         let outside = OutsideWorld { on_wait: options.on_wait, partners: options.partners };
         self.build(plan, source, &known, outside, stopwatch)?;
         let compared = self.compare_with_image(plan, options.despite)?;
-        if let Some(partners) = options.partners {
-            partners.arrive(RestartStep::Rebuilt).map_err(EngineError::Image)?;
-        }
+        let judged = self.judge_files(plan, &known)?;
+        outside.arrive(RestartStep::Rebuilt)?;
         stopwatch.lap("compare");
-        let files = self.put_files_right(plan, &known, options.keep_tail)?;
+        let files = self.put_files_right(plan, judged, options.keep_tail)?;
         remove_made_since(source.state());
         self.forget_events(plan)?;
         self.let_go_of_objects(plan)?;
@@ -226,20 +237,34 @@ impl Family {
             (options.hold_terminal)(master).map_err(EngineError::Image)?;
         }
         (options.before_thaw)(identity).map_err(EngineError::Image)?;
+        outside.arrive(RestartStep::Ready)?;
         stopwatch.lap("record");
         Ok(ReadyJob { identity, process, files, compared })
+    }
+
+    /// Decides what is to be done about files, and does nothing yet.
+    ///
+    /// # Errors
+    /// If the files are not such that the job may continue with them.
+    fn judge_files<'a>(
+        &mut self,
+        plan: &'a JobPlan<'_>,
+        known: &KnownNames<'_>,
+    ) -> Result<JudgedFiles<'a>, EngineError> {
+        let differing = self.main().differing(plan, known)?;
+        let (appended, stay) = self.settle_listed(plan, known)?;
+        Ok(JudgedFiles { differing, appended, stay })
     }
 
     /// Makes the files what they were at the checkpoint. Returns what was done about them.
     fn put_files_right(
         &mut self,
         plan: &JobPlan<'_>,
-        known: &KnownNames<'_>,
+        judged: JudgedFiles<'_>,
         keep_tail: &mut KeepTail<'_>,
     ) -> Result<Vec<FileNote>, EngineError> {
+        let JudgedFiles { differing, appended, stay } = judged;
         let mut files = plan.notes.clone();
-        let differing = self.main().differing(plan, known)?;
-        let (appended, stay) = self.settle_listed(plan, known)?;
         files.extend(stay);
         // What is cut off is kept first: restored contents may end where the tail began.
         files.extend(self.cut_back(plan, keep_tail)?);

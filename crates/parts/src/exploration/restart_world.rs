@@ -3,7 +3,8 @@
 use super::{Links, PARTS, SEEDS, SEEDS_OF_REST, World, explore, wander_through};
 use crate::{CoordinatorEvent, FromPart, PartIndex, PartsRestart, RestartBarrier, RestartOutcome, ToPart};
 
-const PHASES: [RestartBarrier; 3] = [RestartBarrier::Listening, RestartBarrier::Connected, RestartBarrier::Rebuilt];
+const PHASES: [RestartBarrier; 4] =
+    [RestartBarrier::Listening, RestartBarrier::Connected, RestartBarrier::Rebuilt, RestartBarrier::Ready];
 
 /// How far each part has come: the phases that it has finished, and whether it waits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -250,6 +250,7 @@ impl RestartPartners for RestartLink {
         let phase = match step {
             RestartStep::Listening => RestartBarrier::Listening,
             RestartStep::Rebuilt => RestartBarrier::Rebuilt,
+            RestartStep::Ready => RestartBarrier::Ready,
         };
         match ask(&mut locked(&self.conversation), &FromPart::Reached { phase })? {
             ToPart::Continue => Ok(()),

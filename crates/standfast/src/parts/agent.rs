@@ -114,7 +114,7 @@ impl Agent {
                 watch(self.part.job(), None, self.follow());
                 Ok(())
             }
-            AgentRequest::Restart { generation, token } => self.restart(generation, token),
+            AgentRequest::Restart { generation, token, options } => self.restart(generation, token, &options),
             AgentRequest::End { is_finished } => self.end(is_finished),
             AgentRequest::Examine => {
                 say(&AgentReport::Examined(examine_machine()));
@@ -239,12 +239,12 @@ impl Agent {
         Ok(())
     }
 
-    fn restart(&self, generation: u64, token: [u8; 16]) -> Result<(), Error> {
+    fn restart(&self, generation: u64, token: [u8; 16], options: &[String]) -> Result<(), Error> {
         self.end_leftovers()?;
         let starting = |error| Error::system("start the supervisor of the part")(error);
         let (mut own, other) = UnixStream::pair().map_err(starting)?;
         let mut supervisor = this_program("part-restart", &self.part)?;
-        supervisor.arg(generation.to_string()).current_dir(self.part.description()?.working_directory);
+        supervisor.arg(generation.to_string()).args(options).current_dir(self.part.description()?.working_directory);
         // It says on the conversation why it does not run again, and everything else in its messages.
         supervisor.stdin(Stdio::from(OwnedFd::from(other))).stdout(Stdio::null()).stderr(Stdio::null());
         let output = self.follow();

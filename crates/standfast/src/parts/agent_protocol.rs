@@ -49,6 +49,8 @@ pub(super) enum AgentRequest {
         generation: u64,
         /// See [`standfast_engine::RestartToken`].
         token: [u8; 16],
+        /// Options, as words of a command line.
+        options: Vec<String>,
     },
     /// End all processes of the part.
     End {

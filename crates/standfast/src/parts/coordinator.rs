@@ -2,7 +2,7 @@
 //! out what it needs from the parts; only which epochs are in doubt is recorded in the job's directory.
 
 use super::agent_protocol::{AgentReport, AgentRequest, PartCommand, to_hex};
-use super::description::{DistributedJob, FlushRule};
+use super::description::DistributedJob;
 use super::flushes::EpochFlushes;
 use super::intervals::{EpochIntervals, EpochTimes};
 use super::lead::{self, Lead};
@@ -10,7 +10,7 @@ use super::questions::ANSWER_MAX;
 use super::reach::{Next, ReachedNodes, show};
 use super::recent::RecentEpochs;
 use crate::placeholder::text_with_nodes;
-use crate::{Ending, Error, Memory, OptionChoices};
+use crate::{Ending, Error, Interval, Memory, OptionChoices};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use standfast_parts::{
     CoordinatorEffect, CoordinatorEvent, Cut, CutOrder, CutOutcome, FromPart, PartIndex, PartsEpoch, ToPart,
@@ -50,6 +50,19 @@ pub struct DistributedRequest {
     pub options: OptionChoices,
 }
 
+/// A distributed job to continue.
+#[derive(Debug, Clone, Default)]
+pub struct DistributedRestart {
+    /// The directory of the job.
+    pub directory: PathBuf,
+    /// The number of the epoch; nothing for the newest complete one.
+    pub at: Option<u64>,
+    /// Options that differ from those of its life before.
+    pub options: OptionChoices,
+    /// Fields in which the rebuilt parts may differ from the checkpoint all the same.
+    pub despite: Vec<String>,
+}
+
 /// What a coordinator has to tell.
 pub(super) type Teller<'a> = dyn FnMut(&str) + 'a;
 
@@ -60,12 +73,11 @@ pub(super) type Teller<'a> = dyn FnMut(&str) + 'a;
 pub fn run_distributed(request: &DistributedRequest, tell: &mut Teller<'_>) -> Result<Ending, Error> {
     let job = DistributedJob {
         command: request.command.iter().map(|word| text_with_nodes(word, &request.nodes)).collect(),
-        interval: request.options.interval.unwrap_or_default().to_string(),
-        mtbf: request.options.mtbf.unwrap_or_default().to_string(),
+        interval: Interval::default().to_string(),
         pause_limit_milliseconds: request.pause_limit.as_millis() as u64,
-        flushes: FlushRule::of(&request.options),
         ..DistributedJob::of_nodes(request.nodes.clone(), &request.agent)
-    };
+    }
+    .with(&request.options);
     let making = |error| Error::system("make the directory of the job")(error);
     std::fs::create_dir_all(&request.directory).map_err(making)?;
     let directory = request.directory.canonicalize().map_err(making)?;
@@ -91,15 +103,20 @@ fn forget(directory: &Path) {
     let _ = std::fs::remove_dir(directory);
 }
 
-/// Continues a distributed job from its newest complete epoch, or from that of this number, and runs it to its end.
+/// Continues a distributed job, and runs it to its end.
 ///
 /// # Errors
 /// If it could not be continued, or a part was lost.
-pub fn restart_distributed(directory: &Path, at: Option<u64>, tell: &mut Teller<'_>) -> Result<Ending, Error> {
-    let directory = directory.canonicalize().map_err(Error::system("find the directory of the job"))?;
-    let job = DistributedJob::load(&directory)?;
-    let mut coordinator = Coordinator::reach(job, Lead::take(&directory)?, &directory, tell)?;
-    match coordinator.restart(at)? {
+pub fn restart_distributed(request: &DistributedRestart, tell: &mut Teller<'_>) -> Result<Ending, Error> {
+    let directory = request.directory.canonicalize().map_err(Error::system("find the directory of the job"))?;
+    let recorded = DistributedJob::load(&directory)?;
+    let job = recorded.clone().with(&request.options);
+    let lead = Lead::take(&directory)?;
+    if job != recorded {
+        job.save(&directory)?;
+    }
+    let mut coordinator = Coordinator::reach(job, lead, &directory, tell)?;
+    match coordinator.restart(request)? {
         Some(ending) => Ok(ending),
         None => coordinator.steer(),
     }
@@ -401,7 +418,11 @@ impl<'a, 't> Coordinator<'a, 't> {
                 self.is_unprotected = true;
                 Ok(None)
             }
-            AgentReport::Failed { reason } => Err(self.nodes.failed(part, &reason)),
+            // It fails after all others have continued, so that they must end.
+            AgentReport::Failed { reason } | AgentReport::Part { cut: None, said: FromPart::Failed { reason } } => {
+                self.end_parts(false);
+                Err(self.nodes.failed(part, &reason))
+            }
             report => {
                 show(report);
                 Ok(None)

@@ -2,6 +2,7 @@
 //! directory; and for each part what its server needs, in the directory of the part.
 
 use super::agent_protocol::PartCommand;
+use crate::settings::{DurableEvery, FlushEvery};
 use crate::{Error, Interval, MeanTime, OptionChoices};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -64,19 +65,43 @@ pub(super) struct PartDescription {
     pub(super) command: Option<PartCommand>,
 }
 
-impl FlushRule {
-    /// Returns the rule of a job with these options, if it has a level in memory.
-    pub(super) fn of(options: &OptionChoices) -> Option<Self> {
-        options.memory.as_ref()?.place()?;
-        let durable_every = options.durable_every.unwrap_or_default().get();
-        Some(Self {
-            every: options.flush_every.unwrap_or_default().at_first(),
-            durable_every_milliseconds: durable_every.as_millis() as u64,
-        })
+impl Default for FlushRule {
+    fn default() -> Self {
+        Self {
+            every: FlushEvery::default().at_first(),
+            durable_every_milliseconds: milliseconds(DurableEvery::default()),
+        }
     }
 }
 
+impl FlushRule {
+    fn with(self, options: &OptionChoices) -> Self {
+        Self {
+            every: options.flush_every.map_or(self.every, FlushEvery::at_first),
+            durable_every_milliseconds: options.durable_every.map_or(self.durable_every_milliseconds, milliseconds),
+        }
+    }
+}
+
+fn milliseconds(time: DurableEvery) -> u64 {
+    time.get().as_millis() as u64
+}
+
 impl DistributedJob {
+    /// Returns the job with these options, as far as they are the coordinator's.
+    pub(super) fn with(self, options: &OptionChoices) -> Self {
+        let flushes = match &options.memory {
+            Some(memory) => memory.place().map(|_| self.flushes.unwrap_or_default()),
+            None => self.flushes,
+        };
+        Self {
+            interval: options.interval.as_ref().map_or(self.interval, ToString::to_string),
+            mtbf: options.mtbf.as_ref().map_or(self.mtbf, ToString::to_string),
+            flushes: flushes.map(|rule| rule.with(options)),
+            ..self
+        }
+    }
+
     /// Returns a job that has nodes only.
     pub(super) fn of_nodes(nodes: Vec<String>, agent: &str) -> Self {
         Self {

@@ -30,8 +30,8 @@ mod remote;
 mod restarting;
 
 pub use agent::part_agent;
-pub use coordinator::{DistributedRequest, is_distributed, restart_distributed, run_distributed};
-pub use part::{restart_part, run_part};
+pub use coordinator::{DistributedRequest, DistributedRestart, is_distributed, restart_distributed, run_distributed};
+pub use part::{PartToRestart, restart_part, run_part};
 pub use questions::{
     DistributedWatch, NodeImage, checkpoint_distributed, clean_distributed, distributed_status, examine_nodes,
     node_images, verify_distributed,

@@ -41,16 +41,28 @@ pub fn run_part(directory: &Path, options: OptionChoices, shared_binaries: Optio
     run(&request, &mut |event| messages.note(event))
 }
 
-/// Continues the part in `directory` together with all others, and supervises it to its end. Standard input is the
-/// conversation with the coordinator. It shares copies of executables and libraries at `shared_binaries`.
+/// A part to be continued.
+#[derive(Debug, Clone)]
+pub struct PartToRestart {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The checkpoint to continue from.
+    pub generation: GenerationNumber,
+    /// Options that differ from those of its life before.
+    pub options: OptionChoices,
+    /// See [`RestartRequest::despite`].
+    pub despite: Vec<String>,
+    /// Directory in which the jobs of this user share the binaries that they save, if they share them.
+    pub shared_binaries: Option<PathBuf>,
+}
+
+/// Continues a part together with all others, and supervises it to its end. Standard input is the conversation with the
+/// coordinator.
 ///
 /// # Errors
 /// If it does not run again.
-pub fn restart_part(
-    directory: &Path,
-    generation: GenerationNumber,
-    shared_binaries: Option<PathBuf>,
-) -> Result<Ending, Error> {
+pub fn restart_part(to_restart: PartToRestart) -> Result<Ending, Error> {
+    let PartToRestart { directory, generation, options, despite, shared_binaries } = to_restart;
     let part = PartDirectory::at(directory);
     let mut messages = Messages::of(&part);
     let joining = |error| Error::system("join the restart of the distributed job")(error);
@@ -58,10 +70,10 @@ pub fn restart_part(
     let token = || Conversation::begin(stream.try_clone()?, TOKEN_MAX)?.hear();
     let job_part = token().and_then(|token| JobPart::restarting(stream.try_clone()?, RestartToken(token)));
     let request = RestartRequest {
-        context: JobContext { shared_binaries, ..context(&part, job_part.map_err(joining)?, OptionChoices::default()) },
+        context: JobContext { shared_binaries, ..context(&part, job_part.map_err(joining)?, options) },
         at: Some(generation),
         clocks: ClockPolicy::Continue,
-        despite: Vec::new(),
+        despite,
     };
     let ended = restart(&request, &mut |event| messages.note(event));
     if let Err(error) = &ended

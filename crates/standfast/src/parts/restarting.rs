@@ -2,7 +2,7 @@
 //! complete.
 
 use super::agent_protocol::{AgentReport, AgentRequest, FoundPart};
-use super::coordinator::{Coordinator, random};
+use super::coordinator::{Coordinator, DistributedRestart, random};
 use super::questions::{complete, look, no_epoch};
 use super::reach::{Next, show};
 use crate::report::JobPhase;
@@ -17,7 +17,8 @@ const OTHER_FAILURES_MAX: Duration = Duration::from_secs(2);
 
 impl Coordinator<'_, '_> {
     /// Continues the parts, or takes over those that run. Returns how the job has ended, if it has.
-    pub(super) fn restart(&mut self, at: Option<u64>) -> Result<Option<Ending>, Error> {
+    pub(super) fn restart(&mut self, request: &DistributedRestart) -> Result<Option<Ending>, Error> {
+        let at = request.at;
         let found = look(&mut self.nodes)?;
         for (part, found) in found.iter().enumerate() {
             self.flushes.note_on_disk(part, found.on_disk().map(|it| it.epoch).collect());
@@ -53,8 +54,11 @@ impl Coordinator<'_, '_> {
         self.older = complete.iter().map(|it| it.epoch.number).find(|number| *number < epoch.number);
         self.recent.note(epoch, Instant::now());
         let token = random::<16>()?;
+        let despite = request.despite.iter().map(|field| format!("--despite={field}"));
+        let options: Vec<String> = request.options.to_words().into_iter().chain(despite).collect();
         for (part, generation) in generations.into_iter().enumerate() {
-            self.nodes.ask(part, &AgentRequest::Restart { generation, token })?;
+            let restart = AgentRequest::Restart { generation, token, options: options.clone() };
+            self.nodes.ask(part, &restart)?;
         }
         self.restart_together(epoch).map(|()| None)
     }
@@ -109,11 +113,14 @@ impl Coordinator<'_, '_> {
             match self.nodes.next_report(deadline) {
                 Next::TimeUp => return CoordinatorEvent::TimeUp,
                 Next::Lost(part) => return CoordinatorEvent::Lost(part),
+                Next::Report(part, AgentReport::Ended { .. }) => {
+                    self.has_ended[part] = true;
+                    return CoordinatorEvent::Lost(part);
+                }
                 Next::Report(part, AgentReport::Part { cut: None, said }) => return CoordinatorEvent::Said(part, said),
                 Next::Report(part, AgentReport::Failed { reason }) => {
                     return CoordinatorEvent::Said(part, FromPart::Failed { reason });
                 }
-                Next::Report(part, AgentReport::Ended { .. }) => return CoordinatorEvent::Lost(part),
                 Next::Report(_, report) => show(report),
             }
         }
