@@ -55,7 +55,7 @@ pub mod mpi;
 pub mod papers;
 pub mod parallel;
 pub mod predictions;
-mod programs;
+pub mod programs;
 pub mod result;
 pub mod running;
 pub mod schedulers;

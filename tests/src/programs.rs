@@ -10,7 +10,7 @@ pub(crate) fn succeeds(command: &[&str]) -> bool {
 }
 
 /// Returns the path of a program as a shell would find it, if the program works.
-pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+pub fn in_path(name: &str) -> Option<PathBuf> {
     let works = succeeds(&[name, "--version"]);
     let folders = env::var_os("PATH").unwrap_or_default();
     let mut candidates = env::split_paths(&folders).map(|folder| folder.join(name));

@@ -79,7 +79,7 @@ impl Nodes {
     }
 
     /// Returns the node on which a process runs, if any.
-    pub(crate) fn node_of(&self, process: Pid) -> Option<usize> {
+    pub fn node_of(&self, process: Pid) -> Option<usize> {
         let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
         let is_of =
             |name: &String| environment.split(|byte| *byte == 0).any(|it| it == format!("NODE={name}").as_bytes());

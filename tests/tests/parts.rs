@@ -16,10 +16,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-const NODES: usize = 2;
+pub(crate) const NODES: usize = 2;
 /// How often everything is killed.
 const KILLS: usize = 3;
-const LINES: usize = 60;
+pub(crate) const LINES: usize = 60;
 /// Checkpoints of each kind of traffic. `make soak` takes a thousand, and counts those that are late.
 const CUTS: usize = 16;
 /// Some three seconds.
@@ -29,7 +29,7 @@ const STEPS_OF_MPICH: u32 = 400;
 const NOTICED_LATE: Duration = Duration::from_millis(10_500);
 
 /// Checks that a script of [`counting`] has printed each line once.
-fn must_have_counted(job: &Distributed<'_>) -> Result<()> {
+pub(crate) fn must_have_counted(job: &Distributed<'_>) -> Result<()> {
     let expected: String = (1..=LINES).map(|line| format!("got line {line}\n")).collect();
     let printed = job.printed()?;
     ensure!(printed == expected + "done\n", "it printed {printed:?}");
@@ -65,7 +65,7 @@ fn survives_kills(job: &mut Distributed<'_>, command: &[&str]) -> Result<()> {
 }
 
 /// Returns a script that sends numbered lines to another node, which sends them back.
-fn counting() -> Result<String> {
+pub(crate) fn counting() -> Result<String> {
     let standfast = standfast_binary()?.display();
     Ok(format!(
         "i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo line $i; sleep 0.05; done | \
@@ -73,7 +73,7 @@ fn counting() -> Result<String> {
     ))
 }
 
-fn with_nodes(promise: impl Fn(Distributed<'_>) -> Result<()>) -> Result<()> {
+pub(crate) fn with_nodes(promise: impl Fn(Distributed<'_>) -> Result<()>) -> Result<()> {
     let Some(nodes) = Nodes::new(NODES)? else {
         skip::skip("simulated nodes", &Lacking::system("this machine gives a plain user no namespaces"));
         return Ok(());
@@ -219,86 +219,6 @@ fn a_job_stops_after_a_checkpoint_of_all_parts_and_continues() -> Result<()> {
         ensure!(refused.contains("hint: these are: 1"), "it said: {refused}");
         job.restart()?.wait(PATIENCE)?.well("the continued job")?;
         must_have_counted(&job)
-    })
-}
-
-#[test]
-#[ignore = "6 s; as above"]
-fn no_part_runs_unless_the_files_of_all_are_right() -> Result<()> {
-    with_nodes(|mut job| {
-        // Others may have written to it: it was there before the program, which does not keep it open.
-        fs::write(job.arena.work().join("list"), "begun before\n")?;
-        let script = format!("{}; cat list", counting()?.replace("echo line $i", "echo line $i; echo $i >> list"));
-        let running = job.run("100ms", &["sh", "-c", &script])?;
-        job.await_checkpoint(&running)?;
-        job.await_checkpoint(&running)?;
-        job.arena.clear();
-        drop(running);
-        fs::write(job.arena.work().join("list"), fs::read_to_string(job.arena.work().join("list"))? + "another's\n")?;
-        let printed = job.printed()?;
-        let refused = job.restart()?.wait(PATIENCE)?.refusal("a file of another")?;
-        ensure!(refused.contains("list") && refused.contains("--files rollback"), "it said: {refused}");
-        ensure!(job.printed()? == printed, "a part has run: {:?}", job.printed()?);
-        job.arena.wait_until_empty(PATIENCE)?;
-        let directory = job.directory().display().to_string();
-        let refused = job.start(&["restart", &directory, "--wait"])?.wait(PATIENCE)?.refusal("--wait")?;
-        ensure!(refused.contains("--wait does not work with --nodes"), "it said: {refused}");
-        let restart = ["restart", &directory, "--files", "rollback"];
-        job.start(&restart)?.wait(PATIENCE)?.well("the continued job")?;
-        let listed: String = (1..=LINES).map(|line| format!("{line}\n")).collect();
-        ensure!(job.printed()?.ends_with(&format!("done\nbegun before\n{listed}")), "it printed {:?}", job.printed()?);
-        job.arena.wait_until_empty(PATIENCE)
-    })
-}
-
-#[test]
-#[ignore = "10 s; as above"]
-fn checkpoints_in_memory_survive_the_program_and_those_on_disk_the_memory() -> Result<()> {
-    with_nodes(|mut job| {
-        let options = ["-i", "100ms", "--memory", "/dev/shm", "--flush-every", "1000"];
-        let running = job.run_with(&options, &["sh", "-c", &counting()?])?;
-        until(PATIENCE, "ten checkpoints", || {
-            Ok(running.errors_so_far().contains("epoch 10: in memory").then_some(()))
-        })?;
-        job.arena.clear();
-        drop(running);
-        let levels = |node| job.nodes.on(node, "ls -d /dev/shm/standfast-* | wc -l");
-        ensure!(
-            (0..NODES).all(|node| levels(node).is_ok_and(|it| it.trim() == "1")),
-            "the levels in memory are not there"
-        );
-        let directory = job.directory().display().to_string();
-        let refused = job.start(&["inspect", &directory, "10"])?.wait(PATIENCE)?.refusal("epoch 10")?;
-        ensure!(refused.contains("hint: these are on disk: 1"), "it said: {refused}");
-        let continued = |job: &mut Distributed<'_>| -> Result<(u64, Running)> {
-            let running = job.restart()?;
-            let epoch = || {
-                let said = running.errors_so_far();
-                Ok(said.split_once("parts from epoch ").and_then(|(_, rest)| rest.lines().next()?.parse().ok()))
-            };
-            Ok((until(PATIENCE, "the restart", epoch)?, running))
-        };
-        let (epoch, running) = continued(&mut job)?;
-        ensure!(epoch >= 10, "it continued from epoch {epoch}");
-        job.arena.clear();
-        drop(running);
-        job.nodes.on(1, "rm -r /dev/shm/standfast-*")?;
-        let (epoch, running) = continued(&mut job)?;
-        ensure!(epoch == 1, "it continued from epoch {epoch}");
-        until(PATIENCE, "a checkpoint", || Ok(running.errors_so_far().contains("in memory after").then_some(())))?;
-        let steers = job.processes_with("restart")?;
-        steers.into_iter().try_for_each(|pid| kill(pid, Signal::SIGTERM))?;
-        let stopped = running.wait(PATIENCE)?;
-        ensure!(stopped.exited(75), "it was not stopped: {} {}", stopped.status, stopped.errors);
-        let listed = job.start(&["list", &directory])?.wait(PATIENCE)?.well("list")?.output;
-        let is_on_disk = listed.lines().last().is_some_and(|newest| !newest.contains("in memory"));
-        ensure!(is_on_disk, "the last checkpoint is not on disk: {listed}");
-        job.restart()?.wait(PATIENCE)?.well("the continued job")?;
-        must_have_counted(&job)?;
-        job.arena.wait_until_empty(PATIENCE)?;
-        let left = |node| job.nodes.on(node, "ls /dev/shm");
-        ensure!((0..NODES).all(|node| left(node).is_ok_and(|it| it.trim().is_empty())), "something is left in memory");
-        Ok(())
     })
 }
 

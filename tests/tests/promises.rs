@@ -40,6 +40,7 @@ mod other_users;
 mod outside;
 mod papers;
 mod parallel;
+mod part_states;
 mod parts;
 mod passing_through;
 mod ports;

@@ -93,8 +93,8 @@ pub use listing::{ListingNews, NotSaved};
 pub use objects::{AddressWait, describe_open_file};
 pub use outputs::Output;
 pub use partners::{
-    ClosedHere, CutPartners, CutReport, DistantEnd, EndAddresses, EndFate, FoundEnd, Meeting, OtherEnd, Partner,
-    RestartPartners, RestartStep, RestartToken, Traffic,
+    ClosedHere, CutPartners, CutReport, DistantDatagram, DistantEnd, EndAddresses, EndFate, FoundEnd, Meeting,
+    OtherEnd, Partner, RestartPartners, RestartStep, RestartToken, Traffic,
 };
 pub use precopy::Precopied;
 pub use read::Captured;

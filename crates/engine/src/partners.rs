@@ -36,6 +36,18 @@ pub trait RestartPartners: fmt::Debug + Send + Sync {
     /// As for [`RestartPartners::arrive`].
     fn connect(&self, has_all: bool) -> Result<bool, BoxError>;
 
+    /// Says which datagrams other parts are to send to this one again, before it has arrived anywhere.
+    ///
+    /// # Errors
+    /// When that cannot be passed on.
+    fn want_datagrams(&self, wanted: &[DistantDatagram]) -> Result<(), BoxError>;
+
+    /// Returns the datagrams that other parts want, whoever is to send them, once all have their connections.
+    ///
+    /// # Errors
+    /// When that cannot be found out.
+    fn wanted_datagrams(&self) -> Result<Vec<DistantDatagram>, BoxError>;
+
     /// Returns what all parts of this restart know and nobody else does.
     fn token(&self) -> RestartToken;
 }
@@ -48,6 +60,17 @@ impl fmt::Debug for RestartToken {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("RestartToken")
     }
+}
+
+/// A datagram that a socket of one part has sent to one of another part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DistantDatagram {
+    /// Where it comes from.
+    pub from: Endpoint,
+    /// The address of the socket that is to receive it.
+    pub to: Endpoint,
+    /// Its contents.
+    pub contents: Vec<u8>,
 }
 
 /// How far a part has come in a restart.
@@ -68,6 +91,8 @@ pub struct CutReport {
     pub ends: Vec<DistantEnd>,
     /// The ends that the meeting before has asked for, as far as this node has their addresses.
     pub found: Vec<FoundEnd>,
+    /// The addresses of its UDP sockets, at the first meeting.
+    pub udp: Vec<Endpoint>,
 }
 
 /// The addresses of an end of a TCP connection.
@@ -143,6 +168,8 @@ pub struct Meeting {
     pub asked: Vec<EndAddresses>,
     /// Ends of this node that have been closed, though their other ends have not. A restart makes them for a moment.
     pub closed: Vec<ClosedHere>,
+    /// The addresses of the UDP sockets of other parts, after the first meeting.
+    pub udp: Vec<Endpoint>,
     /// Whether nothing is on its way any more between any two parts.
     pub is_settled: bool,
 }

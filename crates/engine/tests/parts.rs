@@ -4,9 +4,10 @@
 mod support;
 
 use standfast_engine::{
-    Advised, Assistance, CaptureOptions, ClockPolicy, CutPartners, CutReport, DistantEnd, EndAddresses, EngineError,
-    FileOptions, Freezer, IdPolicy, InheritedSignals, Job, Launch, LaunchTerminal, Meeting, OtherEnd, Partner,
-    RefusalCode, RestartNews, RestartOptions, RestartPartners, RestartStep, RestartToken, Tail, restart,
+    Advised, Assistance, CaptureOptions, ClockPolicy, CutPartners, CutReport, DistantDatagram, DistantEnd,
+    EndAddresses, EngineError, FileOptions, Freezer, IdPolicy, InheritedSignals, Job, Launch, LaunchTerminal, Meeting,
+    OtherEnd, Partner, RefusalCode, RestartNews, RestartOptions, RestartPartners, RestartStep, RestartToken, Tail,
+    restart,
 };
 use standfast_format::records::{Socket, SocketState};
 use standfast_format::{BoxError, ImageSink};
@@ -86,7 +87,7 @@ impl CutPartners for Side {
             let (unsent, has_ended) = (other.traffic.unsent, other.has_ended);
             others.push(OtherEnd::Open(Partner { unsent, has_ended, has_connected, empty_until, is_to_refill }));
         }
-        Ok(Meeting { others, asked: Vec::new(), closed: Vec::new(), is_settled })
+        Ok(Meeting { others, asked: Vec::new(), closed: Vec::new(), udp: Vec::new(), is_settled })
     }
 }
 
@@ -123,6 +124,14 @@ impl RestartPartners for Side {
         let last = self.last.lock().map_err(|_| "the other side has failed")?.ends.clone();
         let others_lack = self.exchange(if has_all { &[] } else { &last[..1] })?;
         Ok(has_all && others_lack.is_empty())
+    }
+
+    fn want_datagrams(&self, wanted: &[DistantDatagram]) -> Result<(), BoxError> {
+        if wanted.is_empty() { Ok(()) } else { Err("the programs send no datagrams".into()) }
+    }
+
+    fn wanted_datagrams(&self) -> Result<Vec<DistantDatagram>, BoxError> {
+        Ok(Vec::new())
     }
 
     fn token(&self) -> RestartToken {

@@ -68,7 +68,7 @@ pub use message_queue::{OpenPosixQueue, QueueLimits, QueuedMessage};
 pub use namespace::{Furnishing, HelperNews, NamespaceInit, NamespaceKind};
 pub use namespace_helper::IpcNamespace;
 pub use own_memory::{OwnWrites, RegisteredMemory, first_write_cost, give_back_unused};
-pub use own_network::NetworkSurroundings;
+pub use own_network::{NetworkSurroundings, own_addresses};
 pub use pages::{PageScan, Populated};
 pub use parasite_area::{ParasiteArea, ParasiteAreaError};
 pub use pin::{PinnedToCpu, on_each_cpu};

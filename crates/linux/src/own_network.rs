@@ -53,7 +53,7 @@ impl NetworkSurroundings {
         let paths = folders.flatten().filter_map(|entry| Some(entry.ok()?.path()));
         // Some may be read by root only, and some hold nothing yet.
         let settings = paths.filter_map(|path| fs::read(&path).ok().map(|value| (path, value)));
-        Ok(Self { identity: Identity::own(), addresses: addresses()?, settings: settings.collect() })
+        Ok(Self { identity: Identity::own(), addresses: own_addresses()?, settings: settings.collect() })
     }
 
     /// Moves this process, which must have a single thread, to a network namespace of its own, without privilege to a user
@@ -95,8 +95,11 @@ impl NetworkSurroundings {
     }
 }
 
-/// Returns the addresses of all devices.
-fn addresses() -> io::Result<Vec<IpAddr>> {
+/// Returns the addresses of all devices of this process's network namespace.
+///
+/// # Errors
+/// When the system does not tell them.
+pub fn own_addresses() -> io::Result<Vec<IpAddr>> {
     let mut first = std::ptr::null_mut();
     // SAFETY: `first` is live.
     check(unsafe { libc::getifaddrs(&raw mut first) }.into())?;

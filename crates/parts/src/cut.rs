@@ -15,6 +15,7 @@ use crate::{
     ClosedConnectionEnd, ConnectionEnd, CoordinatorEffect, CoordinatorEvent, EndName, FromPart, ListChanges,
     MeetingReport, OppositeEnd, Pairing, PartIndex, PartReport, ToPart, pair,
 };
+use std::net::SocketAddr;
 
 /// If at least half of what is unsent is still unsent after this number of meetings, receive queues are full: some bytes at a
 /// time may go into them for seconds. A meeting takes 0.2 ms at least, usually one or more, and what the kernel can still deliver
@@ -37,6 +38,8 @@ pub struct Cut {
     /// What each part was told of the other ends.
     told: Vec<Vec<OppositeEnd>>,
     progress: Progress,
+    /// The addresses of the UDP sockets of each part, until all have been told.
+    udp: Vec<Vec<SocketAddr>>,
     /// How often the time was up while receive queues were empty.
     overdue: u32,
     outcome: Option<CutOutcome>,
@@ -125,6 +128,7 @@ impl Cut {
             last: vec![PartReport::default(); parts],
             told: vec![Vec::new(); parts],
             progress: Progress::default(),
+            udp: vec![Vec::new(); parts],
             overdue: 0,
             outcome: None,
         }
@@ -175,7 +179,8 @@ impl Cut {
                 self.parts[part] = PartProgress::Ready;
                 self.freeze()
             }
-            (PartProgress::Freezing, FromPart::Frozen(MeetingReport { ends: changes, found })) => {
+            (PartProgress::Freezing, FromPart::Frozen(MeetingReport { ends: changes, found, udp })) => {
+                self.udp[part] = udp;
                 let mut ends = self.last[part].ends.clone();
                 if !changes.apply(&mut ends) {
                     return self.give_up(Some(part), "it reported ends that it does not have".to_owned());
@@ -222,10 +227,14 @@ impl Cut {
         self.parts.fill(next);
         let answer = |(to, (before, closed)): (PartIndex, (&Vec<OppositeEnd>, Vec<ClosedConnectionEnd>))| {
             let changes = ListChanges::between(before, &others[to]);
-            let message = ToPart::Partners { others: changes, asked: asked.clone(), closed, is_settled };
+            let udp =
+                self.udp.iter().enumerate().filter(|(part, _)| *part != to).flat_map(|(_, of_part)| of_part.clone());
+            let udp = udp.collect();
+            let message = ToPart::Partners { others: changes, asked: asked.clone(), closed, udp, is_settled };
             CoordinatorEffect { to, message }
         };
         let answers = self.told.iter().zip(closed).enumerate().map(answer).collect();
+        self.udp.iter_mut().for_each(Vec::clear);
         self.told = others;
         answers
     }

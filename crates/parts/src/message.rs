@@ -35,6 +35,9 @@ pub struct MeetingReport {
     /// What has become of the ends that were asked for, as far as its node has their addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<AskedEnd>,
+    /// The addresses of its UDP sockets, at the first meeting.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub udp: Vec<SocketAddr>,
 }
 
 /// One end of a TCP connection whose other end no process of this part has.
@@ -274,6 +277,9 @@ pub enum ToPart {
         /// Ends of its node that have been closed, though the other ends have not.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         closed: Vec<ClosedConnectionEnd>,
+        /// The addresses of the UDP sockets of other parts, after the first meeting.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        udp: Vec<SocketAddr>,
         /// Whether nothing is on its way any more between any two parts.
         is_settled: bool,
     },
@@ -313,7 +319,11 @@ mod tests {
             ConnectionEnd { has_ended: true, was_emptied: true, unsent: 5, ..end(2) },
             ConnectionEnd { has_received_all: true, may_be_emptied: false, was_refilled: true, ..end(3) },
         ];
-        let said = FromPart::Frozen(MeetingReport { ends: ListChanges::between(&[], &ends), found: Vec::new() });
+        let said = FromPart::Frozen(MeetingReport {
+            ends: ListChanges::between(&[], &ends),
+            found: Vec::new(),
+            udp: Vec::new(),
+        });
         let line = serde_json::to_string(&said).unwrap();
         assert!(line.starts_with(r#"{"frozen":{"ends":[[0,[["10.77.100.11:1","10.77.100.12:60000",9,0,"#), "{line}");
         assert!(!line.contains('\n'));
@@ -328,9 +338,10 @@ mod tests {
         let others = vec![other; ends.len()];
         let bytes = |ends_before: &[ConnectionEnd], others_before: &[OppositeEnd]| {
             let ends = ListChanges::between(ends_before, &ends);
-            let said = FromPart::Frozen(MeetingReport { ends, found: Vec::new() });
+            let said = FromPart::Frozen(MeetingReport { ends, found: Vec::new(), udp: Vec::new() });
             let others = ListChanges::between(others_before, &others);
-            let answer = ToPart::Partners { others, asked: Vec::new(), closed: Vec::new(), is_settled: true };
+            let answer =
+                ToPart::Partners { others, asked: Vec::new(), closed: Vec::new(), udp: Vec::new(), is_settled: true };
             serde_json::to_string(&said).unwrap().len() + serde_json::to_string(&answer).unwrap().len()
         };
         let (first, again) = (bytes(&[], &[]), bytes(&ends, &others));

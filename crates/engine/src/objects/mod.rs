@@ -110,7 +110,7 @@ pub(crate) use resource_limits::resource_limits;
 pub(crate) use restartable_sequence::registered_sequence;
 pub(crate) use scheduling::{SchedulingBaseline, own_scheduling};
 pub(crate) use signal_dispositions::AskedDispositions;
-pub(crate) use socket::{Connecting, Renamed, SocketName, refuse_lone_part};
+pub(crate) use socket::{Connecting, Renamed, SocketName, distant_sender, refuse_lone_part};
 use standfast_format::records::{Bytes, OpenFile, OpenFileKind};
 use standfast_linux::abi;
 use std::ffi::OsStr;

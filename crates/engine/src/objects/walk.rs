@@ -27,6 +27,7 @@ use standfast_format::records::{
     ClosedEnd, Descriptor, OpenFile, OpenFileKind, PipeContents, PosixQueue, PseudoTerminal, Socket,
 };
 use standfast_linux::Pid;
+use standfast_linux::proc::Endpoint;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -153,6 +154,7 @@ impl Descriptors {
             external_sockets: terms.external_sockets,
             partners: terms.partners,
             meets_partners: terms.meets_partners,
+            distant_udp: Vec::new(),
             frozen: terms.frozen,
             reused_ports: terms.reused_ports,
             inheritance,
@@ -217,6 +219,8 @@ pub(super) struct Walk<'a> {
     pub(super) external_sockets: ExternalSockets,
     pub(super) partners: Option<&'a dyn CutPartners>,
     pub(super) meets_partners: bool,
+    /// The addresses of the UDP sockets of other parts.
+    pub(super) distant_udp: Vec<Endpoint>,
     pub(super) frozen: Option<&'a Frozen>,
     pub(super) reused_ports: Option<&'a ReusedPorts>,
     pub(super) inheritance: &'a Inheritance,

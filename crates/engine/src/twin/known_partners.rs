@@ -1,14 +1,18 @@
 //! The other parts of a distributed job, as the image knows them: the twin of one part asks nobody.
 
+use crate::objects::distant_sender;
 use crate::partners::{CutPartners, CutReport, DistantEnd, EndAddresses, Meeting, OtherEnd, Partner};
 use standfast_format::BoxError;
 use standfast_format::records::{JobState, Socket, SocketState};
 use standfast_linux::proc::Endpoint;
 use std::collections::HashMap;
 
-/// The other ends of the connections that an image has.
+/// The other ends of the connections that an image has, and the senders of datagrams.
 #[derive(Debug)]
-pub(super) struct KnownPartners(HashMap<EndAddresses, Partner>);
+pub(super) struct KnownPartners {
+    ends: HashMap<EndAddresses, Partner>,
+    udp: Vec<Endpoint>,
+}
 
 impl KnownPartners {
     /// Returns `None` if there are none.
@@ -28,14 +32,17 @@ impl KnownPartners {
             _ => None,
         };
         let ends: HashMap<_, _> = job.sockets.iter().filter_map(end).collect();
-        (!ends.is_empty()).then_some(Self(ends))
+        let udp: Vec<_> = job.sockets.iter().flat_map(|socket| &socket.received).filter_map(distant_sender).collect();
+        (!ends.is_empty() || !udp.is_empty()).then_some(Self { ends, udp })
     }
 }
 
 impl CutPartners for KnownPartners {
     fn meet(&self, report: CutReport) -> Result<Meeting, BoxError> {
-        let other = |end: &DistantEnd| self.0.get(&end.addresses).map_or(OtherEnd::Outside, |it| OtherEnd::Open(*it));
+        let other =
+            |end: &DistantEnd| self.ends.get(&end.addresses).map_or(OtherEnd::Outside, |it| OtherEnd::Open(*it));
         let others = report.ends.iter().map(other).collect();
-        Ok(Meeting { others, asked: Vec::new(), closed: Vec::new(), is_settled: true })
+        let udp = self.udp.clone();
+        Ok(Meeting { others, asked: Vec::new(), closed: Vec::new(), udp, is_settled: true })
     }
 }

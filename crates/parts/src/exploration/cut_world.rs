@@ -128,7 +128,7 @@ impl CutWorld {
         };
         let ends = neighbours(part, self.parts.len()).into_iter().map(end).collect();
         let before = std::mem::replace(&mut self.reported[part], ends);
-        MeetingReport { ends: ListChanges::between(&before, &self.reported[part]), found: Vec::new() }
+        MeetingReport { ends: ListChanges::between(&before, &self.reported[part]), found: Vec::new(), udp: Vec::new() }
     }
 
     /// Empties the receive queue of a part, or fills it again, as it was told.

@@ -2,12 +2,14 @@
 //! restart. If that connection ends, the part gives up: it runs on without a checkpoint.
 
 mod conversation;
+mod datagrams;
 mod wire;
 
 pub(crate) use conversation::Conversation;
 
 use crate::quoting::InWords;
-use standfast_engine::{CutPartners, CutReport, Meeting, RestartPartners, RestartStep, RestartToken};
+use datagrams::WantedDatagrams;
+use standfast_engine::{CutPartners, CutReport, DistantDatagram, Meeting, RestartPartners, RestartStep, RestartToken};
 use standfast_format::BoxError;
 use standfast_format::manifest::Epoch;
 use standfast_parts::{
@@ -16,6 +18,7 @@ use standfast_parts::{
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,10 +45,11 @@ impl JobPart {
         Self { link: Arc::default(), restart: None }
     }
 
-    /// Returns a part that continues together with the others.
-    pub(crate) fn restarting(stream: UnixStream, token: RestartToken) -> io::Result<Self> {
+    /// Returns the part in `directory`, which continues together with the others.
+    pub(crate) fn restarting(stream: UnixStream, token: RestartToken, directory: &Path) -> io::Result<Self> {
         let conversation = Mutex::new(Conversation::begin(stream, RESTART_MAX)?);
-        Ok(Self { link: Arc::default(), restart: Some(Arc::new(RestartLink { conversation, token })) })
+        let datagrams = WantedDatagrams::new(directory, &token);
+        Ok(Self { link: Arc::default(), restart: Some(Arc::new(RestartLink { conversation, token, datagrams })) })
     }
 
     pub(crate) fn link(&self) -> Arc<PartLink> {
@@ -209,9 +213,9 @@ impl PartLink {
 impl CutUnderWay {
     /// Returns what has changed since the last meeting.
     fn changes(&mut self, report: &CutReport) -> MeetingReport {
-        let (ends, found) = wire::report(report);
-        let before = std::mem::replace(&mut self.ends, ends);
-        MeetingReport { ends: ListChanges::between(&before, &self.ends), found }
+        let said = wire::report(report);
+        let before = std::mem::replace(&mut self.ends, said.ends);
+        MeetingReport { ends: ListChanges::between(&before, &self.ends), found: said.found, udp: said.udp }
     }
 
     /// Says something, and waits for the answer.
@@ -227,11 +231,12 @@ impl CutPartners for PartLink {
         let cut = under_way.as_mut().ok_or(NOT_ALONE)?;
         let changes = cut.changes(&report);
         match cut.ask(FROZEN_MAX, &FromPart::Frozen(changes))? {
-            ToPart::Partners { others, asked, closed, is_settled } => {
+            ToPart::Partners { others, asked, closed, udp, is_settled } => {
                 if !others.apply(&mut cut.others) {
                     return Err("the coordinator has answered for ends that this part does not have".into());
                 }
-                Ok(wire::meeting(&cut.others, &asked, &closed, is_settled))
+                let meeting = wire::meeting(&cut.others, &asked, &closed, is_settled);
+                Ok(Meeting { udp: udp.into_iter().map(wire::endpoint).collect(), ..meeting })
             }
             other => Err(unexpected(other).into()),
         }
@@ -243,6 +248,7 @@ impl CutPartners for PartLink {
 struct RestartLink {
     conversation: Mutex<Conversation>,
     token: RestartToken,
+    datagrams: WantedDatagrams,
 }
 
 impl RestartPartners for RestartLink {
@@ -265,6 +271,14 @@ impl RestartPartners for RestartLink {
             ToPart::Again => Ok(false),
             other => Err(unexpected(other).into()),
         }
+    }
+
+    fn want_datagrams(&self, wanted: &[DistantDatagram]) -> Result<(), BoxError> {
+        self.datagrams.want(wanted)
+    }
+
+    fn wanted_datagrams(&self) -> Result<Vec<DistantDatagram>, BoxError> {
+        self.datagrams.wanted()
     }
 
     fn token(&self) -> RestartToken {

@@ -12,8 +12,19 @@ pub(super) fn epoch(PartsEpoch { number, cut }: PartsEpoch) -> Epoch {
     Epoch { number, cut }
 }
 
-pub(super) fn report(report: &CutReport) -> (Vec<ConnectionEnd>, Vec<AskedEnd>) {
-    (report.ends.iter().map(connection_end).collect(), report.found.iter().map(found_end).collect())
+/// What a part says at a meeting, in the form of the conversation.
+pub(super) struct SaidAtMeeting {
+    pub(super) ends: Vec<ConnectionEnd>,
+    pub(super) found: Vec<AskedEnd>,
+    pub(super) udp: Vec<SocketAddr>,
+}
+
+pub(super) fn report(report: &CutReport) -> SaidAtMeeting {
+    SaidAtMeeting {
+        ends: report.ends.iter().map(connection_end).collect(),
+        found: report.found.iter().map(found_end).collect(),
+        udp: report.udp.iter().copied().map(address).collect(),
+    }
 }
 
 pub(super) fn meeting(
@@ -28,6 +39,7 @@ pub(super) fn meeting(
         others: others.iter().map(|other| other_end(*other)).collect(),
         asked: asked.iter().map(|name| addresses(*name)).collect(),
         closed: closed.collect(),
+        udp: Vec::new(),
         is_settled,
     }
 }
@@ -68,11 +80,17 @@ fn other_end(other: OppositeEnd) -> engine::OtherEnd {
 }
 
 fn name(addresses: EndAddresses) -> EndName {
-    let address = |endpoint: Endpoint| SocketAddr::new(endpoint.address, endpoint.port);
     EndName { local: address(addresses.local), remote: address(addresses.remote) }
 }
 
 fn addresses(name: EndName) -> EndAddresses {
-    let endpoint = |address: SocketAddr| Endpoint { address: address.ip(), port: address.port() };
     EndAddresses { local: endpoint(name.local), remote: endpoint(name.remote) }
+}
+
+pub(super) fn address(endpoint: Endpoint) -> SocketAddr {
+    SocketAddr::new(endpoint.address, endpoint.port)
+}
+
+pub(super) fn endpoint(address: SocketAddr) -> Endpoint {
+    Endpoint { address: address.ip(), port: address.port() }
 }

@@ -4,7 +4,7 @@
 
 use super::agent_protocol::{AgentReport, AgentRequest, FoundPart, PartCommand, PartPlace, VERSION, from_hex, to_hex};
 use super::description::{PartDescription, PartDirectory, write};
-use super::found::epochs_on_disk;
+use super::found::{await_end, epochs_on_disk};
 use super::output::{CommandOutput, CommandStream};
 use super::remote::PART_VARIABLE;
 use crate::checkpoint::end_job;
@@ -106,8 +106,12 @@ impl Agent {
                 self.pass_on(&message);
                 Ok(())
             }
-            AgentRequest::Look => {
-                say(&AgentReport::Found(FoundPart::look(&self.part.job())?));
+            AgentRequest::Look { awaits_end } => {
+                let job = self.part.job();
+                if awaits_end {
+                    await_end(&job)?;
+                }
+                say(&AgentReport::Found(FoundPart::look(&job)?));
                 Ok(())
             }
             AgentRequest::Follow => {

@@ -40,7 +40,10 @@ pub(super) enum AgentRequest {
     /// For the cut or restart under way.
     Say(ToPart),
     /// Does the part run, and which epochs has it sealed?
-    Look,
+    Look {
+        /// Whether to wait first for what is about to end, since the part is to be continued.
+        awaits_end: bool,
+    },
     /// Follow a part that runs already.
     Follow,
     /// Continue the part together with the others.

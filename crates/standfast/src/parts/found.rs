@@ -2,11 +2,13 @@
 
 use super::agent_protocol::{FoundPart, RecordedEpoch};
 use crate::Error;
+use crate::interrupts::Interrupts;
 use crate::queries::phase;
 use crate::report::JobPhase;
+use crate::takeover::await_exit;
 use standfast_format::manifest::{Epoch, Generation};
 use standfast_parts::PartsEpoch;
-use standfast_store::{JobDirectory, Level, Levels, StoreError};
+use standfast_store::{JobDirectory, Level, Levels, Purpose, StoreError};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,6 +23,15 @@ impl FoundPart {
         let epochs = epochs(path).map_err(|error| Error::of_store(path, error))?;
         Ok(Self { phase, epochs })
     }
+}
+
+/// Waits while an earlier life of the part is about to end: what was killed a moment ago looks as if it ran.
+pub(super) fn await_end(path: &Path) -> Result<(), Error> {
+    if phase(path)? == JobPhase::None {
+        return Ok(());
+    }
+    let directory = JobDirectory::open(path).map_err(|error| Error::of_store(path, error))?;
+    await_exit(&directory, path, Purpose::Live, Interrupts::default(), &mut |_| {})
 }
 
 /// Returns the epochs that are on the disk of a part, or nothing if it has no level in memory: all of them are there then.

@@ -68,7 +68,7 @@ pub fn restart_part(to_restart: PartToRestart) -> Result<Ending, Error> {
     let joining = |error| Error::system("join the restart of the distributed job")(error);
     let stream = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).map_err(joining)?;
     let token = || Conversation::begin(stream.try_clone()?, TOKEN_MAX)?.hear();
-    let job_part = token().and_then(|token| JobPart::restarting(stream.try_clone()?, RestartToken(token)));
+    let job_part = token().and_then(|token| JobPart::restarting(stream.try_clone()?, RestartToken(token), part.path()));
     let request = RestartRequest {
         context: JobContext { shared_binaries, ..context(&part, job_part.map_err(joining)?, options) },
         at: Some(generation),

@@ -263,7 +263,16 @@ pub fn checkpoint_distributed(directory: &Path, afterwards: Afterwards) -> Resul
 
 /// Asks all nodes what there is of their parts.
 pub(super) fn look(nodes: &mut ReachedNodes) -> Result<Vec<FoundPart>, Error> {
-    nodes.ask_all(&AgentRequest::Look, ANSWER_MAX, |report| match report {
+    look_when(nodes, false)
+}
+
+/// Does the same once what is about to end has ended.
+pub(super) fn look_when_ended(nodes: &mut ReachedNodes) -> Result<Vec<FoundPart>, Error> {
+    look_when(nodes, true)
+}
+
+fn look_when(nodes: &mut ReachedNodes, awaits_end: bool) -> Result<Vec<FoundPart>, Error> {
+    nodes.ask_all(&AgentRequest::Look { awaits_end }, ANSWER_MAX, |report| match report {
         AgentReport::Found(found) => Ok(found),
         other => Err(other),
     })

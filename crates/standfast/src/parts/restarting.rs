@@ -3,7 +3,7 @@
 
 use super::agent_protocol::{AgentReport, AgentRequest, FoundPart};
 use super::coordinator::{Coordinator, DistributedRestart, random};
-use super::questions::{complete, look, no_epoch};
+use super::questions::{complete, look_when_ended, no_epoch};
 use super::reach::{Next, show};
 use crate::report::JobPhase;
 use crate::{Ending, Error};
@@ -19,7 +19,7 @@ impl Coordinator<'_, '_> {
     /// Continues the parts, or takes over those that run. Returns how the job has ended, if it has.
     pub(super) fn restart(&mut self, request: &DistributedRestart) -> Result<Option<Ending>, Error> {
         let at = request.at;
-        let found = look(&mut self.nodes)?;
+        let found = look_when_ended(&mut self.nodes)?;
         for (part, found) in found.iter().enumerate() {
             self.flushes.note_on_disk(part, found.on_disk().map(|it| it.epoch).collect());
         }

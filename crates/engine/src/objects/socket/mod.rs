@@ -10,6 +10,7 @@ mod spare_room;
 use super::{Check, Kind, Known, Opening, Recorded, Walk};
 use crate::EngineError;
 pub(crate) use check::{SocketName, refuse_lone_part};
+pub(crate) use collect::distant_sender;
 pub(super) use collect::{Found, Unread, Usual};
 pub(crate) use restore::{Connecting, Renamed};
 pub(super) use restore::{Made, Names};

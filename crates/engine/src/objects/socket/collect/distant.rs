@@ -15,6 +15,7 @@ use crate::partners::{
 use crate::{Blocker, RefusalCode};
 use standfast_format::records::{Bytes, ClosedEnd, SocketState};
 use standfast_linux::abi;
+use standfast_linux::own_addresses;
 use standfast_linux::proc::tcp_state::{CLOSING, FIN_WAIT_1, FIN_WAIT_2, LAST_ACK, TIME_WAIT};
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
@@ -101,6 +102,7 @@ impl Walk<'_> {
         distant: &[usize],
     ) -> Result<Vec<ClosedHere>, Gathering> {
         let (mut scans, mut found) = (0, Vec::new());
+        let mut udp = self.udp_addresses().map_err(other_parts)?;
         loop {
             let of_end = |at: &usize| {
                 let end = self.sockets[*at].distant_end();
@@ -108,9 +110,10 @@ impl Walk<'_> {
             };
             let ends = distant.iter().map(of_end).collect::<Result<Vec<_>, _>>()?;
             let count = ends.len();
-            let report = CutReport { ends: ends.clone(), found };
+            let report = CutReport { ends: ends.clone(), found, udp: std::mem::take(&mut udp) };
             let meeting = with_room(self.refilled(), || partners.meet(report)).map_err(other_parts)?;
-            let Meeting { others, asked, closed, is_settled } = meeting;
+            let Meeting { others, asked, closed, udp: of_others, is_settled } = meeting;
+            self.distant_udp.extend(of_others);
             if others.len() != count {
                 return Err(Gathering::Others("another part has answered to other questions".to_owned()));
             }
@@ -141,6 +144,20 @@ impl Walk<'_> {
             scans += 1;
             std::thread::sleep(MEETING_PAUSE);
         }
+    }
+
+    /// Returns the addresses from which UDP sockets of this part send to other nodes.
+    fn udp_addresses(&self) -> io::Result<Vec<Endpoint>> {
+        let bound = self.sockets.iter().filter(|socket| socket.is_udp());
+        let bound: Vec<_> = bound.filter_map(|socket| Endpoint::of(&socket.record.name.0)).collect();
+        let of_node = if bound.is_empty() { Vec::new() } else { own_addresses()? };
+        let each = |bound: &Endpoint| {
+            let addresses = if bound.address.is_unspecified() { of_node.clone() } else { vec![bound.address] };
+            let port = bound.port;
+            addresses.into_iter().map(move |address| Endpoint { address, port })
+        };
+        let is_reachable = |it: &Endpoint| it.port != 0 && !it.address.is_loopback();
+        Ok(bound.iter().flat_map(each).filter(is_reachable).collect())
     }
 
     /// Checks, once all is recorded, that no connection to another part has changed since the parts agreed.

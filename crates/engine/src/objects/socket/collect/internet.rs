@@ -1,7 +1,6 @@
 //! TCP and UDP: both ends of a connection are the job's, or the other end is closed. Data that a TCP socket has sent
 //! cannot be read there. It is first driven on into the receive queue of the other end, which is the job's as well.
 
-use super::queue::messages;
 use super::{Found, Unsupported, Walk};
 use crate::RefusalCode;
 use crate::partners::Traffic;
@@ -38,7 +37,7 @@ pub(super) struct Network {
     /// All TCP connections, once they are wanted.
     tcp: OnceLock<Vec<TcpConnection>>,
     /// UDP sockets, by inode. Those that the kernel does not report are missing.
-    udp: HashMap<u64, UdpSocket>,
+    pub(super) udp: HashMap<u64, UdpSocket>,
 }
 
 impl Network {
@@ -288,58 +287,6 @@ impl Walk<'_> {
         self.sockets[at].record.received.push(message);
         Ok(())
     }
-
-    pub(super) fn connect_udp(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
-        let inode = self.shown[self.sockets[at].place].identity().inode;
-        let found = &mut self.sockets[at];
-        let known = network.udp.get(&inode);
-        found.record.shut_down = match known.and_then(|known| known.shut_down) {
-            Some(recorded) => recorded.into(),
-            None => shut_down_as_polled(found.own())?,
-        };
-        // getpeername(2) does not return a peer without a port.
-        let without_port = || known.and_then(|known| known.peer).map(|peer| peer.to_address(found.record.family));
-        if let Some(address) = found.peer.clone().or_else(without_port) {
-            found.record.state = SocketState::Towards { address: address.into(), peer: None };
-        }
-        Ok(())
-    }
-
-    /// Reads datagrams. Those of senders outside the job could not be sent again: nobody else may use their address.
-    pub(super) fn receive_udp(&mut self, at: usize) -> Result<(), Unsupported> {
-        let found = &self.sockets[at];
-        let inode = self.shown[found.place].identity().inode;
-        for received in messages(found.own(), inode, false)? {
-            let from = Endpoint::of(&received.peeked.from);
-            let sends = |other: &Found| {
-                let bound = Endpoint::of(&other.record.name.0);
-                other.is_udp() && bound.zip(from).is_some_and(|(bound, from)| bound.serves(&from))
-            };
-            let Some(sender) = self.sockets.iter().position(sends) else {
-                return Err(Unsupported::for_now(
-                    RefusalCode::UnreadMessage,
-                    "an unread datagram has a sender outside the program, or a closed one",
-                ));
-            };
-            if received.peeked.is_joined {
-                return Err(Unsupported::for_now(
-                    RefusalCode::UnreadMessage,
-                    "the kernel has joined several unread datagrams (UDP_GRO)",
-                ));
-            }
-            // Otherwise a sender that is bound to any address would have another one after a restart.
-            let names_none =
-                Endpoint::of(&self.sockets[sender].record.name.0).is_some_and(|it| it.address.is_unspecified());
-            let message = SocketMessage {
-                contents: received.contents.into(),
-                sender: Some(sender as u32),
-                from: names_none.then(|| received.peeked.from.into()),
-                ..SocketMessage::default()
-            };
-            self.sockets[at].record.received.push(message);
-        }
-        Ok(())
-    }
 }
 
 /// Reports whether a TCP socket listens, or has never been connected.
@@ -374,17 +321,6 @@ fn has_sent(own: BorrowedFd<'_>) -> io::Result<bool> {
 /// Returns whether a TCP socket has shut down its receiving direction, if the other end has not shut down anything.
 pub(super) fn shut_down_receiving(own: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(if descriptors::ready_events(own, abi::POLLRDHUP)? & abi::POLLRDHUP == 0 { 0 } else { super::RECEIVING })
-}
-
-/// Returns the directions of a datagram socket that are shut down, if poll(2) shows them. The sending direction alone
-/// does not show.
-fn shut_down_as_polled(own: BorrowedFd<'_>) -> io::Result<u32> {
-    let events = descriptors::ready_events(own, abi::POLLRDHUP)?;
-    Ok(match (events & abi::POLLHUP != 0, events & abi::POLLRDHUP != 0) {
-        (true, _) => super::RECEIVING | super::SENDING,
-        (false, true) => super::RECEIVING,
-        (false, false) => 0,
-    })
 }
 
 /// Waits until everything that one end has sent has reached the receive queue of the other. A full queue is given room.

@@ -2,9 +2,10 @@
 //! are known, including those in flight in messages of others.
 //!
 //! This file determines the kind of a socket. `unix.rs` and `internet.rs` find its peer, `connecting.rs` one that has not
-//! answered, `distant.rs` those in other parts of a distributed job, `queue.rs` its received data, and `options.rs` its options.
+//! answered, `distant.rs` those in other parts of a distributed job, `datagrams.rs` UDP, `queue.rs` received data, and `options.rs` its options.
 
 mod connecting;
+mod datagrams;
 mod distant;
 mod internet;
 mod options;
@@ -17,6 +18,7 @@ use crate::objects::socket::loopback::await_datagrams;
 use crate::objects::{Known, Motion, Unsupported, Walk};
 use crate::partners::DistantEnd;
 use crate::{Blocker, RefusalCode};
+pub(crate) use datagrams::distant_sender;
 use internet::Network;
 pub(in crate::objects) use options::Usual;
 use options::{Class, set_options};

@@ -5,12 +5,25 @@
 //! each datagram of others it is connected to their sender. A Unix socket would lose what it has received if it changed
 //! its peer. It has none until the last datagram of others has arrived.
 
-use super::reachable;
+use super::{Made, is_udp, reachable};
+use crate::EngineError;
+use crate::error::kernel;
 use crate::objects::Opening;
+use crate::objects::socket::collect::distant_sender;
+use crate::partners::{DistantDatagram, RestartPartners};
 use standfast_format::records::{Bytes, Socket, SocketMessage, SocketState};
 use standfast_linux::abi;
+use standfast_linux::own_addresses;
 use standfast_linux::proc::Endpoint;
+use standfast_linux::sys::socket;
 use std::cmp::Reverse;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to send what fills the queue of a socket.
+const SENDING_MAX: Duration = Duration::from_secs(10);
+const SENDING_PAUSE: Duration = Duration::from_millis(1);
 
 impl Opening<'_> {
     /// Returns the address to which a socket is to be connected when the message at this place is sent to it, or when
@@ -57,6 +70,61 @@ impl Opening<'_> {
         let name = message.sender.map(|sender| &self.plan.job.sockets[sender as usize].name);
         message.from.as_ref().or(name).map(|address| reachable(&address.0, family)).unwrap_or_default()
     }
+}
+
+/// Datagrams between parts of a distributed job. A part says which it wants before any part has its connections. Then the part
+/// whose socket had sent one sends it again.
+impl Opening<'_> {
+    /// Says which datagrams other parts are to send again.
+    pub(super) fn want_datagrams(&self, partners: &dyn RestartPartners) -> Result<(), EngineError> {
+        let mut wanted = Vec::new();
+        for record in self.plan.job.sockets.iter().filter(|record| is_udp(record)) {
+            for (message, from) in record.received.iter().filter_map(|it| Some((it, distant_sender(it)?))) {
+                let to = address_towards(record, from).map_err(|source| kernel("finding an own address", source))?;
+                wanted.push(DistantDatagram { from, to, contents: message.contents.0.to_vec() });
+            }
+        }
+        partners.want_datagrams(&wanted).map_err(EngineError::Image)
+    }
+
+    /// Sends again what other parts want and a socket of this part had sent.
+    pub(super) fn send_to_parts(&self, sockets: &[Made]) -> Result<(), EngineError> {
+        let Some(partners) = self.partners else { return Ok(()) };
+        let wanted = partners.wanted_datagrams().map_err(EngineError::Image)?;
+        let sending = |source| kernel("sending a datagram to another part again", source);
+        let of_node = if wanted.is_empty() { Vec::new() } else { own_addresses().map_err(sending)? };
+        for datagram in wanted.iter().filter(|it| of_node.contains(&it.from.address)) {
+            let sends = |record: &Socket| {
+                is_udp(record) && Endpoint::of(&record.name.0).is_some_and(|it| it.serves(&datagram.from))
+            };
+            let place = self.plan.job.sockets.iter().position(sends);
+            let place = place.ok_or_else(|| sending(io::Error::other("no socket has its address")))?;
+            let family = self.plan.job.sockets[place].family;
+            let [to, from] = [datagram.to, datagram.from].map(|it| it.to_address(family));
+            let deadline = Instant::now() + SENDING_MAX;
+            while let Err(error) = socket::send_from(sockets[place].own(), &datagram.contents, &to, &from) {
+                if error.kind() != io::ErrorKind::WouldBlock || Instant::now() > deadline {
+                    return Err(sending(error));
+                }
+                std::thread::sleep(SENDING_PAUSE);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the address at which a node reaches a socket that is to receive from it.
+fn address_towards(record: &Socket, from: Endpoint) -> io::Result<Endpoint> {
+    let missing = || io::Error::from(io::ErrorKind::InvalidData);
+    let bound = Endpoint::of(&record.name.0).ok_or_else(missing)?;
+    if !bound.address.is_unspecified() {
+        return Ok(bound);
+    }
+    let family = if from.address.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 };
+    let probe = socket::create(family, abi::SOCK_DGRAM, 0)?;
+    socket::connect(probe.as_fd(), &from.to_address(family))?;
+    let own = Endpoint::of(&socket::name(probe.as_fd())?).ok_or_else(missing)?;
+    Ok(Endpoint { port: bound.port, ..own })
 }
 
 /// Returns the socket to which a Unix datagram socket is connected, by its place. An image of an earlier version names only

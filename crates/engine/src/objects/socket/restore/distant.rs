@@ -101,6 +101,7 @@ impl Opening<'_> {
         let distant = all.filter(|(_, record)| matches!(record.state, SocketState::Distant { .. }));
         let mut ends: Vec<_> = distant.map(|(place, record)| DistantSocket { place, record, made: None }).collect();
         let listeners = self.listen_for_parts(&ends)?;
+        self.want_datagrams(partners)?;
         arrive(partners, RestartStep::Listening)?;
         for end in ends.iter_mut().filter(|end| !end.is_accepted()) {
             let connected = self.connect_to_part(end, partners)?;

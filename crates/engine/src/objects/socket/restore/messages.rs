@@ -5,7 +5,7 @@ use super::{Made, is_internet, is_tcp};
 use crate::EngineError;
 use crate::error::kernel;
 use crate::objects::Opening;
-use crate::objects::socket::collect::received;
+use crate::objects::socket::collect::{distant_sender, received};
 use crate::objects::socket::loopback::await_datagrams;
 use standfast_format::records::{Socket, SocketMessage, SocketState};
 use standfast_linux::abi;
@@ -37,7 +37,11 @@ impl Opening<'_> {
             // It has everything already, from the other part.
             return Ok(());
         }
-        for at in 0..=record.received.len() {
+        let of_parts = from_parts(record);
+        if of_parts > 0 {
+            await_parts(receiver, record, of_parts)?;
+        }
+        for at in of_parts..=record.received.len() {
             if let Some(peer) = self.peer_at(record, at) {
                 if is_internet(record.family) {
                     // What comes later would not be let in.
@@ -204,13 +208,38 @@ fn make_room(sender: &Made, receiver: &Made, record: &Socket) -> io::Result<()> 
     Err(io::Error::other("more was in flight than this system lets be (net.core.wmem_max, net.unix.max_dgram_qlen)"))
 }
 
-/// Waits until everything has arrived, in order, before anybody else may send.
+/// Returns how many messages come from other parts. They are the first ones.
+fn from_parts(record: &Socket) -> usize {
+    let is_udp = is_internet(record.family) && !is_tcp(record);
+    record.received.iter().take_while(|message| is_udp && distant_sender(message).is_some()).count()
+}
+
+/// Waits until the other parts have sent their datagrams again.
+fn await_parts(receiver: &Made, record: &Socket, count: usize) -> Result<(), EngineError> {
+    let waiting = |source| kernel("waiting for datagrams of other parts", source);
+    let deadline = Instant::now() + ARRIVAL_MAX;
+    while received(receiver.own(), record).map_err(waiting)?.len() < count {
+        if Instant::now() > deadline {
+            return Err(waiting(io::Error::other("one was lost on the way; another restart sends them again")));
+        }
+        std::thread::sleep(ARRIVAL_PAUSE);
+    }
+    Ok(())
+}
+
+/// Waits until everything has arrived, in order, before anybody else may send. What several parts have sent comes in any order.
 fn arrived(receiver: &Made, record: &Socket) -> Result<(), EngineError> {
     let scanning = |source| kernel("looking whether what was in flight has arrived", source);
     let deadline = Instant::now() + ARRIVAL_MAX;
+    let of_parts = from_parts(record);
+    let sorted = |mut messages: Vec<Vec<u8>>| {
+        let count = of_parts.min(messages.len());
+        messages[..count].sort();
+        messages
+    };
+    let wanted = sorted(record.received.iter().map(|message| message.contents.0.to_vec()).collect());
     loop {
-        let found = received(receiver.own(), record).map_err(scanning)?;
-        let wanted: Vec<&[u8]> = record.received.iter().map(|message| &message.contents.0[..]).collect();
+        let found = sorted(received(receiver.own(), record).map_err(scanning)?);
         let is_stream = record.kind == abi::SOCK_STREAM;
         let alike = if is_stream { found.concat() == wanted.concat() } else { found == wanted };
         if alike {

@@ -70,8 +70,13 @@ impl Opening<'_> {
                 _ => {}
             }
         }
+        // Other parts may send to them as soon as all have their connections.
+        let udp = |record: &Socket| stands_alone(record) && is_udp(record);
+        for (place, record) in records.iter().enumerate().filter(|(_, record)| udp(record)) {
+            made[place] = Some(self.make_alone(record)?);
+        }
         self.make_distant(&mut made)?;
-        for (place, record) in records.iter().enumerate().filter(|(_, record)| stands_alone(record)) {
+        for (place, record) in records.iter().enumerate().filter(|(_, record)| stands_alone(record) && !udp(record)) {
             made[place] = Some(self.make_alone(record)?);
         }
         // Their ports have been waited for by now, and nobody listens there yet.
@@ -163,6 +168,7 @@ impl Opening<'_> {
     pub(in crate::objects) fn finish_sockets(&mut self, files: &[Option<u64>]) -> Result<(), EngineError> {
         let sockets = std::mem::take(&mut self.sockets);
         let records = &self.plan.job.sockets;
+        self.send_to_parts(&sockets)?;
         for place in datagrams::in_order_of_peers(records) {
             self.fill(place, &records[place], &sockets, files)?;
         }
@@ -261,6 +267,10 @@ pub(in crate::objects) fn is_internet(family: i32) -> bool {
 
 fn is_tcp(record: &Socket) -> bool {
     is_internet(record.family) && record.kind == abi::SOCK_STREAM
+}
+
+fn is_udp(record: &Socket) -> bool {
+    is_internet(record.family) && record.kind == abi::SOCK_DGRAM
 }
 
 /// Reports whether a socket is bound. Internet sockets always return an address, which is all zeros before binding.
