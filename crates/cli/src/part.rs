@@ -5,7 +5,6 @@ use crate::homes::shared_binaries;
 use crate::leave::leave;
 use crate::reporter::say;
 use crate::slurm::{NamedNodes, named_nodes};
-use crate::supervise::from_here;
 use anyhow::{Context, bail};
 use standfast::{
     DistributedRequest, DistributedRestart, FlushEvery, GenerationNumber, OptionChoices, PartToRestart, Rehearse,
@@ -23,7 +22,7 @@ const BY_SIGNAL: i32 = 128;
 pub(crate) fn run_distributed(run: Run) -> anyhow::Result<ExitCode> {
     refuse_unsuitable(&run)?;
     let directory = run.directory.unwrap_or_else(|| default_directory(&run.command_line[0]));
-    let options = from_here(run.options)?;
+    let options = run.options.with_absolute_places().context("--memory names no directory")?;
     if run.resume && standfast::is_distributed(&directory) {
         let restart = DistributedRestart { directory, options, ..DistributedRestart::default() };
         return continue_distributed(&restart);
@@ -38,7 +37,7 @@ pub(crate) fn run_distributed(run: Run) -> anyhow::Result<ExitCode> {
 
 /// Continues a job of several nodes.
 pub(crate) fn restart_distributed(restart: Restart, directory: PathBuf) -> anyhow::Result<ExitCode> {
-    let options = from_here(restart.options.into())?;
+    let options = OptionChoices::from(restart.options).with_absolute_places().context("--memory names no directory")?;
     let unsuitable = [
         ("redirect", restart.redirect),
         ("clock-jump", restart.clock_jump),

@@ -10,7 +10,7 @@ use crate::reporter::{Reporter, say};
 use anyhow::{Context, bail};
 use standfast::{
     AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, ForegroundConnection, Hooks,
-    JobContext, Left, Memory, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
+    JobContext, Left, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -37,7 +37,7 @@ pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
         Some(ckptrc) => ckptrc.directory(&program),
         None => standfast::default_directory(&program),
     });
-    let options = from_here(run.options)?;
+    let options = run.options.with_absolute_places().context("--memory names no directory")?;
     let machine = run.machine.settings()?;
     let attach = AttachRequest { directory: directory.clone(), detach_key: run.keys.detach_key };
     let request = |connection| RunRequest {
@@ -76,7 +76,7 @@ pub(crate) fn restart(mut restart: Restart, reporter: Reporter) -> anyhow::Resul
     if standfast::is_distributed(&directory) {
         return part::restart_distributed(restart, directory);
     }
-    let options = from_here(restart.options.into())?;
+    let options = OptionChoices::from(restart.options).with_absolute_places().context("--memory names no directory")?;
     let clocks = clocks(restart.clock_jump);
     let attach = AttachRequest { directory: directory.clone(), detach_key: restart.keys.detach_key };
     let streams = streams(restart.redirect);
@@ -148,15 +148,6 @@ fn clocks(jump: bool) -> ClockPolicy {
 
 fn streams(redirect: bool) -> Streams {
     if redirect { Streams::Redirected } else { Streams::Recorded }
-}
-
-/// Makes the directory in memory absolute, so that a restart from another working directory finds it.
-/// Makes paths among options independent of the working directory.
-pub(crate) fn from_here(mut options: OptionChoices) -> anyhow::Result<OptionChoices> {
-    if let Some(Memory::At(place)) = &mut options.memory {
-        *place = std::path::absolute(&*place).context("--memory names no directory")?;
-    }
-    Ok(options)
 }
 
 /// What the supervising process does with its own streams.

@@ -124,6 +124,19 @@ macro_rules! options {
     };
 }
 
+impl OptionChoices {
+    /// Makes the directory in memory absolute, so that a restart from another working directory finds it.
+    ///
+    /// # Errors
+    /// If it is empty, or the working directory is unknown.
+    pub fn with_absolute_places(mut self) -> std::io::Result<Self> {
+        if let Some(Memory::At(place)) = &mut self.memory {
+            *place = std::path::absolute(&*place)?;
+        }
+        Ok(self)
+    }
+}
+
 /// Names the last of one or two types.
 macro_rules! last {
     ($only:ty) => {
