@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::standfast_binary;
 use standfast_tests::cuts::{STREAMS, taken_under};
-use standfast_tests::distributed::Distributed;
+use standfast_tests::distributed::{Distributed, survives_blows};
 use standfast_tests::mpi::{MPIS, Unmodified};
 use standfast_tests::running::{PATIENCE, Running, until};
 use standfast_tests::simulated::Nodes;
@@ -19,6 +19,8 @@ use std::time::Duration;
 pub(crate) const NODES: usize = 2;
 /// How often everything is killed.
 const KILLS: usize = 3;
+/// Blows at the programs of each MPI. `make soak` strikes 200 times.
+const BLOWS: usize = 5;
 pub(crate) const LINES: usize = 60;
 /// Checkpoints of each kind of traffic. `make soak` takes a thousand, and counts those that are late.
 const CUTS: usize = 16;
@@ -329,12 +331,14 @@ fn with_every_mpi(
 }
 
 #[test]
-#[ignore = "20 s; streams between nodes are killed in make test"]
-fn unmodified_programs_on_several_nodes_survive_kills() -> Result<()> {
-    with_every_mpi(Unmodified::Steps, 1, |job, program| {
-        let words = program.words();
-        survives_kills(job, &words.iter().map(String::as_str).collect::<Vec<_>>())
-    })
+#[ignore = "40 s; streams between nodes are killed in make test"]
+fn unmodified_programs_on_several_nodes_survive_blows_of_every_kind() -> Result<()> {
+    for mpi in MPIS.iter() {
+        if survives_blows(*mpi, BLOWS, seed()).with_context(|| mpi.name)?.is_none() {
+            skip::skip(mpi.name, &Lacking::system("it, or namespaces for a plain user"));
+        }
+    }
+    Ok(())
 }
 
 #[test]
