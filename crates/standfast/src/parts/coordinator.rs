@@ -418,8 +418,9 @@ impl<'a, 't> Coordinator<'a, 't> {
                 self.is_unprotected = true;
                 Ok(None)
             }
-            // It fails after all others have continued, so that they must end.
-            AgentReport::Failed { reason } | AgentReport::Part { cut: None, said: FromPart::Failed { reason } } => {
+            AgentReport::Failed { reason } => Err(self.nodes.failed(part, &reason)),
+            // It does not run again, and all others do.
+            AgentReport::Part { cut: None, said: FromPart::Failed { reason } } => {
                 self.end_parts(false);
                 Err(self.nodes.failed(part, &reason))
             }
