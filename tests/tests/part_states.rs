@@ -12,6 +12,16 @@ use standfast_tests::running::{PATIENCE, Running, until};
 use standfast_tests::{Lacking, skip};
 use std::fs;
 
+/// Continues a job. Returns the number of the epoch from which all parts have continued.
+fn continued(job: &mut Distributed<'_>) -> Result<(u64, Running)> {
+    let running = job.restart()?;
+    let epoch = || {
+        let said = running.errors_so_far();
+        Ok(said.split_once("parts from epoch ").and_then(|(_, rest)| rest.lines().next()?.parse().ok()))
+    };
+    Ok((until(PATIENCE, "the restart", epoch)?, running))
+}
+
 /// Checks that no process of ours is attached to a process, and that neither a filter nor a library of ours is in it.
 fn must_be_left_alone(pid: Pid) -> Result<()> {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
@@ -51,12 +61,10 @@ fn programs_are_left_alone_between_checkpoints() -> Result<()> {
         first.into_iter().try_for_each(must_be_left_alone)?;
         job.arena.clear();
         drop(running);
-        let running = job.restart()?;
-        let is_there = || Ok(running.errors_so_far().contains("continued 2 parts").then_some(()));
-        until(PATIENCE, "the restart", is_there)?;
-        let continued = shells(&job);
-        ensure!(continued.len() >= NODES, "these run: {continued:?}");
-        continued.into_iter().try_for_each(must_be_left_alone)?;
+        let (_, running) = continued(&mut job)?;
+        let second = shells(&job);
+        ensure!(second.len() >= NODES, "these run: {second:?}");
+        second.into_iter().try_for_each(must_be_left_alone)?;
         running.wait(PATIENCE)?.well("the continued job")?;
         must_have_counted(&job)?;
         job.arena.wait_until_empty(PATIENCE)
@@ -82,14 +90,6 @@ fn checkpoints_in_memory_survive_the_program_and_those_on_disk_the_memory() -> R
         let directory = job.directory().display().to_string();
         let refused = job.start(&["inspect", &directory, "10"])?.wait(PATIENCE)?.refusal("epoch 10")?;
         ensure!(refused.contains("hint: these are on disk: 1"), "it said: {refused}");
-        let continued = |job: &mut Distributed<'_>| -> Result<(u64, Running)> {
-            let running = job.restart()?;
-            let epoch = || {
-                let said = running.errors_so_far();
-                Ok(said.split_once("parts from epoch ").and_then(|(_, rest)| rest.lines().next()?.parse().ok()))
-            };
-            Ok((until(PATIENCE, "the restart", epoch)?, running))
-        };
         let (epoch, running) = continued(&mut job)?;
         ensure!(epoch >= 10, "it continued from epoch {epoch}");
         job.arena.clear();
@@ -114,7 +114,7 @@ fn checkpoints_in_memory_survive_the_program_and_those_on_disk_the_memory() -> R
     })
 }
 
-/// Reads its datagrams when it is told to, and answers the sender of the first one.
+/// Reads its datagrams once there is a file `go`, and answers the sender of the first one.
 const RECEIVER: &str = "
 import os, socket, time
 def until(name):
@@ -162,10 +162,7 @@ fn datagrams_of_another_node_that_nobody_has_read_yet_are_kept() -> Result<()> {
         for _ in 0..2 {
             job.start(&["checkpoint", &directory])?.wait(PATIENCE)?.well("a checkpoint")?;
             job.arena.clear();
-            let continued = job.restart()?;
-            let is_there = || Ok(continued.errors_so_far().contains("continued 2 parts").then_some(()));
-            until(PATIENCE, "the restart", is_there)?;
-            drop(continued);
+            drop(continued(&mut job)?);
         }
         drop(running);
         job.arena.clear();

@@ -371,7 +371,7 @@ impl<'a, 't> Coordinator<'a, 't> {
                 (self.complete, self.older) = (Some(epoch), None);
                 self.recent.note(epoch, begun);
                 self.lead.note(Ok(number), answers);
-                let where_it_is = if self.nodes.job.flushes.is_some() { "in memory" } else { "durable" };
+                let where_it_is = if self.flushes.is_on_disk(epoch) { "durable" } else { "in memory" };
                 (self.tell)(&format!("epoch {number}: {where_it_is} after {:?}{}", now - begun, self.intervals));
                 Progress::Taken(number)
             }

@@ -66,6 +66,11 @@ impl EpochFlushes {
         self.on_disk.first()?.iter().filter(everywhere).max().copied()
     }
 
+    /// Reports whether all parts have an epoch on disk.
+    pub(super) fn is_on_disk(&self, epoch: PartsEpoch) -> bool {
+        self.rule.is_none() || self.is_everywhere(epoch)
+    }
+
     fn is_everywhere(&self, epoch: PartsEpoch) -> bool {
         self.on_disk.iter().all(|epochs| epochs.contains(&epoch))
     }
@@ -134,6 +139,7 @@ mod tests {
         flushes.note_on_disk(1, vec![epoch(1), epoch(3), epoch(4)]);
         assert_eq!(flushes.newest_on_disk(Some(epoch(9))), Some(epoch(3)));
         assert_eq!(flushes.newest_on_disk(Some(epoch(2))), Some(epoch(1)));
+        assert!(flushes.is_on_disk(epoch(3)) && !flushes.is_on_disk(epoch(4)));
         assert_eq!((flushes.newest_on_disk(None), flushes.newest_on_disk(Some(epoch(0)))), (None, None));
         let without_memory = EpochFlushes::new(None, 2, now);
         assert_eq!(without_memory.newest_on_disk(Some(epoch(9))), Some(epoch(9)));

@@ -102,7 +102,7 @@ impl Opening<'_> {
         let mut ends: Vec<_> = distant.map(|(place, record)| DistantSocket { place, record, made: None }).collect();
         let listeners = self.listen_for_parts(&ends)?;
         self.want_datagrams(partners)?;
-        arrive(partners, RestartStep::Listening)?;
+        partners.arrive(RestartStep::Listening).map_err(EngineError::Image)?;
         for end in ends.iter_mut().filter(|end| !end.is_accepted()) {
             let connected = self.connect_to_part(end, partners)?;
             end.made = Some(connected);
@@ -268,8 +268,4 @@ fn exchange_all(ends: &[DistantSocket<'_>], partners: &dyn RestartPartners) -> R
             return Ok(());
         }
     }
-}
-
-fn arrive(partners: &dyn RestartPartners, step: RestartStep) -> Result<(), EngineError> {
-    partners.arrive(step).map_err(EngineError::Image)
 }
